@@ -1,0 +1,108 @@
+"""Runs a program's body and turns how it ended into what a pod leaves behind.
+
+The edge between the package, which raises `WorkloadError`, and the pod: one line on stderr, the
+pod's termination message (which the operator reads from the container's status), an exit code.
+"""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Never
+
+from imagenet_workloads.errors import PlaceError, WorkloadError
+
+TERMINATED = 128 + signal.SIGTERM
+INTERRUPTED = 128 + signal.SIGINT
+
+# The kubelet keeps this many bytes of a container's termination message.
+TERMINATION_MESSAGE_BYTES = 4096
+
+
+def run_program(
+    name: str, body: Callable[[], int | None], variables: Mapping[str, str] = os.environ
+) -> int:
+    """Runs `body` and returns the exit code of the program called `name`.
+
+    SIGTERM ends the body by SystemExit, so that `with` and `finally` blocks clean up (a process
+    that is PID 1 would ignore it otherwise); a body with better plans sets its own handler.
+
+    Args:
+        name: the program's name, for messages, e.g. "imagenet-index".
+        body: does the work; returns an exit code, or None for success.
+        variables: the environment; only the place of the termination log is read from it.
+    """
+    try:
+        with _exit_on_sigterm():
+            return body() or 0
+    except WorkloadError as error:
+        message, code = str(error), error.exit_code
+    except KeyboardInterrupt:
+        message, code = "interrupted", INTERRUPTED
+    except Exception as error:
+        traceback.print_exc()
+        message, code = f"unexpected {type(error).__name__}: {error}", 1
+    print(f"{name}: error: {message}", file=sys.stderr, flush=True)
+    _leave_message(message, variables)
+    return code
+
+
+def write_termination_message(message: str, variables: Mapping[str, str] = os.environ) -> None:
+    """Leaves a program's result or last words where the operator reads them.
+
+    Does nothing where IMAGENET_TERMINATION_LOG is not set: nobody would read it.
+
+    Args:
+        message: at most 4096 bytes of UTF-8; Kubernetes would cut off the rest.
+        variables: the environment.
+
+    Raises:
+        PlaceError: the file cannot be written.
+        ValueError: the message is longer.
+    """
+    path = variables.get("IMAGENET_TERMINATION_LOG")
+    if not path:
+        return
+    content = message.encode()
+    if len(content) > TERMINATION_MESSAGE_BYTES:
+        raise ValueError(
+            f"a termination message of {len(content)} bytes would be cut off "
+            f"after {TERMINATION_MESSAGE_BYTES}"
+        )
+    try:
+        # Written in place: in a pod it is a bind mount, over which nothing can be renamed.
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise PlaceError(
+            f"IMAGENET_TERMINATION_LOG: cannot write {path}: {error.strerror}"
+        ) from error
+
+
+def _leave_message(message: str, variables: Mapping[str, str]) -> None:
+    shortened = message.encode()[:TERMINATION_MESSAGE_BYTES].decode(errors="ignore")
+    try:
+        write_termination_message(shortened, variables)
+    except PlaceError as error:
+        # The program already ends with an error of its own, which must stay the one that is seen.
+        print(f"(and no termination message: {error})", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, _raise_system_exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
+
+
+def _raise_system_exit(number: int, frame: FrameType | None) -> Never:
+    raise SystemExit(TERMINATED)

@@ -1,0 +1,216 @@
+"""dataset.json: what a sealed dataset holds, written last by seal and read by training.
+
+Its presence means that every shard beside it is complete and checked. A label is the position of
+a class's name in `classes`. This module only knows the file's shape; `prepare` makes it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+
+FILE_NAME = "dataset.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One RecordIO file and its index, beside dataset.json.
+
+    Attributes:
+        record: name of the .rec file.
+        index: name of the .idx file (`key<TAB>byte offset` a line).
+        records: images in it.
+        bytes: length of the .rec file.
+        sha256: hex SHA-256 of the .rec file.
+    """
+
+    record: str
+    index: str
+    records: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """The training or the validation images.
+
+    Attributes:
+        images: images over all shards.
+        shards: in the order of their numbers; empty when the split is.
+        per_class: images of each class, by label; None when not recorded.
+    """
+
+    images: int
+    shards: tuple[Shard, ...]
+    per_class: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What wrote the bytes: another version or codec may give other bytes for the same input."""
+
+    version: str
+    codec: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Damaged images that were left out.
+
+    Attributes:
+        count: how many.
+        report: name of the file beside dataset.json that lists them; None when there are none.
+    """
+
+    count: int = 0
+    report: str | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A sealed dataset.
+
+    Attributes:
+        key: hex name of its content: source, options that change bytes, writer.
+        writer: version and codec that wrote the shards.
+        options: the preprocessing options, as given.
+        classes: class names, sorted; a label is a position in it.
+        train: the training images.
+        validation: the validation images.
+        mean: of the training images, red, green and blue, in 0..255.
+        std: likewise the standard deviation.
+        dropped_classes: classes left out for having too few images, with their counts.
+        skipped: damaged images.
+        format: of the shards.
+    """
+
+    key: str
+    writer: Writer
+    options: Mapping[str, Any]
+    classes: tuple[str, ...]
+    train: Split
+    validation: Split
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    dropped_classes: Mapping[str, int] = field(default_factory=dict)
+    skipped: Skipped = field(default_factory=Skipped)
+    format: str = "RecordIO"
+
+    def to_json(self) -> str:
+        """The text of dataset.json; equal datasets give equal bytes."""
+        document = {
+            "version": VERSION,
+            "key": self.key,
+            "format": self.format,
+            "writer": {"version": self.writer.version, "codec": self.writer.codec},
+            "options": dict(sorted(self.options.items())),
+            "classes": list(self.classes),
+            "droppedClasses": dict(sorted(self.dropped_classes.items())),
+            "splits": {
+                "train": _split_document(self.train),
+                "validation": _split_document(self.validation),
+            },
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "skipped": {"count": self.skipped.count, "report": self.skipped.report},
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str = FILE_NAME) -> Self:
+        """Reads the text of a dataset.json; `where` names it in messages.
+
+        Raises:
+            InputError: not JSON, of another version, or a field is missing, wrong or at odds with
+                another.
+        """
+        return cls._from_fields(Fields.parse(text, where))
+
+    @classmethod
+    def _from_fields(cls, fields: Fields) -> Self:
+        version = fields.integer("version")
+        if version != VERSION:
+            raise fields.wrong(
+                "version", f"is {version}, and this program reads {VERSION}; prepare it again"
+            )
+        classes = fields.texts("classes")
+        if len(set(classes)) != len(classes):
+            raise fields.wrong("classes", "names a class twice")
+        writer = fields.object("writer")
+        splits = fields.object("splits")
+        skipped = fields.object("skipped")
+        return cls(
+            key=fields.text("key"),
+            format=fields.text("format"),
+            writer=Writer(version=writer.text("version"), codec=writer.text("codec")),
+            options=fields.object("options").values,
+            classes=classes,
+            dropped_classes=fields.counts("droppedClasses"),
+            train=_read_split(splits.object("train"), len(classes)),
+            validation=_read_split(splits.object("validation"), len(classes)),
+            mean=fields.three_numbers("mean"),
+            std=fields.three_numbers("std"),
+            skipped=Skipped(
+                count=skipped.integer("count"),
+                report=skipped.file_name("report") if skipped.has("report") else None,
+            ),
+        )
+
+
+def read_dataset(folder: Path) -> Dataset:
+    """Reads the dataset.json of a dataset's folder.
+
+    Raises:
+        InputError: the folder holds no sealed dataset, or its dataset.json is wrong.
+    """
+    path = folder / FILE_NAME
+    if not path.exists():
+        raise InputError(
+            f"{folder} is not a prepared dataset: it holds no {FILE_NAME}, which is written last; "
+            "finish preparing it, or give the folder of one that is"
+        )
+    return Dataset._from_fields(Fields.read(path))
+
+
+def _split_document(split: Split) -> dict[str, Any]:
+    document: dict[str, Any] = {"images": split.images}
+    if split.per_class is not None:
+        document["perClass"] = list(split.per_class)
+    document["shards"] = [
+        {
+            "record": shard.record,
+            "index": shard.index,
+            "records": shard.records,
+            "bytes": shard.bytes,
+            "sha256": shard.sha256,
+        }
+        for shard in split.shards
+    ]
+    return document
+
+
+def _read_split(fields: Fields, classes: int) -> Split:
+    shards = tuple(
+        Shard(
+            record=shard.file_name("record"),
+            index=shard.file_name("index"),
+            records=shard.integer("records"),
+            bytes=shard.integer("bytes"),
+            sha256=shard.text("sha256"),
+        )
+        for shard in fields.objects("shards")
+    )
+    images = fields.integer("images")
+    records = sum(shard.records for shard in shards)
+    if images != records:
+        raise fields.wrong("images", f"is {images}, but its shards hold {records} records")
+    per_class = fields.integers("perClass") if fields.has("perClass") else None
+    if per_class is not None and (len(per_class) != classes or sum(per_class) != images):
+        raise fields.wrong("perClass", f"must hold one count a class that add up to {images}")
+    return Split(images=images, shards=shards, per_class=per_class)

@@ -1,0 +1,121 @@
+"""What a pod is told by its environment, read once and typed.
+
+The operator sets these variables on every pod (names and addresses by the pod's own fields, the
+rest as literals); the programs in `commands` read them here and nowhere else. All have defaults,
+so that the same programs serve someone who runs them by hand, with no cluster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from imagenet_workloads.errors import InputError
+
+
+class Role(StrEnum):
+    """What a pod does in its job."""
+
+    INDEX = "index"
+    PACK = "pack"
+    SEAL = "seal"
+    SCHEDULER = "scheduler"
+    SERVER = "server"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The environment of one pod.
+
+    Attributes:
+        pod_name: POD_NAME; empty by hand.
+        pod_ip: POD_IP, the address that servers bind; empty by hand.
+        job: IMAGENET_JOB, the ImageNetJob's name; "local" by hand.
+        namespace: IMAGENET_NAMESPACE; "default" by hand.
+        job_uid: IMAGENET_JOB_UID; empty by hand.
+        role: IMAGENET_ROLE; None by hand.
+        metrics_port: IMAGENET_METRICS_PORT; 0 means that no metrics are served.
+        termination_log: IMAGENET_TERMINATION_LOG, where the last message of the pod goes; None
+            when nobody reads one.
+        source: IMAGENET_SOURCE, the mounted source, read-only; None when not mounted.
+        data: IMAGENET_DATA, the dataset volume; None when not mounted.
+        output: IMAGENET_OUTPUT, the output volume; None when not mounted.
+        scratch: IMAGENET_SCRATCH, room for caches that dies with the pod; None when not mounted.
+        attempt: IMAGENET_ATTEMPT, the N of attempts/rN; None outside training pods.
+        spec_hash: IMAGENET_SPEC_HASH, hex SHA-256 of the training-relevant fields; empty outside
+            training pods.
+        completion_index: JOB_COMPLETION_INDEX, which completion of an Indexed Job this pod is;
+            None outside such Jobs.
+    """
+
+    pod_name: str = ""
+    pod_ip: str = ""
+    job: str = "local"
+    namespace: str = "default"
+    job_uid: str = ""
+    role: Role | None = None
+    metrics_port: int = 0
+    termination_log: Path | None = None
+    source: Path | None = None
+    data: Path | None = None
+    output: Path | None = None
+    scratch: Path | None = None
+    attempt: int | None = None
+    spec_hash: str = ""
+    completion_index: int | None = None
+
+    @classmethod
+    def from_mapping(cls, variables: Mapping[str, str]) -> Self:
+        """Reads the environment, usually `os.environ`; a variable set to "" counts as unset.
+
+        Raises:
+            InputError: a variable's value does not parse; the message names the variable.
+        """
+        return cls(
+            pod_name=variables.get("POD_NAME", ""),
+            pod_ip=variables.get("POD_IP", ""),
+            job=variables.get("IMAGENET_JOB") or cls.job,
+            namespace=variables.get("IMAGENET_NAMESPACE") or cls.namespace,
+            job_uid=variables.get("IMAGENET_JOB_UID", ""),
+            role=_role(variables),
+            metrics_port=_integer(variables, "IMAGENET_METRICS_PORT", maximum=65535) or 0,
+            termination_log=_path(variables, "IMAGENET_TERMINATION_LOG"),
+            source=_path(variables, "IMAGENET_SOURCE"),
+            data=_path(variables, "IMAGENET_DATA"),
+            output=_path(variables, "IMAGENET_OUTPUT"),
+            scratch=_path(variables, "IMAGENET_SCRATCH"),
+            attempt=_integer(variables, "IMAGENET_ATTEMPT"),
+            spec_hash=variables.get("IMAGENET_SPEC_HASH", ""),
+            completion_index=_integer(variables, "JOB_COMPLETION_INDEX"),
+        )
+
+
+def _role(variables: Mapping[str, str]) -> Role | None:
+    value = variables.get("IMAGENET_ROLE")
+    if not value:
+        return None
+    try:
+        return Role(value)
+    except ValueError:
+        known = ", ".join(Role)
+        raise InputError(f"IMAGENET_ROLE is {value!r}; it must be one of {known}") from None
+
+
+def _integer(variables: Mapping[str, str], name: str, maximum: int | None = None) -> int | None:
+    value = variables.get(name)
+    if not value:
+        return None
+    # int() takes more than digits ("1_0", " 7", "٣"), and a manifest never means those.
+    if not (value.isascii() and value.isdigit()):
+        raise InputError(f"{name} is {value!r}; it must be a whole number of at least 0")
+    number = int(value)
+    if maximum is not None and number > maximum:
+        raise InputError(f"{name} is {value}; it must be at most {maximum}")
+    return number
+
+
+def _path(variables: Mapping[str, str], name: str) -> Path | None:
+    value = variables.get(name)
+    return Path(value) if value else None

@@ -1,0 +1,145 @@
+"""Reads the fields of a JSON object, naming file and field when one is missing or wrong.
+
+The files that pods leave for each other (dataset.json, a checkpoint's manifest.json, result.json)
+are read through this, so that a damaged or foreign file gives one clear `InputError` in place of
+a KeyError far from its cause.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from imagenet_workloads.errors import InputError
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class Fields:
+    """One JSON object and where it stands.
+
+    Attributes:
+        values: the object itself.
+        where: the prefix of every message, e.g. `/data/datasets/k/dataset.json: splits.train`.
+    """
+
+    values: Mapping[str, Any]
+    where: str
+
+    @classmethod
+    def read(cls, path: Path) -> "Fields":
+        """Reads a file that holds one JSON object.
+
+        Raises:
+            InputError: the file cannot be read, is not JSON, or is not an object.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> "Fields":
+        """Parses the text of one JSON object; `where` names its origin in messages.
+
+        Raises:
+            InputError: the text is not JSON, or not an object.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"{where}: is not valid JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise InputError(f"{where}: must hold one JSON object, not {_kind(values)}")
+        return cls(values, f"{where}:")
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and is not null."""
+        return self.values.get(name) is not None
+
+    def text(self, name: str) -> str:
+        """A string field."""
+        return self._typed(name, str, "a string")
+
+    def file_name(self, name: str) -> str:
+        """The name of a file in the same folder: no path, nothing that leads out of it."""
+        value = self.text(name)
+        if value in ("", ".", "..") or "/" in value or "\0" in value:
+            raise self.wrong(name, f"must be the name of a file in this folder, not {value!r}")
+        return value
+
+    def integer(self, name: str, minimum: int = 0) -> int:
+        """A whole number of at least `minimum`."""
+        value = self._typed(name, int, "a whole number")
+        if isinstance(value, bool) or value < minimum:
+            raise self.wrong(name, f"must be a whole number of at least {minimum}, not {value!r}")
+        return value
+
+    def object(self, name: str) -> "Fields":
+        """A nested object."""
+        return Fields(self._typed(name, dict, "an object"), self._path(name))
+
+    def objects(self, name: str) -> Iterator["Fields"]:
+        """Each object of a list of objects."""
+        for position, value in enumerate(self._typed(name, list, "a list")):
+            if not isinstance(value, dict):
+                raise self.wrong(f"{name}[{position}]", f"must be an object, not {_kind(value)}")
+            yield Fields(value, self._path(f"{name}[{position}]"))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        values = self._typed(name, list, "a list")
+        for position, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.wrong(f"{name}[{position}]", f"must be a string, not {_kind(value)}")
+        return tuple(values)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers of at least 0."""
+        values = self._typed(name, list, "a list")
+        for position, value in enumerate(values):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise self.wrong(f"{name}[{position}]", f"must be a count, not {value!r}")
+        return tuple(values)
+
+    def counts(self, name: str) -> dict[str, int]:
+        """An object that maps names to whole numbers of at least 0."""
+        values = self.object(name)
+        return {key: values.integer(key) for key in values.values}
+
+    def three_numbers(self, name: str) -> tuple[float, float, float]:
+        """A list of exactly three numbers, one a colour channel."""
+        values = self._typed(name, list, "a list")
+        if len(values) != 3 or not all(
+            isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
+        ):
+            raise self.wrong(name, f"must be three numbers, one a channel, not {values!r}")
+        red, green, blue = (float(value) for value in values)
+        return red, green, blue
+
+    def wrong(self, name: str, message: str) -> InputError:
+        """The error for a field whose value does not do; the caller raises it."""
+        return InputError(f"{self._path(name)} {message}")
+
+    def _path(self, name: str) -> str:
+        return f"{self.where} {name}" if self.where.endswith(":") else f"{self.where}.{name}"
+
+    def _typed(self, name: str, kind: type[_Value], description: str) -> _Value:
+        if name not in self.values:
+            raise self.wrong(name, "is missing")
+        value = self.values[name]
+        if not isinstance(value, kind):
+            raise self.wrong(name, f"must be {description}, not {_kind(value)}")
+        return value
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value"}
+    return "null" if value is None else names.get(type(value), "a number")

@@ -1,0 +1,111 @@
+"""Writes a training attempt's events: metrics.jsonl for programs, one readable line for people.
+
+Only the worker that reports for the job opens one. Each event is a single append of a whole line,
+so a reader, or the death of the writer, never leaves half a line between two.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from imagenet_workloads.errors import PlaceError
+from imagenet_workloads.telemetry.events import Event, to_line
+
+FILE_NAME = "metrics.jsonl"
+READABLE_NAME = "train.log"
+
+_log = logging.getLogger("imagenet_workloads.training")
+
+
+class EventLog:
+    """Appends events to metrics.jsonl in a folder, and logs each one's sentence.
+
+    Use as a context manager, or call `close`. What follows an earlier death's half line starts on
+    a line of its own.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        """Opens the file, making folder and file where missing.
+
+        Args:
+            folder: the attempt's.
+            clock: gives the seconds since 1970.
+
+        Raises:
+            PlaceError: the folder or file cannot be written.
+        """
+        self.path = folder / FILE_NAME
+        self._clock = clock
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
+            )
+            end = os.lseek(self._descriptor, 0, os.SEEK_END)
+            if end and os.pread(self._descriptor, 1, end - 1) != b"\n":
+                self._append(b"\n")
+        except OSError as error:
+            raise PlaceError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def write(self, event: Event) -> None:
+        """Appends one event, stamped with the time of this call.
+
+        Raises:
+            PlaceError: the line cannot be written, such as on a full volume.
+        """
+        line = to_line(event, self._clock()) + "\n"
+        try:
+            self._append(line.encode())
+        except OSError as error:
+            raise PlaceError(f"cannot write {self.path}: {error.strerror}") from error
+        _log.info(event.sentence())
+
+    def close(self) -> None:
+        """Closes the file; further calls do nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _append(self, content: bytes) -> None:
+        # One write(2) in append mode is one piece in the file; the rest of a short one (a volume
+        # that fills up) fails at its second call.
+        while content:
+            content = content[os.write(self._descriptor, content) :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def log_readably(path: Path | None = None) -> None:
+    """Sends the log of this process to stderr, and to a file as well where `path` is given.
+
+    Lines read `2017-12-04 09:30:00,000 INFO message`. Calling it again replaces what it set up.
+
+    Raises:
+        PlaceError: the file cannot be written.
+    """
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    if path is not None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handlers.append(logging.FileHandler(path, encoding="utf-8"))
+        except OSError as error:
+            raise PlaceError(f"cannot write {path}: {error.strerror}") from error
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        handlers=handlers,
+        force=True,
+    )

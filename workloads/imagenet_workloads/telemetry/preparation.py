@@ -1,0 +1,51 @@
+"""What a preprocessing pod reports, as methods named after what happened.
+
+`imagenet-index` and `imagenet-pack` call these; any of their threads may.
+"""
+
+import threading
+
+from imagenet_workloads.telemetry import names
+from imagenet_workloads.telemetry.registry import Registry
+
+
+class PreparationRecorder:
+    """Writes a preprocessing pod's metrics to a registry, and derives its progress."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._planned: int | None = None
+        self._done = 0
+        registry.add(names.PREPARE_IMAGES, 0)
+        registry.add(names.PREPARE_SKIPPED_IMAGES, 0)
+
+    def planned(self, images: int) -> None:
+        """How many images this pod is to deal with, damaged ones included."""
+        with self._lock:
+            self._planned = images
+        self._registry.set(names.PREPARE_IMAGES_PLANNED, images)
+        self._finish(0)
+
+    def listed(self, images: int = 1) -> None:
+        """Images found in the source; only index calls this."""
+        self._registry.add(names.PREPARE_IMAGES, images)
+
+    def packed(self, images: int, bytes: int) -> None:
+        """Images written to the shard, and the bytes of RecordIO that they took."""
+        self._registry.add(names.PREPARE_IMAGES, images)
+        self._registry.add(names.PREPARE_BYTES, bytes)
+        self._finish(images)
+
+    def skipped(self, images: int = 1) -> None:
+        """Damaged images that were left out."""
+        self._registry.add(names.PREPARE_SKIPPED_IMAGES, images)
+        self._finish(images)
+
+    def _finish(self, images: int) -> None:
+        with self._lock:
+            self._done += images
+            if self._planned is not None:
+                # A shard without images has nothing left to do.
+                ratio = self._done / self._planned if self._planned else 1.0
+                self._registry.set(names.PREPARE_SHARD_PROGRESS, ratio)

@@ -1,0 +1,87 @@
+"""Holds one process's metrics and puts the fixed labels on every series as it is scraped.
+
+The recorders (`training`, `preparation`) write to it by the entries of `names`; `server` serves
+what `exported` collects.
+"""
+
+import threading
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from imagenet_workloads.environment import Environment
+from imagenet_workloads.telemetry.names import LABELS, Metric
+
+
+class Registry(Collector):
+    """The metrics of this process.
+
+    A metric appears when it is first written, so that an accuracy that nobody has measured yet is
+    absent, not 0. Safe to use from several threads.
+
+    Attributes:
+        exported: the registry to serve.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        """Starts with the process's own metrics (CPU, memory, start time) and nothing else."""
+        # Otherwise each counter brings a second series with the time of its creation.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        attempt = "" if environment.attempt is None else str(environment.attempt)
+        values = (environment.job, environment.namespace, str(environment.role or ""), attempt)
+        self._labels = dict(zip(LABELS, values, strict=True))
+        self._lock = threading.Lock()
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._unlabelled = CollectorRegistry()
+        ProcessCollector(registry=self._unlabelled)
+        self.exported = CollectorRegistry()
+        self.exported.register(self)
+
+    def add(self, metric: Metric, amount: float) -> None:
+        """Adds to a counter; an amount of 0 makes it appear."""
+        with self._lock:
+            counter = self._counters.get(metric.name)
+            if counter is None:
+                counter = Counter(metric.name, metric.help, registry=self._unlabelled)
+                self._counters[metric.name] = counter
+        counter.inc(amount)
+
+    def set(self, metric: Metric, value: float) -> None:
+        """Sets a gauge."""
+        with self._lock:
+            gauge = self._gauges.get(metric.name)
+            if gauge is None:
+                gauge = Gauge(metric.name, metric.help, registry=self._unlabelled)
+                self._gauges[metric.name] = gauge
+        gauge.set(value)
+
+    def observe(self, metric: Metric, value: float) -> None:
+        """Adds one observation to a histogram."""
+        with self._lock:
+            histogram = self._histograms.get(metric.name)
+            if histogram is None:
+                histogram = Histogram(
+                    metric.name, metric.help, buckets=metric.buckets, registry=self._unlabelled
+                )
+                self._histograms[metric.name] = histogram
+        histogram.observe(value)
+
+    def collect(self) -> Iterable[Family]:
+        """Every family with the fixed labels on each sample; prometheus_client calls this."""
+        for family in self._unlabelled.collect():
+            family.samples = [
+                sample._replace(labels={**self._labels, **sample.labels})
+                for sample in family.samples
+            ]
+            yield family

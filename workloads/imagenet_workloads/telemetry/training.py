@@ -1,0 +1,63 @@
+"""What a training worker reports, as methods named after what happened.
+
+`imagenet-train` calls these from its loop; each is a few microseconds.
+"""
+
+from imagenet_workloads.telemetry import names
+from imagenet_workloads.telemetry.registry import Registry
+
+
+class TrainingRecorder:
+    """Writes a worker's metrics to a registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def plan(self, epochs: int, batches_per_epoch: int, rank: int) -> None:
+        """Says what is going to run and who this worker is in the kvstore."""
+        self._registry.set(names.TRAIN_EPOCHS, epochs)
+        self._registry.set(names.TRAIN_BATCHES_PER_EPOCH, batches_per_epoch)
+        self._registry.set(names.TRAIN_RANK, rank)
+        self._registry.add(names.TRAIN_IMAGES, 0)
+
+    def position(self, epoch: int, batch: int) -> None:
+        """The epoch in progress, from 0, and the batches done in it; also after a resume."""
+        self._registry.set(names.TRAIN_EPOCH, epoch)
+        self._registry.set(names.TRAIN_BATCH, batch)
+
+    def step(self, images: int, step_seconds: float, data_wait_seconds: float) -> None:
+        """One training step of this worker.
+
+        Args:
+            images: trained on in it, over this worker's devices.
+            step_seconds: its whole time, the wait for data included.
+            data_wait_seconds: the wait for data.
+        """
+        self._registry.add(names.TRAIN_IMAGES, images)
+        self._registry.observe(names.TRAIN_STEP_SECONDS, step_seconds)
+        self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, data_wait_seconds)
+
+    def speed(self, images_per_second: float) -> None:
+        """Images per second of this worker over the last display interval."""
+        self._registry.set(names.TRAIN_IMAGES_PER_SECOND, images_per_second)
+
+    def learning_rate(self, value: float) -> None:
+        """The optimizer's learning rate from now on."""
+        self._registry.set(names.TRAIN_LEARNING_RATE, value)
+
+    def accuracy(
+        self, loss: float | None = None, top1: float | None = None, top5: float | None = None
+    ) -> None:
+        """Loss (nats) and accuracies (0..1) over the epoch's training images so far."""
+        self._set_known(names.TRAIN_LOSS, loss)
+        self._set_known(names.TRAIN_TOP1, top1)
+        self._set_known(names.TRAIN_TOP5, top5)
+
+    def validation(self, top1: float, top5: float | None = None) -> None:
+        """Accuracies (0..1) over all validation images, after an epoch."""
+        self._registry.set(names.TRAIN_VALIDATION_TOP1, top1)
+        self._set_known(names.TRAIN_VALIDATION_TOP5, top5)
+
+    def _set_known(self, metric: names.Metric, value: float | None) -> None:
+        if value is not None:
+            self._registry.set(metric, value)
