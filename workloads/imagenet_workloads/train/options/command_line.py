@@ -1,0 +1,102 @@
+"""The parser of `imagenet-train`, and the one value that the rest of training is given.
+
+Two passes: what `--preset` and `--use-imagenet-data-augmentation` say changes defaults, so that an
+option given by hand wins wherever it stands on the line.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, get_type_hints
+
+from imagenet_workloads.train.options.declare import add_group, collect
+from imagenet_workloads.train.options.groups import Options
+from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
+
+# Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
+GROUPS: dict[str, Any] = get_type_hints(Options)
+
+DESCRIPTION = """\
+Train an image classifier with MXNet: on this machine, or as one member (scheduler, server, worker)
+of a parameter-server job when DMLC_ROLE says so. The options are those of MXNet's
+example/image-classification, with the defaults of its train_imagenet.py.
+"""
+
+EXAMPLE = """\
+example:
+  imagenet-train --dataset data/digits --network lenet --image-shape 3,28,28 --num-epochs 10
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser; abbreviations of options are refused, since the operator compares names."""
+    parser = argparse.ArgumentParser(
+        prog="imagenet-train",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_presets(parser)
+    for title, group in GROUPS.items():
+        add_group(parser, title, group)
+    return parser
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    """Parse a command line; exits with 2 and a message for a bad one, as argparse does."""
+    parser = build_parser()
+    chosen, _ = _preset_parser().parse_known_args(arguments)
+    parser.set_defaults(**PRESETS[chosen.preset])
+    if chosen.use_imagenet_data_augmentation:
+        parser.set_defaults(**IMAGENET_AUGMENTATION)
+    namespace = parser.parse_args(arguments)
+    options = Options(**{title: collect(namespace, group) for title, group in GROUPS.items()})
+    if problem := _contradiction(options):
+        parser.error(problem)
+    return options
+
+
+def _preset_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_presets(parser)
+    return parser
+
+
+def _add_presets(parser: argparse.ArgumentParser) -> None:
+    arguments = parser.add_argument_group("presets")
+    arguments.add_argument(
+        "--preset",
+        choices=sorted(PRESETS),
+        default="imagenet",
+        help="defaults of train_imagenet.py or of train_cifar10.py (default: imagenet)",
+    )
+    arguments.add_argument(
+        "--use-imagenet-data-augmentation",
+        type=int,
+        choices=(0, 1),
+        default=0,
+        help="1 turns on the usual augmentation for ImageNet (default: 0)",
+    )
+
+
+def _contradiction(options: Options) -> str | None:
+    """Name two options that cannot both hold, or None."""
+    data, output, optimizer = options.data, options.output, options.optimizer
+    if data.dataset is not None and (data.data_train or data.data_val):
+        return "argument --dataset: not together with --data-train or --data-val"
+    if output.load_epoch is not None and not output.model_prefix:
+        return "argument --load-epoch: needs --model-prefix, the files to load"
+    if output.load_epoch is not None and output.init_from is not None:
+        return "argument --load-epoch: not together with --init-from"
+    if optimizer.warmup_strategy == "lars" and optimizer.optimizer != "lbsgd":
+        return "argument --warmup-strategy: lars needs --optimizer lbsgd"
+    if optimizer.batch_size < len(options.cluster.gpus):
+        return (
+            f"argument --batch-size: {optimizer.batch_size} images cannot be split over "
+            f"{len(options.cluster.gpus)} GPUs"
+        )
+    if options.cluster.gc_type != "none" and options.cluster.kv_store == "local":
+        return "argument --gc-type: --kv-store local cannot compress; write device or a dist one"
+    if not set(filter(None, options.model.loss.split(","))) <= {"ce", "nll_loss"}:
+        return f"argument --loss: {options.model.loss!r}: write ce, nll_loss or both with a comma"
+    return None

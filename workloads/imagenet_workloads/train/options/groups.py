@@ -1,0 +1,187 @@
+"""Every option of `imagenet-train`, with its default.
+
+Names and defaults are those of MXNet's example/image-classification (common/fit.py, common/data.py
+and train_imagenet.py), so that a command line written for it works here. Options that MXNet's
+example does not have are named `dataset`, `output`, `checkpoint-*`, `init-from`, `lr-scaling*`,
+`clip-gradient`, `seed`, `validation-resize`, `preset`, `join-timeout` and `termination-grace`.
+"""
+
+# Options are dataclass fields by a helper of ours, which ruff does not know as one.
+# ruff: noqa: RUF009
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from imagenet_workloads.train.options import kinds
+from imagenet_workloads.train.options.declare import option
+
+KV_STORES = ("local", "device", "dist_sync", "dist_device_sync", "dist_async")
+IMAGENET_DECAY = kinds.StepDecay((30, 60))
+INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is trained."""
+
+    network: str = option("resnet", "the network's family, such as lenet, resnet, inception-v3")
+    num_layers: int | None = option(50, "depth, for families that come in several", kinds.positive)
+    num_classes: int = option(1000, "classes; --dataset knows its own", kinds.positive)
+    image_shape: tuple[int, int, int] = option(
+        (3, 224, 224), "channels,height,width of what the network sees", kinds.image_shape
+    )
+    dtype: str = option("float32", "precision of the network", choices=("float32", "float16"))
+    initializer: str = option("default", "how weights start", choices=INITIALIZERS)
+    loss: str = option("", "extra losses to log, of ce and nll_loss, separated by commas")
+    top_k: int = option(0, "also log the top-k accuracy for this k; 0 is off", kinds.count)
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """How weights move."""
+
+    optimizer: str = option("sgd", "an optimizer of MXNet's, such as sgd, nag, adam, lbsgd")
+    lr: float = option(0.1, "learning rate at the end of the warm-up", kinds.amount_above_zero)
+    lr_factor: float = option(0.1, "factor at each of the epochs where it falls", kinds.amount)
+    lr_step_epochs: kinds.Decay | None = option(
+        IMAGENET_DECAY, "epochs where it falls, or powN; empty is never", kinds.decay
+    )
+    lr_scaling: str = option(
+        "none",
+        "multiply lr by (batch over all workers / lr-scaling-base), or its root",
+        choices=("none", "linear", "sqrt"),
+    )
+    lr_scaling_base: int = option(256, "the batch that lr was chosen for", kinds.positive)
+    warmup_epochs: float = option(5, "epochs in which the rate rises from near 0", kinds.amount)
+    warmup_strategy: str = option(
+        "linear",
+        "how it rises; lars is layer-wise and needs the optimizer lbsgd",
+        choices=("linear", "power2", "sqrt", "lars"),
+    )
+    mom: float = option(0.9, "momentum, for the optimizers that have one", kinds.amount)
+    wd: float = option(1e-4, "weight decay", kinds.amount)
+    clip_gradient: float | None = option(
+        None, "clip each gradient to this size", kinds.amount_above_zero
+    )
+    batch_size: int = option(128, "images a step of this worker, over its GPUs", kinds.positive)
+    macrobatch_size: int = option(
+        0, "add up steps until this many images over all workers, then update", kinds.count
+    )
+    num_epochs: int = option(80, "epochs", kinds.positive)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What it is trained on."""
+
+    dataset: Path | None = option(None, "a sealed dataset's folder, with its dataset.json", Path)
+    data_train: str | None = option(None, "training records (.rec; several with ;)")
+    data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
+    data_val: str | None = option(None, "validation records (.rec; several with ;)")
+    data_val_idx: str = option("", "their index files (default: .idx beside each .rec)")
+    num_examples: int | None = option(
+        1281167, "training images; used where no index says it", kinds.positive
+    )
+    rgb_mean: tuple[float, float, float] | None = option(
+        None,
+        "subtracted from each pixel; without it the dataset's own, or 123.68,116.779,103.939",
+        kinds.colour,
+    )
+    rgb_std: tuple[float, float, float] | None = option(
+        None, "divides each pixel; without it the dataset's own, or 1,1,1", kinds.colour_scale
+    )
+    pad_size: int = option(0, "pixels to pad on each side before a crop", kinds.count)
+    fill_value: int = option(127, "colour of what is padded, 0 to 255", kinds.count)
+    data_nthreads: int = option(4, "threads that decode images", kinds.positive)
+    validation_resize: int | None = option(
+        None,
+        "shorter edge, in pixels, before the validation's central crop; 0 is as packed; "
+        "without it 8/7 of the image shape, or as packed below 64 pixels",
+        kinds.count,
+    )
+    benchmark: bool = option(False, "1 trains on made-up images, without reading", kinds.switch)
+    test_io: bool = option(False, "1 only reads, and reports how fast", kinds.switch)
+
+
+@dataclass(frozen=True)
+class AugmentationOptions:
+    """How training images are varied; all of them parameters of MXNet's ImageRecordIter."""
+
+    random_crop: bool = option(False, "1 crops at random, not in the centre", kinds.switch)
+    random_mirror: bool = option(False, "1 mirrors half of the images", kinds.switch)
+    random_resized_crop: bool = option(
+        False, "1 crops a random area and aspect, then resizes", kinds.switch
+    )
+    max_random_h: int = option(0, "largest change of hue, 0 to 180", kinds.count)
+    max_random_s: int = option(0, "largest change of saturation, 0 to 255", kinds.count)
+    max_random_l: int = option(0, "largest change of lightness, 0 to 255", kinds.count)
+    min_random_aspect_ratio: float | None = option(
+        None, "smallest aspect ratio of a resized crop", kinds.amount_above_zero
+    )
+    max_random_aspect_ratio: float = option(0.0, "largest change of aspect ratio", kinds.amount)
+    max_random_rotate_angle: int = option(0, "largest rotation, degrees", kinds.count)
+    max_random_shear_ratio: float = option(0.0, "largest shear", kinds.amount)
+    max_random_scale: float = option(1.0, "largest scale", kinds.amount_above_zero)
+    min_random_scale: float = option(
+        1.0, "smallest scale; 0.533 takes a shorter edge of 480 to 256", kinds.amount_above_zero
+    )
+    max_random_area: float = option(1.0, "largest area of a resized crop", kinds.amount_above_zero)
+    min_random_area: float = option(1.0, "smallest area of a resized crop", kinds.amount_above_zero)
+    brightness: float = option(0.0, "brightness jitter, 0 to 1", kinds.amount)
+    contrast: float = option(0.0, "contrast jitter, 0 to 1", kinds.amount)
+    saturation: float = option(0.0, "saturation jitter, 0 to 1", kinds.amount)
+    pca_noise: float = option(0.0, "noise along the principal colours, 0 to 1", kinds.amount)
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What remains, and from where to go on."""
+
+    output: Path = option(
+        Path(), "folder that gets attempts/rN/ with checkpoints, logs, model and result", Path
+    )
+    checkpoint_every_epochs: int = option(1, "0 is only at the end", kinds.count)
+    checkpoint_every_seconds: float | None = option(
+        None, "also within an epoch, this many seconds apart", kinds.amount_above_zero
+    )
+    checkpoint_keep: int = option(3, "complete checkpoints that stay", kinds.positive)
+    init_from: Path | None = option(
+        None, "a checkpoint's folder (or one that holds some) to start from, of any job", Path
+    )
+    model_prefix: str | None = option(
+        None, "also write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's example does"
+    )
+    save_period: int = option(1, "epochs between them", kinds.positive)
+    load_epoch: int | None = option(None, "start from PREFIX-NNNN.params", kinds.count)
+    disp_batches: int = option(20, "batches between two lines of the log", kinds.positive)
+    monitor: int = option(0, "log statistics of weights every N batches; 0 is off", kinds.count)
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """How workers come and stay together."""
+
+    kv_store: str = option("device", "how gradients are added up", choices=KV_STORES)
+    gpus: tuple[int, ...] = option((), "GPUs of this worker, 0,1,…; none is the CPU", kinds.devices)
+    gc_type: str = option("none", "compression of gradients", choices=("none", "2bit"))
+    gc_threshold: float = option(0.5, "threshold of 2bit", kinds.amount_above_zero)
+    seed: int = option(0, "of weights, order and augmentation", kinds.count)
+    join_timeout: float = option(
+        900, "seconds to wait for the scheduler and the other members", kinds.amount_above_zero
+    )
+    termination_grace: float = option(
+        20, "seconds that a checkpoint after SIGTERM may take", kinds.amount
+    )
+
+
+@dataclass(frozen=True)
+class Options:
+    """The whole command line of a worker, in its groups."""
+
+    model: ModelOptions = dataclasses.field(default_factory=ModelOptions)
+    optimizer: OptimizerOptions = dataclasses.field(default_factory=OptimizerOptions)
+    data: DataOptions = dataclasses.field(default_factory=DataOptions)
+    augmentation: AugmentationOptions = dataclasses.field(default_factory=AugmentationOptions)
+    output: OutputOptions = dataclasses.field(default_factory=OutputOptions)
+    cluster: ClusterOptions = dataclasses.field(default_factory=ClusterOptions)

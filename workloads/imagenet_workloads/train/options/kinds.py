@@ -1,0 +1,152 @@
+"""Readers of single option values: text in, a checked value or a message out.
+
+The message says what to write; argparse puts the option's name before it. Used by `groups`.
+"""
+
+import argparse
+import math
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepDecay:
+    """Multiply the learning rate by the factor at the start of each of these epochs."""
+
+    epochs: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return ",".join(str(epoch) for epoch in self.epochs)
+
+
+@dataclass(frozen=True)
+class PolynomialDecay:
+    """Let the learning rate fall to zero at the last step, as (1 - done)^power."""
+
+    power: float
+
+    def __str__(self) -> str:
+        return f"pow{self.power:g}"
+
+
+Decay = StepDecay | PolynomialDecay
+
+
+def _whole(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{value} is too small: write {least} or more")
+    return value
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1."""
+    return _whole(text, 1)
+
+
+def count(text: str) -> int:
+    """Read a whole number of at least 0."""
+    return _whole(text, 0)
+
+
+def switch(text: str) -> bool:
+    """Read 0 or 1, as MXNet's examples write their switches."""
+    if text not in ("0", "1"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no switch: write 0 or 1")
+    return text == "1"
+
+
+def number(text: str) -> float:
+    """Read a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return value
+
+
+def amount(text: str) -> float:
+    """Read a finite number of at least 0."""
+    value = number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative: write 0 or more")
+    return value
+
+
+def amount_above_zero(text: str) -> float:
+    """Read a finite number above 0."""
+    value = number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def image_shape(text: str) -> tuple[int, int, int]:
+    """Read channels,height,width; channels are 1 or 3.
+
+    >>> image_shape("3,224,224")
+    (3, 224, 224)
+    """
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not CHANNELS,HEIGHT,WIDTH, such as 3,224,224"
+        )
+    channels, height, width = (int(part) for part in parts)
+    if channels not in (1, 3) or height < 1 or width < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} does not fit: 1 or 3 channels, height and width of at least 1 pixel"
+        )
+    return channels, height, width
+
+
+def devices(text: str) -> tuple[int, ...]:
+    """Read GPU numbers, `0,1,2`; an empty text is none, the CPU."""
+    if not text.strip():
+        return ()
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of GPU numbers, such as 0,1,2")
+    numbers = tuple(int(part) for part in parts)
+    if len(set(numbers)) != len(numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} names a GPU twice")
+    return numbers
+
+
+def decay(text: str) -> Decay | None:
+    """Read the epochs at which the learning rate falls (`30,60`), or `pow2`; empty is none."""
+    if not text.strip():
+        return None
+    if found := re.fullmatch(r"pow[ -]*(\d+(?:\.\d+)?)", text.strip()):
+        return PolynomialDecay(float(found[1]))
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a list of epochs, such as 30,60, nor a power, such as pow2"
+        )
+    epochs = tuple(int(part) for part in parts)
+    if list(epochs) != sorted(set(epochs)) or epochs[0] < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must rise from one epoch to the next, from 1")
+    return StepDecay(epochs)
+
+
+def colour(text: str) -> tuple[float, float, float]:
+    """Read three numbers for red, green and blue on the scale of 0 to 255."""
+    parts = text.split(",")
+    if len(parts) != 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not RED,GREEN,BLUE")
+    red, green, blue = (number(part) for part in parts)
+    return red, green, blue
+
+
+def colour_scale(text: str) -> tuple[float, float, float]:
+    """Read three divisors for red, green and blue; none may be 0."""
+    scale = colour(text)
+    if min(scale) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be above 0 for each colour")
+    return scale
