@@ -1,0 +1,10 @@
+"""The resource ImageNetJob as typed models, and the verdict on a manifest.
+
+First in a job's way: everything else takes an `ImageNetJob` that this package has read.
+"""
+
+from imagenet_operator.api.base import Manifest, Model
+from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
+from imagenet_operator.api.problems import Problem
+
+__all__ = ["GROUP", "KIND", "VERSION", "ImageNetJob", "Manifest", "Model", "Problem"]

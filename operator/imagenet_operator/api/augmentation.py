@@ -1,0 +1,77 @@
+"""`spec.training.augmentation`: the options of MXNet's image augmenter, in camelCase."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from imagenet_operator.api.base import Model, Unit
+from imagenet_operator.api.fields import Fraction
+
+Scale = Annotated[float, Ge(0), Le(100)]
+Level = Annotated[int, Ge(0), Le(255)]
+
+
+class Augmentation(Model):
+    """Random changes to training images. All are off by default, as in MXNet's programs."""
+
+    random_crop: bool = False
+    """Crop at a random place instead of the centre."""
+
+    random_mirror: bool = False
+    """Mirror half of the images."""
+
+    random_resized_crop: bool = False
+    """Crop a random area and aspect ratio, resized to the network's input."""
+
+    max_random_h: Annotated[int, Ge(0), Le(180)] = 0
+    """The largest change of hue, in HSL space."""
+
+    max_random_s: Level = 0
+    """The largest change of saturation, in HSL space."""
+
+    max_random_l: Level = 0
+    """The largest change of lightness, in HSL space."""
+
+    min_random_aspect_ratio: Scale | None = None
+    """The smallest aspect ratio of a `randomResizedCrop`."""
+
+    max_random_aspect_ratio: Scale = 0.0
+    """The largest change of aspect ratio."""
+
+    max_random_rotate_angle: Annotated[int, Ge(0), Le(360), Unit("degrees")] = 0
+    """The largest rotation, to either side."""
+
+    max_random_shear_ratio: Scale = 0.0
+    """The largest shear."""
+
+    max_random_scale: Scale = 1.0
+    """The largest scale, before cropping."""
+
+    min_random_scale: Scale = 1.0
+    """The smallest scale, before cropping."""
+
+    max_random_area: Fraction = 1.0
+    """The largest fraction of the area that a `randomResizedCrop` keeps."""
+
+    min_random_area: Fraction = 1.0
+    """The smallest fraction of the area that a `randomResizedCrop` keeps."""
+
+    brightness: Fraction = 0.0
+    """The largest change of brightness, as a fraction."""
+
+    contrast: Fraction = 0.0
+    """The largest change of contrast, as a fraction."""
+
+    saturation: Fraction = 0.0
+    """The largest change of saturation, as a fraction."""
+
+    pca_noise: Fraction = 0.0
+    """The standard deviation of noise along the principal components of colour."""
+
+    pad_size: Annotated[int, Ge(0), Le(1024), Unit("pixels")] = 0
+    """Padding on every side before cropping."""
+
+    fill_value: Level = 127
+    """The value that padding is filled with."""

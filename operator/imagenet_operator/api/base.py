@@ -1,0 +1,135 @@
+"""What every part of the resource is made of: the model class, rules and markers.
+
+A field's type, constraint, default and sentence stand in one place, the model. The CRD's schema
+(`schema`), the reference page (`reference`) and the verdict (`validation`) are all read from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+Manifest = dict[str, Any]
+"""A Kubernetes object in the shape of its JSON."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a number, for the reference page: ``Annotated[int, Unit("seconds")]``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class MapList:
+    """Marks a list whose items are told apart by one field (``x-kubernetes-list-type: map``)."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A constraint between fields: what the API server evaluates, and the same in Python.
+
+    The two are compared over the corpus and over generated manifests, so that neither drifts.
+
+    Attributes:
+        cel: The expression of ``x-kubernetes-validations``; true means valid.
+        message: What the API server says when it is false.
+        holds: The same test on the model.
+        field: The camelCase field that gets the blame, relative to the model (``batchSize``);
+            empty for the model itself.
+        explain: A fuller message and hint that only `validate` can give, from the model.
+    """
+
+    cel: str
+    message: str
+    holds: Callable[[Any], bool]
+    field: str = ""
+    explain: Callable[[Any], tuple[str, str | None]] | None = None
+
+
+@dataclass(frozen=True)
+class TransitionRule:
+    """A constraint on an update: like `Rule`, but `holds` sees the new and the old model."""
+
+    cel: str
+    message: str
+    holds: Callable[[Any, Any], bool]
+    field: str = ""
+
+
+class Model(BaseModel):
+    """A frozen part of the resource: snake_case here, camelCase in manifests, nothing unknown."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_alias=True,
+        validate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """Constraints between this model's fields."""
+
+    def to_manifest(self) -> Manifest:
+        """Return the JSON shape that Kubernetes stores, without the fields that are not set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class OneOf(Model):
+    """An object in which exactly one field may be set, and names the kind: a tagged union."""
+
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        """Return the fields' names as a manifest writes them, in the order of the class."""
+        return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+    @property
+    def given(self) -> dict[str, Model]:
+        """The fields that are set, by their names in a manifest: one of them, once validated."""
+        values = {
+            field.alias or name: getattr(self, name)
+            for name, field in type(self).model_fields.items()
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def kind(self) -> str:
+        """The name of the one field that is set, as ``parameterServer``."""
+        return next(iter(self.given))
+
+    @property
+    def chosen(self) -> Model:
+        """The value of the one field that is set."""
+        return next(iter(self.given.values()))
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Give every union its rule, from its fields."""
+        super().__pydantic_init_subclass__(**kwargs)
+        names = cls.kinds()
+        cls.rules = (*cls.rules, _exactly_one(names))
+
+
+def _exactly_one(names: tuple[str, ...]) -> Rule:
+    listing = ", ".join(names)
+
+    def explain(union: OneOf) -> tuple[str, str | None]:
+        given = list(union.given)
+        if not given:
+            return "no kind is given", f"write one of {listing}"
+        return f"{' and '.join(given)} are given together", f"keep one of {listing}"
+
+    return Rule(
+        cel=f"[{', '.join(f'has(self.{name})' for name in names)}].exists_one(given, given)",
+        message=f"exactly one of {listing} must be given",
+        holds=lambda union: len(union.given) == 1,
+        explain=explain,
+    )

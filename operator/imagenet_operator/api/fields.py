@@ -1,0 +1,73 @@
+"""The types that fields share: texts and numbers with their bounds, paths, times, templates.
+
+Every text and list is bounded, because the API server estimates a rule's cost from the bounds and
+refuses a CRD whose rules could cost too much.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import AfterValidator, AwareDatetime, Field
+
+from imagenet_operator.api.base import Rule, Unit
+from imagenet_operator.api.names import REPLICAS_MAXIMUM
+
+INT32_MAXIMUM = 2**31 - 1
+
+Text = Annotated[str, MinLen(1), MaxLen(1024)]
+Message = Annotated[str, MaxLen(32768)]
+_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+ObjectName = Annotated[str, MaxLen(253), Field(pattern=_SUBDOMAIN)]
+"""A DNS-1123 subdomain: the name of a claim, a Secret, a storage class."""
+
+RelativePath = Annotated[
+    str, MinLen(1), MaxLen(1024), Field(pattern=r"^[^/$\x00-\x1f][^$\x00-\x1f]*$")
+]
+"""A path below a volume's root. A dollar sign would be expanded by Kubernetes as a variable."""
+
+PositiveInt = Annotated[int, Ge(1), Le(INT32_MAXIMUM)]
+Count = Annotated[int, Ge(0), Le(INT32_MAXIMUM)]
+LongCount = Annotated[int, Ge(0), Le(2**53)]
+Replicas = Annotated[int, Ge(1), Le(REPLICAS_MAXIMUM)]
+Seconds = Annotated[int, Ge(1), Le(INT32_MAXIMUM), Unit("seconds")]
+Fraction = Annotated[float, Ge(0), Le(1)]
+
+ImageShape = Annotated[
+    tuple[Annotated[int, Ge(1), Le(8192)], ...],
+    MinLen(3),
+    MaxLen(3),
+    Unit("channels, height, width in pixels"),
+]
+
+Template = dict[str, Any]
+"""A PodTemplateSpec, kept as it is by the schema (its own would exceed what kubectl can apply) and
+merged into the operator's pod as ``kubectl patch --type=strategic`` would."""
+
+
+def _whole_seconds(moment: datetime) -> datetime:
+    """Keep what Kubernetes keeps of a time, so that a status read back equals the one written."""
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
+Time = Annotated[AwareDatetime, AfterValidator(_whole_seconds)]
+
+
+def stays_below(field: str) -> Rule:
+    """Return the rule that the path in `field` does not climb out of its volume."""
+    attribute = field
+
+    def holds(model: Any) -> bool:
+        value = model.to_manifest().get(attribute)
+        return value is None or ".." not in value.split("/")
+
+    return Rule(
+        cel=f"!has(self.{field}) || !self.{field}.matches('(^|/)[.][.](/|$)')",
+        message="must not contain ..",
+        field=field,
+        holds=holds,
+        explain=lambda model: ("must not contain ..", "write the path from the volume's root"),
+    )

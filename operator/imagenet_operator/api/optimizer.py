@@ -1,0 +1,38 @@
+"""`spec.training.optimizer`: MXNet's options of the optimizer and its learning rate, by field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, MaxLen
+
+from imagenet_operator.api.base import Model, Unit
+from imagenet_operator.api.fields import Count, PositiveInt
+
+
+class Optimizer(Model):
+    """The update rule and the learning rate over the epochs."""
+
+    name: Literal["sgd", "nag", "adam", "rmsprop"] = "sgd"
+    """MXNet's name of the optimizer."""
+
+    learning_rate: Annotated[float, Gt(0), Le(1000)] = 0.1
+    """The learning rate after warm-up, before the first step."""
+
+    momentum: Annotated[float, Ge(0), Le(1)] = 0.9
+    """The momentum of sgd and nag; others do not use it."""
+
+    weight_decay: Annotated[float, Ge(0), Le(1)] = 0.0001
+    """The weight of the L2 penalty."""
+
+    learning_rate_factor: Annotated[float, Gt(0), Le(1)] = 0.1
+    """What the learning rate is multiplied by at each of `stepEpochs`."""
+
+    step_epochs: Annotated[tuple[PositiveInt, ...], MaxLen(64), Unit("epochs")] = (30, 60)
+    """The epochs at which the learning rate steps down."""
+
+    warmup_epochs: Annotated[Count, Unit("epochs")] = 5
+    """Epochs over which the learning rate rises from near zero; 0 turns warm-up off."""
+
+    warmup_strategy: Literal["linear", "power2", "sqrt"] = "linear"
+    """The shape of the rise."""

@@ -1,0 +1,61 @@
+"""The source `synthetic`: images drawn from a seed, for benchmarks and smoke tests."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.fields import ImageShape, PositiveInt
+
+
+class SyntheticSource(Model):
+    """Generated images: no archive is needed, and nothing can be learned from them."""
+
+    classes: Annotated[int, Ge(2), Le(100_000)] = 1000
+    """How many classes the images pretend to have."""
+
+    images_per_class: PositiveInt = 100
+    """Images that are drawn for each class, those for validation included."""
+
+    image_shape: ImageShape = (3, 256, 256)
+    """The size of the drawn images; channels must be 3."""
+
+    rules = (
+        Rule(
+            cel="self.imageShape[0] == 3",
+            message="must have 3 channels",
+            field="imageShape",
+            holds=lambda source: source.image_shape[0] == 3,
+            explain=lambda source: (
+                f"must have 3 channels, not {source.image_shape[0]}",
+                f"write [3, {source.image_shape[1]}, {source.image_shape[2]}]",
+            ),
+        ),
+    )
+
+
+DATASET_RULES = (
+    Rule(
+        cel="!has(self.source.synthetic) || has(self.volume)",
+        message="must be given: the generated dataset needs a place",
+        field="volume",
+        holds=lambda dataset: dataset.source.synthetic is None or dataset.volume is not None,
+        explain=lambda dataset: (
+            "must be given: the generated dataset needs a place",
+            "write {claimName: …} or {size: 20Gi}",
+        ),
+    ),
+    Rule(
+        cel="!has(self.source.synthetic) || !has(self.validation) || has(self.validation.split)",
+        message="of a synthetic source must be a split: there is no label file",
+        field="validation",
+        holds=lambda dataset: (
+            dataset.source.synthetic is None
+            or dataset.validation is None
+            or dataset.validation.split is not None
+        ),
+    ),
+)
+"""What this kind asks of the rest of the dataset."""

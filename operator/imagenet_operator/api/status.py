@@ -1,0 +1,196 @@
+"""`status`: what the operator reports. Written once a pass, by the decisions alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le, MaxLen
+from pydantic import Field
+
+from imagenet_operator.api.base import MapList, Model, Unit
+from imagenet_operator.api.fields import Count, Fraction, LongCount, Message, Text, Time
+
+ConditionType = Literal[
+    "Created", "DatasetReady", "Running", "Restarting", "Suspended", "Succeeded", "Failed"
+]
+Phase = Literal[
+    "Created",
+    "Preparing",
+    "Starting",
+    "Running",
+    "Restarting",
+    "Suspended",
+    "Succeeded",
+    "Failed",
+]
+Role = Literal["scheduler", "server", "worker"]
+
+
+class Condition(Model):
+    """One statement about the job, in the form of ``meta/v1`` Condition."""
+
+    type: ConditionType
+    """What is stated. Suspended is True once no pod of the job is left."""
+
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+
+    reason: Annotated[str, MaxLen(1024)]
+    """Why, in one CamelCase word, for programs."""
+
+    message: Message = ""
+    """Why, for people."""
+
+    last_transition_time: Time
+    """When `status` last changed."""
+
+    observed_generation: LongCount | None = None
+    """The generation of the job that this was said of."""
+
+
+class ImageCounts(Model):
+    """Images of a dataset."""
+
+    train: LongCount = 0
+    """Images to train on."""
+
+    validation: LongCount = 0
+    """Images to validate on."""
+
+
+class DatasetStatus(Model):
+    """The prepared dataset."""
+
+    key: Text
+    """The hash of what decides the dataset's bytes; its folder is ``datasets/KEY``."""
+
+    classes: LongCount
+    """Classes in the dataset."""
+
+    images: ImageCounts
+    """Images in the dataset."""
+
+    shards: LongCount
+    """Shards of both splits together."""
+
+    dropped_classes: LongCount = 0
+    """Classes that had too few images."""
+
+    sealed: bool = False
+    """Whether the dataset is complete."""
+
+
+class MemberStatus(Model):
+    """One pod of an attempt. Terminal states are recorded here before the pod is deleted."""
+
+    name: Text
+    """The pod's name."""
+
+    role: Role
+    """What the member does."""
+
+    phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
+    """The pod's phase."""
+
+    exit_code: int | None = None
+    """The main container's exit code."""
+
+    reason: Annotated[str, MaxLen(1024)] | None = None
+    """Why it ended, as Kubernetes says."""
+
+    message: Message | None = None
+    """The end of its termination message."""
+
+    node: Annotated[str, MaxLen(253)] | None = None
+    """The node that it ran on."""
+
+    started_at: Time | None = None
+    """When its container started."""
+
+    finished_at: Time | None = None
+    """When its container ended."""
+
+
+class ReplicaStatus(Model):
+    """Members of one role, counted as Kubeflow does."""
+
+    active: Count = 0
+    """Members that are pending or run."""
+
+    succeeded: Count = 0
+    """Members that ended well."""
+
+    failed: Count = 0
+    """Members that failed."""
+
+
+class Accuracy(Model):
+    """Top-1 accuracy, as the member of rank 0 reports it."""
+
+    train: Fraction | None = None
+    """On the training images of the epoch so far."""
+
+    validation: Fraction | None = None
+    """On all validation images, after the last whole epoch."""
+
+
+class TrainingStatus(Model):
+    """The current attempt, or the last."""
+
+    attempt: LongCount = 0
+    """The attempt's number; its pods are called ``NAME-rATTEMPT-ROLE-INDEX``."""
+
+    members: Annotated[tuple[MemberStatus, ...], MaxLen(20_001), MapList("name")] = ()
+    """The attempt's pods."""
+
+    replica_statuses: Annotated[dict[str, ReplicaStatus], MaxLen(8)] = Field(default_factory=dict)
+    """The attempt's pods, counted by role."""
+
+    epoch: LongCount | None = None
+    """The epoch that is being trained, from 0."""
+
+    images_per_second: Annotated[float, Ge(0), Unit("images per second")] | None = None
+    """The sum over all workers."""
+
+    accuracy: Accuracy | None = None
+    """The last known accuracy."""
+
+    estimated_remaining_seconds: Annotated[int, Ge(0), Le(2**53), Unit("seconds")] | None = None
+    """How long training will still take at the present speed."""
+
+    last_progress_time: Time | None = None
+    """When training was last seen to advance."""
+
+    next_attempt_time: Time | None = None
+    """When the next attempt starts, while the job waits between two."""
+
+
+class Status(Model):
+    """What the operator knows of the job."""
+
+    conditions: Annotated[tuple[Condition, ...], MaxLen(16), MapList("type")] = ()
+    """Statements about the job, one of each type."""
+
+    phase: Phase | None = None
+    """The conditions in one word, for people."""
+
+    start_time: Time | None = None
+    """When the operator first acted for the job."""
+
+    completion_time: Time | None = None
+    """When the job succeeded or failed."""
+
+    observed_generation: LongCount | None = None
+    """The generation of the job that this status describes."""
+
+    dataset: DatasetStatus | None = None
+    """The prepared dataset, once its images are listed."""
+
+    training: TrainingStatus | None = None
+    """The current attempt, or the last."""
+
+    restarts: Count = 0
+    """Attempts that failed and count against `backoffLimit`."""
+
+    disruptions: Count = 0
+    """Attempts that ended by preemption, eviction, node loss or a withdrawal."""

@@ -1,0 +1,157 @@
+"""`spec.training`: the network, its optimizer, and the pods that train it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le, MaxLen
+
+from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.base import Model, Rule, Unit
+from imagenet_operator.api.fields import (
+    ImageShape,
+    ObjectName,
+    PositiveInt,
+    RelativePath,
+    Replicas,
+    Seconds,
+    Template,
+    Text,
+    stays_below,
+)
+from imagenet_operator.api.optimizer import Optimizer
+from imagenet_operator.api.strategies import TRAINING_RULES, Strategy
+from imagenet_operator.api.volumes import VolumeClaim
+
+
+class Network(Model):
+    """The network to train."""
+
+    network: Literal["lenet", "mlp", "alexnet", "resnet", "inception-v3"]
+    """The network's name."""
+
+    num_layers: Annotated[int, Ge(1), Le(2000)] | None = None
+    """The depth of a resnet. Absent: 50."""
+
+    image_shape: ImageShape = (3, 224, 224)
+    """The network's input: channels are 3 for colour, 1 for grey."""
+
+
+class Checkpoint(Model):
+    """When the state of training is saved, and which state training starts from."""
+
+    every_epochs: Annotated[PositiveInt, Unit("epochs")] = 1
+    """Save after every so many epochs."""
+
+    every_seconds: Seconds | None = None
+    """Save also within an epoch, this long after the last checkpoint."""
+
+    keep: PositiveInt = 3
+    """Checkpoints that are kept; older ones are removed."""
+
+    init_from: RelativePath | None = None
+    """A checkpoint folder on the output volume, of this job or another, to start from."""
+
+    rules = (stays_below("initFrom"),)
+
+
+class Workers(Model):
+    """The pods that compute gradients."""
+
+    replicas: Replicas = 1
+    """How many workers train."""
+
+    gpus: Annotated[int, Ge(0), Le(64)] = 0
+    """GPUs of each worker (``nvidia.com/gpu``); with 0 it trains on the CPU."""
+
+    template: Template | None = None
+    """A PodTemplateSpec, merged strategically into the workers' pods."""
+
+
+class Output(Model):
+    """Where results go."""
+
+    volume: VolumeClaim
+    """The volume that results are written to, under ``jobs/NAME-UID``."""
+
+
+class SecretReference(Model):
+    """A Secret in the job's namespace."""
+
+    name: ObjectName
+    """The Secret's name."""
+
+
+def devices(training: TrainingSpec) -> int:
+    """Return how many devices share a batch: every GPU, or every worker's CPU."""
+    return training.workers.replicas * max(training.workers.gpus, 1)
+
+
+def _explain_batch(training: TrainingSpec) -> tuple[str, str]:
+    count, batch = devices(training), training.batch_size
+    below, above = batch // count * count, -(-batch // count) * count
+    choices = f"{below} or {above}" if below else str(above)
+    return f"{batch} does not divide by {count} devices", f"write {choices}"
+
+
+class TrainingSpec(Model):
+    """What is trained, on how many machines, and for how long."""
+
+    framework: Literal["MXNet"] = "MXNet"
+    """The framework that trains."""
+
+    strategy: Strategy
+    """How workers train together: exactly one."""
+
+    model: Network
+    """The network."""
+
+    batch_size: Annotated[PositiveInt, Unit("images")]
+    """Images of one optimizer step, over all devices of all workers; must divide evenly. In MXNet's
+    own programs the option counts one worker."""
+
+    epochs: Annotated[PositiveInt, Unit("epochs")]
+    """Passes over the training images."""
+
+    data_threads: Annotated[int, Ge(1), Le(1024), Unit("threads")] = 4
+    """Threads of each worker that decode images."""
+
+    optimizer: Optimizer = Optimizer()
+    """The update rule and the learning rate."""
+
+    augmentation: Augmentation = Augmentation()
+    """Random changes to training images."""
+
+    checkpoint: Checkpoint = Checkpoint()
+    """When training is saved."""
+
+    workers: Workers = Workers()
+    """The pods that train."""
+
+    output: Output | None = None
+    """Where results go. Absent: the dataset's volume."""
+
+    image: Text | None = None
+    """The image of the training pods. Absent: the operator's own for CPU or GPU. Schedulers and
+    servers always run the one for CPU."""
+
+    image_pull_secrets: Annotated[tuple[SecretReference, ...], MaxLen(16)] = ()
+    """Secrets for pulling images, for every pod of the job."""
+
+    extra_args: Annotated[tuple[Text, ...], MaxLen(64)] = ()
+    """Further options of ``imagenet-train``, for the workers. One that a field here already sets is
+    refused."""
+
+    rules = (
+        Rule(
+            cel=(
+                "self.batchSize % (self.workers.replicas *"
+                " (self.workers.gpus > 0 ? self.workers.gpus : 1)) == 0"
+            ),
+            message="must divide by the devices: workers.replicas times workers.gpus (1 if none)",
+            field="batchSize",
+            holds=lambda training: training.batch_size % devices(training) == 0,
+            explain=_explain_batch,
+        ),
+        *TRAINING_RULES,
+    )

@@ -1,0 +1,54 @@
+"""The volumes that a job writes to: a claim that exists, or one that the operator makes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import MaxLen, MinLen
+from pydantic import Field
+
+from imagenet_operator.api.base import Model, Rule, Unit
+from imagenet_operator.api.fields import ObjectName
+from imagenet_operator.api.quantities import POSITIVE_BYTES
+
+AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
+
+
+class VolumeClaim(Model):
+    """Where data lives: `claimName` of a PersistentVolumeClaim, or `size` to have one made."""
+
+    claim_name: ObjectName | None = None
+    """An existing PersistentVolumeClaim in the job's namespace."""
+
+    size: (
+        Annotated[str, MaxLen(32), Field(pattern=POSITIVE_BYTES), Unit("bytes, as 200Gi")] | None
+    ) = None
+    """How much a new claim asks for; the claim is named after the job."""
+
+    storage_class_name: ObjectName | None = None
+    """The new claim's storage class. Absent: the cluster's default class."""
+
+    access_modes: Annotated[tuple[AccessMode, ...], MinLen(1), MaxLen(4)] | None = None
+    """The new claim's access modes. Absent: ReadWriteMany, which pods on several nodes need; with
+    ReadWriteOnce every pod of the job has to fit on one node."""
+
+    rules = (
+        Rule(
+            cel="has(self.claimName) != has(self.size)",
+            message="exactly one of claimName, size must be given",
+            holds=lambda volume: (volume.claim_name is None) != (volume.size is None),
+            explain=lambda volume: (
+                ("claimName and size are given together", "keep one")
+                if volume.size
+                else ("neither claimName nor size is given", "name a claim, or say size: 200Gi")
+            ),
+        ),
+        Rule(
+            cel="!has(self.claimName) || (!has(self.storageClassName) && !has(self.accessModes))",
+            message="storageClassName and accessModes describe a new claim; claimName names one",
+            holds=lambda volume: (
+                volume.claim_name is None
+                or (volume.storage_class_name is None and volume.access_modes is None)
+            ),
+        ),
+    )
