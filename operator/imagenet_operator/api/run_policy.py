@@ -36,10 +36,11 @@ class RunPolicy(Model):
     """How long after its end the job itself is deleted. Absent: never."""
 
     active_deadline_seconds: Seconds | None = None
-    """How long the job may take from its start, time spent suspended not counted."""
+    """How long all members may train, over all attempts. Preparation, suspension, and waiting for
+    nodes or for a restart are not counted."""
 
     preparation_deadline_seconds: Seconds | None = None
-    """How long preparing the dataset may take."""
+    """How long preparing the dataset may take, time spent suspended not counted."""
 
     progress_deadline_seconds: Seconds | None = None
     """How long an attempt may go without progress before it is ended and counted as failed: the

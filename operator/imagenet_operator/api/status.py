@@ -86,11 +86,14 @@ class MemberStatus(Model):
     name: Text
     """The pod's name."""
 
+    uid: Annotated[str, MaxLen(64)] | None = None
+    """The pod's UID, once it has been seen; one that was seen and is gone has vanished."""
+
     role: Role
     """What the member does."""
 
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
-    """The pod's phase."""
+    """The pod's phase; Unknown for one that vanished before its end was seen."""
 
     exit_code: int | None = None
     """The main container's exit code."""
@@ -134,11 +137,56 @@ class Accuracy(Model):
     """On all validation images, after the last whole epoch."""
 
 
+class Clock(Model):
+    """Time that counts towards a deadline, with the pauses left out."""
+
+    seconds: LongCount = 0
+    """What was counted before `since`."""
+
+    since: Time | None = None
+    """When the present stretch began; absent while the clock stands still."""
+
+
+class AttemptOutcome(Model):
+    """How an attempt ended, other than by success."""
+
+    time: Time
+    """When the end was decided."""
+
+    reason: Annotated[str, MaxLen(1024)]
+    """Why, in one CamelCase word."""
+
+    message: Message = ""
+    """Why, for people."""
+
+    charged: bool = False
+    """Whether it counts against `backoffLimit`."""
+
+
 class TrainingStatus(Model):
     """The current attempt, or the last."""
 
     attempt: LongCount = 0
     """The attempt's number; its pods are called ``NAME-rATTEMPT-ROLE-INDEX``."""
+
+    start_time: Time | None = None
+    """When the attempt's pods were created."""
+
+    schedulable_time: Time | None = None
+    """When the scheduler was free to bind them: with a gang that waits, when its gates were
+    lifted."""
+
+    bound_time: Time | None = None
+    """When all of them were first seen bound to nodes."""
+
+    running_time: Time | None = None
+    """When all of them were first seen running."""
+
+    clock: Clock = Clock()
+    """Time that all members of an attempt ran, over all attempts; for `activeDeadlineSeconds`."""
+
+    outcome: AttemptOutcome | None = None
+    """How the attempt ended, once it has, other than by success."""
 
     members: Annotated[tuple[MemberStatus, ...], MaxLen(20_001), MapList("name")] = ()
     """The attempt's pods."""
@@ -186,6 +234,9 @@ class Status(Model):
     dataset: DatasetStatus | None = None
     """The prepared dataset, once its images are listed."""
 
+    preparation: Clock | None = None
+    """Time spent preparing the dataset; for `preparationDeadlineSeconds`."""
+
     training: TrainingStatus | None = None
     """The current attempt, or the last."""
 
@@ -193,4 +244,5 @@ class Status(Model):
     """Attempts that failed and count against `backoffLimit`."""
 
     disruptions: Count = 0
-    """Attempts that ended by preemption, eviction, node loss or a withdrawal."""
+    """Attempts that ended by preemption, eviction, node loss or a vanished pod. They have a limit
+    of their own; a gang that found no room is counted nowhere."""
