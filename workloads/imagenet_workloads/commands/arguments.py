@@ -1,0 +1,63 @@
+"""The types of command-line arguments that the preparing programs share.
+
+argparse turns the ArgumentTypeError of each into `error: argument --shards: …` and exit code 2.
+"""
+
+from argparse import ArgumentTypeError
+
+
+def natural(text: str) -> int:
+    """A whole number of at least 0."""
+    return _whole(text, 0, None)
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    return _whole(text, 1, None)
+
+
+def quality(text: str) -> int:
+    """A JPEG quality."""
+    return _whole(text, 1, 100)
+
+
+def edge(text: str) -> int:
+    """A length in pixels that a JPEG can have."""
+    return _whole(text, 1, 16384)
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 <= value <= 1:
+        raise ArgumentTypeError(f"must be from 0 to 1, not {text}")
+    return value
+
+
+def image_shape(text: str) -> tuple[int, int, int]:
+    """`3,H,W`: three channels, height and width in pixels."""
+    parts = text.split(",")
+    if len(parts) != 3 or parts[0].strip() != "3":
+        raise ArgumentTypeError(f"must be 3,HEIGHT,WIDTH as in 3,224,224, not {text!r}")
+    return 3, edge(parts[1].strip()), edge(parts[2].strip())
+
+
+def _whole(text: str, lowest: int, highest: int | None) -> int:
+    # int() takes more than digits ("1_0", " 7"), and a manifest never means those.
+    if not (text.isascii() and text.isdigit()):
+        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {lowest}")
+    value = int(text)
+    if value < lowest or (highest is not None and value > highest):
+        span = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise ArgumentTypeError(f"must be {span}, not {text}")
+    return value
+
+
+def key(text: str) -> str:
+    """A dataset's key: the name of a folder, in hexadecimal."""
+    if not text or set(text) - set("0123456789abcdef"):
+        raise ArgumentTypeError(f"{text!r} is not a key: lower-case hexadecimal digits")
+    return text

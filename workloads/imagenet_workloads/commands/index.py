@@ -1,0 +1,195 @@
+"""`imagenet-index`: lists the source and plans the dataset; the first of the three preparing pods.
+
+The command line of `prepare.index`. Its result, one JSON object on stdout and in the termination
+message, tells the operator the dataset's key, its counts, and whether anything else must run.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from imagenet_workloads.commands import arguments as types
+from imagenet_workloads.commands.program import run_program, write_termination_message
+
+PROGRAM = "imagenet-index"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `imagenet-index`."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="List every image of a source in place, and plan the shards of a dataset.",
+    )
+    _add_source(parser)
+    _add_validation(parser)
+    _add_options(parser)
+    return parser
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what to read and where to write")
+    group.add_argument(
+        "--source",
+        type=Path,
+        metavar="PATH",
+        help="a folder of class folders, a tar of class tars, or a tar of class folders",
+    )
+    group.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
+    )
+    group.add_argument(
+        "--synthetic-classes",
+        type=types.count,
+        metavar="C",
+        help="make images of C classes instead of reading a source",
+    )
+    group.add_argument("--synthetic-images-per-class", type=types.count, metavar="N")
+    group.add_argument(
+        "--synthetic-image-shape",
+        type=types.image_shape,
+        metavar="3,H,W",
+        help="channels, height and width in pixels",
+    )
+
+
+def _add_validation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("validation images")
+    group.add_argument(
+        "--validation-per-class",
+        type=types.natural,
+        metavar="N",
+        help="draw N images of each class with the seed; default: none",
+    )
+    group.add_argument(
+        "--validation-source",
+        type=Path,
+        metavar="PATH",
+        help="a flat tar or folder, as ILSVRC2012_img_val.tar",
+    )
+    group.add_argument(
+        "--validation-labels",
+        type=Path,
+        metavar="FILE",
+        help="its label file: lines of NAME CLASS, or of CLASS in the order of the images' names",
+    )
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("options of the dataset")
+    group.add_argument("--format", choices=("RecordIO",), default="RecordIO")
+    group.add_argument(
+        "--resize",
+        type=types.edge,
+        metavar="PIXELS",
+        help="length of the shorter edge; default: RGB JPEGs pass through untouched",
+    )
+    group.add_argument(
+        "--quality",
+        type=types.quality,
+        default=90,
+        help="of each JPEG that is encoded, 1 to 100 (default: %(default)s)",
+    )
+    group.add_argument("--shards", type=types.count, default=8, help="default: %(default)s")
+    group.add_argument(
+        "--min-images-per-class",
+        type=types.natural,
+        default=1,
+        metavar="N",
+        help="leave out classes with fewer images (default: %(default)s)",
+    )
+    group.add_argument("--seed", type=types.natural, default=0, help="default: %(default)s")
+    group.add_argument(
+        "--max-skipped-fraction",
+        type=types.fraction,
+        default=0.001,
+        metavar="F",
+        help="fail when more than this share of the images is damaged (default: %(default)s)",
+    )
+    group.add_argument(
+        "--codec",
+        choices=("auto", "opencv", "planes"),
+        default="auto",
+        help="planes needs libturbojpeg; auto takes it where it is (default: %(default)s)",
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `imagenet-index`; returns the exit code."""
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    _check(parser, parsed)
+    return run_program(PROGRAM, lambda: _run(parsed))
+
+
+def _check(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    synthetic = (
+        parsed.synthetic_classes,
+        parsed.synthetic_images_per_class,
+        parsed.synthetic_image_shape,
+    )
+    given = [value is not None for value in synthetic]
+    if any(given) == (parsed.source is not None):
+        parser.error("give either --source or the three --synthetic-… options")
+    if any(given) and not all(given):
+        parser.error("--synthetic-classes, -images-per-class and -image-shape go together")
+    if (parsed.validation_source is None) != (parsed.validation_labels is None):
+        parser.error("--validation-source and --validation-labels go together")
+    if parsed.validation_source is not None and parsed.validation_per_class is not None:
+        parser.error("give either --validation-per-class or --validation-source, not both")
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    # Here, and not above, since the parser must be importable without OpenCV.
+    from imagenet_workloads.environment import Environment
+    from imagenet_workloads.prepare import index
+    from imagenet_workloads.prepare.options import Options
+    from imagenet_workloads.prepare.sources import detect, synthetic
+    from imagenet_workloads.telemetry import server
+    from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+    environment = Environment.from_mapping(os.environ)
+    recorder = PreparationRecorder(server.start(environment))
+    options = Options(
+        format=parsed.format,
+        resize=parsed.resize,
+        quality=parsed.quality,
+        shards=parsed.shards,
+        min_images_per_class=parsed.min_images_per_class,
+        seed=parsed.seed,
+        validation_per_class=parsed.validation_per_class or 0,
+    )
+    source = (
+        detect.open_source(parsed.source)
+        if parsed.source is not None
+        else synthetic.SyntheticSource(
+            parsed.synthetic_classes,
+            parsed.synthetic_images_per_class,
+            parsed.synthetic_image_shape,
+        )
+    )
+    validation = (
+        None
+        if parsed.validation_source is None
+        else index.Validation(detect.open_flat(parsed.validation_source), parsed.validation_labels)
+    )
+    result = index.run(
+        index.Request(
+            source=source,
+            validation=validation,
+            data=parsed.data,
+            options=options,
+            codec=parsed.codec,
+            max_skipped_fraction=parsed.max_skipped_fraction,
+        ),
+        recorder,
+    )
+    text = json.dumps(result.to_document())
+    print(text, flush=True)
+    write_termination_message(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""`imagenet-pack`: writes the shards that `imagenet-index` planned, one in each preparing pod.
+
+The command line of `prepare.pack`. As one completion of an Indexed Job it writes the shard of its
+JOB_COMPLETION_INDEX; by hand, with neither that nor --shard, every shard in turn.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from imagenet_workloads.commands import arguments as types
+from imagenet_workloads.commands.program import run_program
+
+PROGRAM = "imagenet-pack"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `imagenet-pack`."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Decode, resize and pack the images of a planned shard as RecordIO.",
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
+    )
+    parser.add_argument(
+        "--key", type=types.key, required=True, help="the dataset's key, as imagenet-index says it"
+    )
+    parser.add_argument(
+        "--source", type=Path, metavar="PATH", help="as given to imagenet-index; none if synthetic"
+    )
+    parser.add_argument(
+        "--validation-source", type=Path, metavar="PATH", help="as given to imagenet-index"
+    )
+    parser.add_argument(
+        "--shard",
+        type=types.natural,
+        metavar="I",
+        help="the training shards from 0, then the validation shards "
+        "(default: $JOB_COMPLETION_INDEX, or every shard)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=types.count,
+        metavar="N",
+        help="images worked on at a time (default: the cores that this process may use)",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `imagenet-pack`; returns the exit code."""
+    parsed = build_parser().parse_args(arguments)
+    return run_program(PROGRAM, lambda: _run(parsed))
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    # Here, and not above, since the parser must be importable without OpenCV.
+    from imagenet_workloads.environment import Environment
+    from imagenet_workloads.prepare import cores, pack
+    from imagenet_workloads.telemetry import server
+    from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+    environment = Environment.from_mapping(os.environ)
+    recorder = PreparationRecorder(server.start(environment))
+    shard = parsed.shard if parsed.shard is not None else environment.completion_index
+    pack.run(
+        pack.Request(
+            data=parsed.data,
+            key=parsed.key,
+            source=parsed.source,
+            validation_source=parsed.validation_source,
+            shard=shard,
+            threads=parsed.threads or cores.available(),
+        ),
+        recorder,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
