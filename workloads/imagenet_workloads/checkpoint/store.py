@@ -1,0 +1,303 @@
+"""Finds, writes and prunes the checkpoints of one job, across its attempts.
+
+    OUTPUT/attempts/r0/checkpoints/epoch-0003-batch-00000000/{manifest.json, …}
+
+An attempt reads those of every attempt up to its own, and writes only under its own folder. A
+checkpoint is made under a temporary name and renamed into place last, so that a process that dies
+at any moment, power included, leaves it whole or not at all.
+"""
+
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from imagenet_workloads.checkpoint.manifest import FILE_NAME, Identity, Manifest, Position
+from imagenet_workloads.errors import InputError, PlaceError, SupersededError
+
+__all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPT = re.compile(r"r(0|[1-9][0-9]*)")
+_CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint whose files were all compared with its manifest.
+
+    Attributes:
+        folder: holds the files that the training wrote, and manifest.json.
+        position: of the training.
+        manifest: whose it is, and its files.
+    """
+
+    folder: Path
+    position: Position
+    manifest: Manifest
+
+
+class CheckpointStore:
+    """The checkpoints of one job as one of its attempts sees them.
+
+    Attributes:
+        attempt_folder: the only folder that this attempt writes to.
+    """
+
+    def __init__(self, output: Path, attempt: int, identity: Identity, keep: int) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            output: the job's folder on the output volume.
+            attempt: the N of attempts/rN.
+            identity: of this training.
+            keep: how many checkpoints of this attempt stay, at least 1.
+
+        Raises:
+            InputError: `keep` is below 1.
+        """
+        if keep < 1:
+            raise InputError(f"checkpoints to keep: {keep} given, at least 1 is needed")
+        self._attempts = output / "attempts"
+        self._attempt = attempt
+        self._identity = identity
+        self._keep = keep
+        self._swept = False
+        self.attempt_folder = self._attempts / f"r{attempt}"
+        self._folder = self.attempt_folder / "checkpoints"
+
+    def refuse_later_attempt(self) -> None:
+        """Announces this attempt by its folder, and ends it if a later one has done the same.
+
+        Raises:
+            SupersededError: a later attempt's folder exists.
+            PlaceError: the folder cannot be made.
+        """
+        # In this order no two attempts that start at one time can both miss the other.
+        _make_folder(self.attempt_folder)
+        latest = max(number for number, _ in _attempts(self._attempts))
+        if latest > self._attempt:
+            raise SupersededError(
+                f"attempt {self._attempt} ends: {self._attempts / f'r{latest}'} exists, so a later "
+                "attempt has taken over"
+            )
+
+    def newest(self, init_from: Path | None = None) -> Checkpoint | None:
+        """The checkpoint to resume from; None where the training starts from the beginning.
+
+        That is the one of this training that got furthest, over this attempt and all before it.
+        One of another training, and one that is damaged, is passed over with a line in the log.
+
+        Args:
+            init_from: where to start when this training has none of its own: a checkpoint, or
+                an attempt's or a job's folder, of any training.
+
+        Raises:
+            InputError: `init_from` is needed, and holds no complete checkpoint.
+        """
+        for folder in self._candidates():
+            try:
+                manifest = Manifest.read(folder)
+                reason = self._foreign(manifest.identity)
+                if reason is None:
+                    return _verified(folder, manifest)
+            except InputError as error:
+                reason = f"damaged: {error}"
+            _log.warning("checkpoint %s is passed over: %s", folder, reason)
+        return None if init_from is None else _named(init_from)
+
+    @contextmanager
+    def begin(self, position: Position) -> Iterator[Path]:
+        """Writes one checkpoint: the `with` block fills the folder that it is given.
+
+        After the block the folder is complete and in its place, and older checkpoints of this
+        attempt beyond `keep` are gone. If the block raises, nothing is left of it. At a position
+        that this attempt has a complete checkpoint of already, that one stays.
+
+            with store.begin(Position(epoch=3, batch=0)) as folder:
+                network.save_parameters(str(folder / "params"))
+
+        Raises:
+            SupersededError: a later attempt exists.
+            PlaceError: the volume cannot be written, or is full.
+        """
+        self.refuse_later_attempt()
+        final = self._folder / position.name
+        temporary = _temporary(final)
+        try:
+            _make_folder(self._folder)
+            self._sweep()
+            temporary.mkdir()
+            yield temporary
+            manifest = Manifest.describe(temporary, self._identity, self._attempt, position)
+            _seal(temporary, manifest)
+            self._publish(temporary, final)
+            self._prune(position)
+        except OSError as error:
+            name = f" ({error.filename})" if error.filename else ""
+            raise PlaceError(
+                f"cannot write checkpoint {final}{name}: {error.strerror or error}"
+            ) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _candidates(self) -> list[Path]:
+        """Checkpoint folders of all attempts up to this one, the furthest first."""
+        found = [
+            (position, number, folder)
+            for number, attempt in _attempts(self._attempts)
+            if number <= self._attempt
+            for position, folder in _checkpoints(attempt / "checkpoints")
+        ]
+        return [folder for _, _, folder in sorted(found, reverse=True)]
+
+    def _foreign(self, identity: Identity) -> str | None:
+        """Why a checkpoint of this identity is not this training's; None if it is."""
+        if identity.job_uid != self._identity.job_uid:
+            return f"of another job, uid {identity.job_uid!r} (this is {self._identity.job_uid!r})"
+        if identity.spec_hash != self._identity.spec_hash:
+            return (
+                f"of this job with another spec, hash {identity.spec_hash!r} "
+                f"(this is {self._identity.spec_hash!r})"
+            )
+        return None
+
+    def _publish(self, temporary: Path, final: Path) -> None:
+        if final.exists():
+            if self._is_own_and_complete(final):
+                return
+            # Damaged, or another training's that was run by hand in this folder.
+            _remove(final)
+        temporary.rename(final)
+        _sync(self._folder)
+
+    def _is_own_and_complete(self, folder: Path) -> bool:
+        try:
+            manifest = Manifest.read(folder)
+            manifest.verify(folder)
+        except InputError:
+            return False
+        return self._foreign(manifest.identity) is None
+
+    def _prune(self, written: Position) -> None:
+        """Removes this attempt's checkpoints before the `keep` newest up to `written`.
+
+        Later ones are left alone: whoever resumed before them took them for damaged, and that may
+        have been a reader's trouble. So are another training's.
+        """
+        own = [
+            folder
+            for position, folder in sorted(_checkpoints(self._folder), reverse=True)
+            if position <= written and self._is_own(folder)
+        ]
+        for folder in own[self._keep :]:
+            _remove(folder)
+
+    def _is_own(self, folder: Path) -> bool:
+        try:
+            return Manifest.read(folder).identity == self._identity
+        except InputError:
+            return False
+
+    def _sweep(self) -> None:
+        """Removes, once, what a process of this same attempt left half-written when it died."""
+        if not self._swept:
+            self._swept = True
+            for path in self._folder.glob(".*.tmp-*"):
+                shutil.rmtree(path)
+
+
+def _named(path: Path) -> Checkpoint:
+    """The newest complete checkpoint at or under a path that someone named.
+
+    Raises:
+        InputError: there is none; says why.
+    """
+    if (path / FILE_NAME).exists():
+        return _verified(path, Manifest.read(path))
+    found = list(_checkpoints(path / "checkpoints"))
+    for _, attempt in _attempts(path / "attempts"):
+        found.extend(_checkpoints(attempt / "checkpoints"))
+    for _, folder in sorted(found, reverse=True):
+        try:
+            return _verified(folder, Manifest.read(folder))
+        except InputError as error:
+            _log.warning("checkpoint %s is passed over: damaged: %s", folder, error)
+    raise InputError(
+        f"initFrom: {path} holds no complete checkpoint; name a checkpoint's folder, or the folder "
+        "of the attempt or job that wrote it"
+    )
+
+
+def _verified(folder: Path, manifest: Manifest) -> Checkpoint:
+    manifest.verify(folder)
+    return Checkpoint(folder, manifest.position, manifest)
+
+
+def _attempts(folder: Path) -> Iterator[tuple[int, Path]]:
+    for path in _entries(folder):
+        if match := _ATTEMPT.fullmatch(path.name):
+            yield int(match[1]), path
+
+
+def _checkpoints(folder: Path) -> Iterator[tuple[Position, Path]]:
+    for path in _entries(folder):
+        if match := _CHECKPOINT.fullmatch(path.name):
+            yield Position(int(match[1]), int(match[2])), path
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be listed: {error.strerror}") from error
+
+
+def _temporary(final: Path) -> Path:
+    return final.with_name(f".{final.name}.tmp-{secrets.token_hex(4)}")
+
+
+def _make_folder(folder: Path) -> None:
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            # A folder's name is safe from a power failure once its parent is on the disk.
+            _sync(path.parent)
+    except OSError as error:
+        raise PlaceError(
+            f"cannot make {folder} as user {os.getuid()}: {error.strerror}; "
+            "the output volume must be writable to the training pods"
+        ) from error
+
+
+def _seal(folder: Path, manifest: Manifest) -> None:
+    """Brings the folder's files to the disk, then the manifest that speaks for them."""
+    for path in folder.rglob("*"):
+        _sync(path)
+    (folder / FILE_NAME).write_text(manifest.to_json(), encoding="utf-8")
+    _sync(folder / FILE_NAME)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    """Takes a checkpoint out of sight in one step, then deletes it."""
+    aside = _temporary(folder)
+    folder.rename(aside)
+    shutil.rmtree(aside)
