@@ -1,0 +1,109 @@
+import pytest
+from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.telemetry import names
+from imagenet_workloads.telemetry.preparation import PreparationRecorder
+from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.training import TrainingRecorder
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry(Environment(job="digits", role=Role.WORKER))
+
+
+def values(registry: Registry) -> dict[str, float]:
+    """What is exported, by name, without the buckets and the process's own."""
+    return {
+        sample.name: sample.value
+        for family in registry.exported.collect()
+        for sample in family.samples
+        if sample.name.startswith("imagenet_") and not sample.name.endswith("_bucket")
+    }
+
+
+def test_a_worker_s_figures(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.plan(epochs=90, batches_per_epoch=156, rank=3)
+    training.position(epoch=2, batch=40)
+    training.step(images=512, step_seconds=0.5, data_wait_seconds=0.01)
+    training.step(images=512, step_seconds=0.7, data_wait_seconds=0.02)
+    training.speed(853.3)
+    training.learning_rate(0.1)
+    training.accuracy(loss=2.5, top1=0.4, top5=0.7)
+    training.validation(top1=0.5, top5=0.8)
+    assert values(registry) == {
+        "imagenet_train_epochs": 90,
+        "imagenet_train_batches_per_epoch": 156,
+        "imagenet_train_rank": 3,
+        "imagenet_train_epoch": 2,
+        "imagenet_train_batch": 40,
+        "imagenet_train_images_total": 1024,
+        "imagenet_train_step_seconds_count": 2,
+        "imagenet_train_step_seconds_sum": pytest.approx(1.2),
+        "imagenet_train_data_wait_seconds_count": 2,
+        "imagenet_train_data_wait_seconds_sum": pytest.approx(0.03),
+        "imagenet_train_images_per_second": 853.3,
+        "imagenet_train_learning_rate": 0.1,
+        "imagenet_train_loss": 2.5,
+        "imagenet_train_top1": 0.4,
+        "imagenet_train_top5": 0.7,
+        "imagenet_train_validation_top1": 0.5,
+        "imagenet_train_validation_top5": 0.8,
+    }
+
+
+def test_figures_that_nobody_measures_stay_absent(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.accuracy(top1=0.4)
+    training.validation(top1=0.5)
+    assert set(values(registry)) == {
+        "imagenet_train_top1",
+        "imagenet_train_validation_top1",
+    }
+
+
+def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.plan(1, 1, 0)
+    training.position(0, 0)
+    training.step(1, 1.0, 1.0)
+    training.speed(1.0)
+    training.learning_rate(0.1)
+    training.accuracy(1.0, 1.0, 1.0)
+    training.validation(1.0, 1.0)
+    preparation = PreparationRecorder(registry)
+    preparation.planned(1)
+    preparation.packed(1, 100)
+    written = {name.removesuffix("_sum").removesuffix("_count") for name in values(registry)}
+    assert written == {metric.name for metric in names.ALL}
+
+
+def test_a_packer_s_progress_counts_damaged_images_too(registry: Registry) -> None:
+    preparation = PreparationRecorder(registry)
+    preparation.planned(8)
+    assert values(registry)["imagenet_prepare_shard_progress_ratio"] == 0
+    preparation.packed(5, bytes=5000)
+    preparation.skipped()
+    assert values(registry) == {
+        "imagenet_prepare_images_total": 5,
+        "imagenet_prepare_images_planned": 8,
+        "imagenet_prepare_bytes_total": 5000,
+        "imagenet_prepare_skipped_images_total": 1,
+        "imagenet_prepare_shard_progress_ratio": 0.75,
+    }
+
+
+def test_a_shard_without_images_is_done(registry: Registry) -> None:
+    PreparationRecorder(registry).planned(0)
+    assert values(registry)["imagenet_prepare_shard_progress_ratio"] == 1
+
+
+def test_an_index_has_no_progress_before_it_knows_its_plan(registry: Registry) -> None:
+    preparation = PreparationRecorder(registry)
+    preparation.listed()
+    preparation.listed(41)
+    preparation.skipped(2)
+    assert values(registry) == {
+        "imagenet_prepare_images_total": 42,
+        "imagenet_prepare_skipped_images_total": 2,
+    }

@@ -1,0 +1,83 @@
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.telemetry import names
+from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import serve, start
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    """An address of this test process's own, and a port that is free there."""
+    process = os.getpid()
+    ip = f"127.{128 + (process >> 16 & 63)}.{process >> 8 & 255}.{process & 255}"
+    with socket.socket() as probe:
+        probe.bind((ip, 0))
+        port = probe.getsockname()[1]
+    yield ip, port
+
+
+def scrape(ip: str, port: int) -> str:
+    with urllib.request.urlopen(f"http://{ip}:{port}/metrics", timeout=30) as response:
+        return str(response.read().decode())
+
+
+def test_a_scrape_shows_what_was_recorded(address: tuple[str, int]) -> None:
+    environment = Environment(
+        pod_ip=address[0], metrics_port=address[1], job="digits", role=Role.WORKER, attempt=0
+    )
+    registry = Registry(environment)
+    registry.add(names.TRAIN_IMAGES, 512)
+    server = serve(registry, environment)
+    assert server is not None
+    try:
+        assert (server.address, server.port) == address
+        text = scrape(*address)
+    finally:
+        server.close()
+    labels = 'attempt="0",imagenet_job="digits",namespace="default",role="worker"'
+    assert f"imagenet_train_images_total{{{labels}}} 512.0\n" in text
+    assert "# TYPE imagenet_train_images_total counter\n" in text
+    with socket.socket() as probe:
+        assert probe.connect_ex(address) != 0, "still listening after close"
+
+
+def test_it_listens_on_the_pod_s_own_address_only(address: tuple[str, int]) -> None:
+    environment = Environment(pod_ip=address[0], metrics_port=address[1])
+    server = serve(Registry(environment), environment)
+    assert server is not None
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", address[1])) != 0
+    server.close()
+
+
+def test_without_a_port_nothing_is_served() -> None:
+    environment = Environment(pod_ip="127.0.0.1")
+    assert serve(Registry(environment), environment) is None
+    assert isinstance(start(environment), Registry)
+
+
+def test_a_port_that_is_taken_is_a_warning(
+    address: tuple[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    environment = Environment(pod_ip=address[0], metrics_port=address[1])
+    with socket.socket() as other:
+        other.bind(address)
+        other.listen()
+        assert serve(Registry(environment), environment) is None
+    assert f"cannot listen on {address[0]} port {address[1]}: Address already in use" in caplog.text
+
+
+def test_it_is_up_before_mxnet_or_opencv_is_imported() -> None:
+    program = (
+        "import sys, imagenet_workloads.telemetry.server, imagenet_workloads.telemetry.training\n"
+        "import imagenet_workloads.telemetry.preparation, imagenet_workloads.telemetry.log\n"
+        "sys.exit(bool({'mxnet', 'cv2', 'numpy', 'matplotlib'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
