@@ -1,0 +1,1 @@
+"""Where decisions become objects: the interface of a cluster, and this machine as one of them."""

@@ -1,0 +1,119 @@
+"""Loopback addresses for the pods of one run: 127.A.B.2 and on, of a /24 that this run has claimed.
+
+Pods keep their ports locally as in a cluster, so each needs an address of its own, and two runs on
+one machine must not meet. A run claims 127.A.B.0/24 by holding a socket bound to 127.A.B.1; the
+kernel lets go of it when the last process that holds it dies, however it dies.
+"""
+
+import errno
+import random
+import socket
+from collections.abc import Iterable, Iterator
+
+from imagenet_operator.clusters.errors import LocalError
+
+ANCHOR_PORT = 9089
+"""The port of the socket that claims a block; below the ports that the kernel hands out."""
+
+FIRST, LAST = 2, 254
+_TRIES = 64
+
+
+class AddressBlock:
+    """The addresses of one run.
+
+    Args:
+        anchor: A socket bound to 127.A.B.1, whose life is the claim's.
+    """
+
+    def __init__(self, anchor: socket.socket) -> None:
+        self._anchor = anchor
+        self._prefix = anchor.getsockname()[0].rpartition(".")[0]
+        self._given: dict[str, int] = {}
+        self._last_given = FIRST - 1
+
+    def fileno(self) -> int:
+        """The claim's descriptor; processes that inherit it keep the block claimed."""
+        return self._anchor.fileno()
+
+    def of(self, name: str) -> str:
+        """The address of a pod, the same until it is released.
+
+        Addresses go round, so that one that was just released rests as long as possible: a stale
+        peer must not meet its successor.
+
+        Raises:
+            LocalError: Every address is in use.
+        """
+        if name not in self._given:
+            taken = set(self._given.values())
+            free = next((number for number in self._round() if number not in taken), None)
+            if free is None:
+                raise LocalError(f"a local run holds at most {LAST - FIRST + 1} pods at one time")
+            self._given[name] = self._last_given = free
+        return f"{self._prefix}.{self._given[name]}"
+
+    def release(self, name: str) -> None:
+        """Give the address of a pod back."""
+        self._given.pop(name, None)
+
+    def close(self) -> None:
+        """Give up the claim, as far as this process holds it."""
+        self._anchor.close()
+
+    def _round(self) -> Iterator[int]:
+        yield from range(self._last_given + 1, LAST + 1)
+        yield from range(FIRST, self._last_given + 1)
+
+
+def claim(ports: Iterable[int] = ()) -> AddressBlock:
+    """Claim a block that no other run on this machine holds.
+
+    Args:
+        ports: The ports that pods are going to listen on, to be checked now.
+
+    Raises:
+        LocalError: Another program holds one of the ports on every address of the machine.
+    """
+    anchor = _anchor()
+    host = anchor.getsockname()[0]
+    for port in ports:
+        try:
+            _bind(host, port).close()
+        except OSError as error:
+            anchor.close()
+            raise LocalError(
+                f"port {port} cannot be used on this machine's loopback addresses "
+                f"({error.strerror}): a program listens on it on all addresses, for example "
+                f"0.0.0.0:{port}; stop that program for the time of this run"
+            ) from error
+    return AddressBlock(anchor)
+
+
+def _anchor() -> socket.socket:
+    """Bind the anchor of a free block, chosen at random away from the busy ends of 127.0.0.0/8."""
+    for _ in range(_TRIES):
+        host = f"127.{random.randint(16, 250)}.{random.randint(0, 255)}.1"
+        try:
+            return _bind(host, ANCHOR_PORT)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise LocalError(
+                    f"cannot bind the loopback address {host} ({error.strerror}); "
+                    "a local run needs all of 127.0.0.0/8, as Linux has it"
+                ) from error
+    raise LocalError(
+        f"no free block of loopback addresses in {_TRIES} tries: a program listens on "
+        f"0.0.0.0:{ANCHOR_PORT}, which a local run needs; stop it for the time of this run"
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A TCP socket bound without SO_REUSEADDR: of two, the second fails."""
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -1,0 +1,252 @@
+"""The local cluster: `Cluster` on this machine, and the wait between two passes.
+
+Creating, deleting and patching change objects; `_settle` then does what controllers and a kubelet
+would do about it, until nothing changes. All of it happens in one thread, `imagenetctl`'s main
+thread: a pod's processes die with the thread that started them.
+"""
+
+import contextlib
+import copy
+import os
+import selectors
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.clusters.errors import AlreadyExists
+from imagenet_operator.clusters.local import pods
+from imagenet_operator.clusters.local.jobs import JobController
+from imagenet_operator.clusters.local.kubelet import Kubelet, Machine
+from imagenet_operator.clusters.local.objects import (
+    Objects,
+    is_ending,
+    is_terminal,
+    timestamp,
+)
+from imagenet_operator.reconcile.types import Capacity, Event, Manifest, Patch, Reference
+
+_KINDS = ("Pod", "Job", "Service", "PersistentVolumeClaim")
+
+
+class LocalCluster:
+    """This machine as a cluster for one job.
+
+    Args:
+        machine: What it may give to pods.
+        save: Stores the job with its status.
+        tell: Tells the user of an event.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        save: Callable[[Manifest], None],
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._machine = machine
+        self._save = save
+        self._tell = tell
+        self._objects = Objects()
+        self._selector = selectors.DefaultSelector()
+        self._wakeup, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
+        self._kubelet = Kubelet(machine, self._objects, self._selector)
+        self._controllers: dict[str, JobController] = {}
+        self._job_wake: datetime | None = None
+
+    def observe(self, job: ImageNetJob) -> list[Manifest]:
+        """Every object: there are none but this job's."""
+        del job
+        return copy.deepcopy(self._objects.all())
+
+    def unreachable_nodes(self) -> frozenset[str]:
+        """None: the only node is the one that asks."""
+        return frozenset()
+
+    def free_capacity(self) -> Capacity | None:
+        """Not known: that a job fits is checked before it starts."""
+        return None
+
+    def create(self, manifest: Manifest) -> None:
+        """Make an object, and let it start."""
+        kind = manifest["kind"]
+        if kind not in _KINDS:
+            raise ValueError(f"a local cluster has no {kind}")
+        if self._objects.get(kind, manifest["metadata"]["name"]) is not None:
+            raise AlreadyExists(kind, manifest["metadata"]["name"])
+        if kind == "Pod":
+            pods.check(manifest, self._machine.images)
+        elif kind == "Job":
+            pods.check(manifest["spec"]["template"], self._machine.images)
+        elif kind == "PersistentVolumeClaim":
+            self._machine.volumes.provision(manifest["metadata"]["name"])
+        self._add(manifest)
+        self._settle()
+
+    def delete(self, reference: Reference) -> None:
+        """Ask for an object's end."""
+        item = self._objects.get(reference.kind, reference.name)
+        if item is not None and item["metadata"]["uid"] == reference.uid:
+            self._delete(item)
+            self._settle()
+
+    def patch(self, patch: Patch) -> None:
+        """Merge a patch into an object."""
+        item = self._objects.get(patch.kind, patch.name)
+        if item is not None and item["metadata"]["uid"] == patch.uid:
+            merge(item, copy.deepcopy(patch.merge))
+            self._settle()
+
+    def write_status(self, job: ImageNetJob) -> None:
+        """Store the job with its status in the working directory."""
+        self._save(job.to_manifest())
+
+    def record_event(self, job: ImageNetJob, event: Event) -> None:
+        """Tell the user."""
+        del job
+        self._tell(event)
+
+    def wait(self, timeout: float | None) -> None:
+        """Sleep until a pod ends, something is due, or `wake` is called.
+
+        Args:
+            timeout: The longest wait in seconds; None for no limit.
+        """
+        dues = [due for due in (self._next_due(), timeout) if due is not None]
+        for key, _ in self._selector.select(min(dues, default=None)):
+            if key.fd == self._wakeup:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wakeup, 4096)
+        self._settle()
+
+    def wake(self) -> None:
+        """End a `wait`; from any thread or signal handler."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_writer, b"\0")
+
+    def shut_down(self, grace: float, hurry: Callable[[], bool]) -> None:
+        """End every process and wait until none is left.
+
+        Args:
+            grace: The most seconds that a pod gets between SIGTERM and SIGKILL.
+            hurry: Whether the user has lost patience; asked after each `wake`.
+        """
+        for pod in self._objects.kind("Pod"):
+            self._kubelet.terminate(pod, grace)
+        while self._kubelet.running:
+            if hurry():
+                self._kubelet.kill()
+            due = self._kubelet.kill_at()
+            timeout = None if due is None else max(0.0, due - time.monotonic())
+            for key, _ in self._selector.select(timeout):
+                if key.fd == self._wakeup:
+                    os.read(self._wakeup, 4096)
+            self._kubelet.collect()
+
+    def close(self) -> None:
+        """Kill what still runs and give the descriptors back."""
+        self.shut_down(0.0, lambda: True)
+        self._selector.close()
+        os.close(self._wakeup)
+        os.close(self._wake_writer)
+
+    def _add(self, manifest: Manifest) -> None:
+        now = datetime.now(UTC)
+        item = self._objects.add(copy.deepcopy(manifest), now)
+        match item["kind"]:
+            case "Pod":
+                item["status"]["phase"] = "Pending"
+            case "Job":
+                controller = JobController(item, self._machine.slots)
+                self._controllers[item["metadata"]["uid"]] = controller
+            case "PersistentVolumeClaim":
+                item["status"]["phase"] = "Bound"
+
+    def _delete(self, item: Manifest) -> None:
+        """Begin an object's end, or end it where nothing has to be waited for."""
+        if is_ending(item):
+            return
+        item["metadata"]["deletionTimestamp"] = timestamp(datetime.now(UTC))
+        if item["kind"] == "Pod":
+            self._kubelet.terminate(item)
+        for dependent in self._objects.owned_by(item["metadata"]["uid"]):
+            self._delete(dependent)
+
+    def _settle(self) -> None:
+        """Do what follows from the present state, until nothing does."""
+        changed = True
+        while changed:
+            changed = self._kubelet.collect()
+            changed |= self._run_jobs()
+            changed |= self._remove_ended()
+            changed |= self._kubelet.start_pending()
+
+    def _run_jobs(self) -> bool:
+        now = datetime.now(UTC)
+        self._job_wake = None
+        changed = False
+        for job in self._objects.kind("Job"):
+            if is_ending(job):
+                continue
+            owned = self._objects.owned_by(job["metadata"]["uid"])
+            step = self._controllers[job["metadata"]["uid"]].step(owned, now)
+            for pod in step.delete:
+                self._delete(pod)
+            for pod in step.create:
+                self._add(pod)
+            changed |= bool(step.create or step.delete)
+            if step.again_at is not None:
+                self._job_wake = min(step.again_at, self._job_wake or step.again_at)
+        return changed
+
+    def _remove_ended(self) -> bool:
+        """Remove the objects whose end nothing holds up any more."""
+        removed = False
+        for item in self._objects.all():
+            if not is_ending(item) or not self._may_go(item):
+                continue
+            self._objects.remove(item)
+            removed = True
+            match item["kind"]:
+                case "Pod":
+                    self._kubelet.forget(item)
+                case "Job":
+                    del self._controllers[item["metadata"]["uid"]]
+                case "PersistentVolumeClaim":
+                    self._machine.volumes.remove(item["metadata"]["name"])
+        return removed
+
+    def _may_go(self, item: Manifest) -> bool:
+        match item["kind"]:
+            case "Pod":
+                return is_terminal(item) or not self._kubelet.has(item)
+            case "PersistentVolumeClaim":
+                name = item["metadata"]["name"]
+                return not any(name in pods.claims(pod) for pod in self._objects.kind("Pod"))
+            case _:
+                return True
+
+    def _next_due(self) -> float | None:
+        """Seconds until something has to be done although no pod ends."""
+        dues = []
+        if (kill_at := self._kubelet.kill_at()) is not None:
+            dues.append(kill_at - time.monotonic())
+        if self._job_wake is not None:
+            dues.append((self._job_wake - datetime.now(UTC)).total_seconds())
+        return max(0.0, min(dues)) if dues else None
+
+
+def merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Apply a JSON merge patch (RFC 7396) in place."""
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict) and isinstance(target.get(key), dict):
+            merge(target[key], value)
+        elif isinstance(value, dict):
+            target[key] = {}
+            merge(target[key], value)
+        else:
+            target[key] = value

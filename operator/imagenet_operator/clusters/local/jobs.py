@@ -1,0 +1,301 @@
+"""A batch/v1 Job becomes its pods: the local stand-in for Kubernetes' Job controller.
+
+`cluster.py` keeps one `JobController` a Job and asks it again after every change of its pods. It
+honours what this project's Jobs use: completions and parallelism, Indexed or not, backoffLimit
+with growing delays, podFailurePolicy, activeDeadlineSeconds and suspend.
+"""
+
+import copy
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from imagenet_operator.clusters.local.objects import is_ending, is_terminal, timestamp
+
+Manifest = dict[str, Any]
+
+INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+_FIRST_DELAY = timedelta(seconds=1)
+"""Kubernetes begins with 10 s; a user who watches one machine need not wait that long."""
+_LONGEST_DELAY = timedelta(minutes=6)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a Job wants now.
+
+    Attributes:
+        create: Pods.
+        delete: Pods that should end.
+        again_at: When to ask again although no pod has changed.
+    """
+
+    create: tuple[Manifest, ...] = ()
+    delete: tuple[Manifest, ...] = ()
+    again_at: datetime | None = None
+
+
+class JobController:
+    """Runs one Job.
+
+    Args:
+        job: The Job; its status is kept here.
+        slots: The most pods of one Job that this machine runs at a time, as a node has so many
+            cores.
+    """
+
+    def __init__(self, job: Manifest, slots: int) -> None:
+        self._job = job
+        self._slots = slots
+        self._counted: set[str] = set()
+        self._dismissed: set[str] = set()
+        self._succeeded: list[int] = []
+        self._failures = 0
+        self._charged = 0
+        self._last_failure: datetime | None = None
+        self._failure: tuple[str, str] | None = None
+
+    def step(self, pods: Sequence[Manifest], now: datetime) -> Step:
+        """Count the pods that ended, write the Job's status, and say what it wants.
+
+        Args:
+            pods: Every pod of the Job that still exists.
+            now: The time.
+        """
+        status = self._job["status"]
+        if {"Complete", "Failed"} & {item["type"] for item in status.get("conditions", ())}:
+            return Step()
+        self._start_or_suspend(now)
+        for pod in pods:
+            self._count(pod, now)
+        self._judge(now)
+        living = [pod for pod in pods if not is_terminal(pod)]
+        active = [pod for pod in living if not is_ending(pod)]
+        wanted = self._wanted()
+        surplus = active[wanted:]
+        self._dismissed.update(pod["metadata"]["uid"] for pod in surplus)
+        due = self._due()
+        create = []
+        if len(living) < wanted and due <= now:
+            indexes = self._free_indexes(living)[: wanted - len(living)]
+            create = [self._pod(index) for index in indexes]
+        status.update(
+            active=len(active) - len(surplus) + len(create),
+            succeeded=len(self._succeeded),
+            failed=self._failures,
+            terminating=len(living) - len(active) + len(surplus),
+        )
+        if self._is_indexed:
+            status["completedIndexes"] = ranges(sorted(self._succeeded))
+        if not living:
+            self._conclude(now)
+        return Step(tuple(create), tuple(surplus), self._again_at(due, now))
+
+    @property
+    def _spec(self) -> Manifest:
+        spec: Manifest = self._job["spec"]
+        return spec
+
+    @property
+    def _is_indexed(self) -> bool:
+        return bool(self._spec.get("completionMode") == "Indexed")
+
+    @property
+    def _completions(self) -> int:
+        return int(self._spec.get("completions", 1))
+
+    def _start_or_suspend(self, now: datetime) -> None:
+        status = self._job["status"]
+        suspended = bool(self._spec.get("suspend"))
+        if suspended:
+            status.pop("startTime", None)
+        else:
+            status.setdefault("startTime", timestamp(now))
+        known = any(item["type"] == "Suspended" for item in status.get("conditions", ()))
+        if suspended or known:
+            reason = "JobSuspended" if suspended else "JobResumed"
+            self._set_condition("Suspended", suspended, reason, "", now)
+
+    def _count(self, pod: Manifest, now: datetime) -> None:
+        """Take note of a pod that ended, once."""
+        uid = pod["metadata"]["uid"]
+        if uid in self._counted or not is_terminal(pod):
+            return
+        self._counted.add(uid)
+        if pod["status"]["phase"] == "Succeeded":
+            self._succeeded.append(self._index(pod))
+            return
+        if uid in self._dismissed:
+            return
+        self._failures += 1
+        self._last_failure = now
+        action, rule = failure_action(self._spec.get("podFailurePolicy", {}), pod)
+        if action == "FailJob":
+            name, code = pod["metadata"]["name"], exit_code(pod)
+            self._failure = (
+                "PodFailurePolicy",
+                f"Pod {name} failed with exit code {code} matching FailJob rule at index {rule}",
+            )
+        elif action == "Count":
+            self._charged += 1
+
+    def _judge(self, now: datetime) -> None:
+        """Decide whether the Job has failed."""
+        if self._failure is not None:
+            return
+        limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
+        if self._charged > self._spec.get("backoffLimit", 6):
+            self._failure = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        elif limit and start and now >= datetime.fromisoformat(start) + timedelta(seconds=limit):
+            self._failure = (
+                "DeadlineExceeded",
+                "Job was active longer than specified deadline",
+            )
+
+    def _wanted(self) -> int:
+        """How many pods should live now."""
+        if self._failure is not None or self._spec.get("suspend"):
+            return 0
+        remaining = self._completions - len(self._succeeded)
+        parallelism = int(self._spec.get("parallelism", 1))
+        return max(0, min(parallelism, self._slots, remaining))
+
+    def _due(self) -> datetime:
+        """The earliest time for a further pod, after the failures so far."""
+        if self._last_failure is None:
+            return datetime.min.replace(tzinfo=UTC)
+        doublings: int = min(max(self._charged - 1, 0), 20)
+        delay: timedelta = _FIRST_DELAY * 2**doublings
+        return self._last_failure + min(delay, _LONGEST_DELAY)
+
+    def _again_at(self, due: datetime, now: datetime) -> datetime | None:
+        times = [due] if due > now else []
+        limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
+        if limit and start:
+            times.append(datetime.fromisoformat(start) + timedelta(seconds=limit))
+        return min(times, default=None)
+
+    def _free_indexes(self, living: Sequence[Manifest]) -> list[int]:
+        """The completion indexes that nobody works on; not Indexed, any numbers do."""
+        if not self._is_indexed:
+            return list(range(self._completions - len(self._succeeded)))
+        busy = {self._index(pod) for pod in living} | set(self._succeeded)
+        return [index for index in range(self._completions) if index not in busy]
+
+    def _index(self, pod: Manifest) -> int:
+        annotations = pod["metadata"].get("annotations", {})
+        return int(annotations.get(INDEX_ANNOTATION, len(self._succeeded)))
+
+    def _conclude(self, now: datetime) -> None:
+        """Set the last condition, once no pod lives."""
+        if self._failure is not None:
+            self._set_condition("Failed", True, *self._failure, now)
+        elif len(self._succeeded) >= self._completions:
+            self._set_condition("Complete", True, "CompletionsReached", "", now)
+            self._job["status"]["completionTime"] = timestamp(now)
+
+    def _set_condition(
+        self, kind: str, holds: bool, reason: str, message: str, now: datetime
+    ) -> None:
+        conditions = self._job["status"].setdefault("conditions", [])
+        value = "True" if holds else "False"
+        former = next((item for item in conditions if item["type"] == kind), None)
+        if former is not None and former["status"] == value:
+            return
+        if former is not None:
+            conditions.remove(former)
+        conditions.append(
+            {
+                "type": kind,
+                "status": value,
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": timestamp(now),
+            }
+        )
+
+    def _pod(self, index: int) -> Manifest:
+        """A pod from the Job's template, with the names and labels that the controller adds."""
+        metadata = self._job["metadata"]
+        template = copy.deepcopy(self._spec["template"])
+        stem = f"{metadata['name']}-{index}" if self._is_indexed else metadata["name"]
+        own = template.setdefault("metadata", {})
+        own["name"] = f"{stem}-{uuid.uuid4().hex[:5]}"
+        own["ownerReferences"] = [
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+        own.setdefault("labels", {}).update(
+            {
+                "batch.kubernetes.io/job-name": metadata["name"],
+                "batch.kubernetes.io/controller-uid": metadata["uid"],
+            }
+        )
+        if self._is_indexed:
+            own["labels"][INDEX_ANNOTATION] = str(index)
+            own.setdefault("annotations", {})[INDEX_ANNOTATION] = str(index)
+            template["spec"]["hostname"] = stem
+            reference = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_ANNOTATION}']"}}
+            for container in template["spec"]["containers"]:
+                container.setdefault("env", []).append(
+                    {"name": "JOB_COMPLETION_INDEX", "valueFrom": reference}
+                )
+        return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+def exit_code(pod: Manifest) -> int | None:
+    """The exit code of a local pod, which has one container."""
+    for container in pod["status"].get("containerStatuses", ()):
+        code = container["state"].get("terminated", {}).get("exitCode")
+        if code is not None:
+            return int(code)
+    return None
+
+
+def failure_action(policy: Manifest, pod: Manifest) -> tuple[str, int | None]:
+    """What a podFailurePolicy says of a failed pod.
+
+    Returns:
+        FailJob, Ignore or Count, and the index of the rule that says so; without a rule, Count.
+    """
+    for index, rule in enumerate(policy.get("rules", ())):
+        if _matches(rule, pod):
+            return rule["action"], index
+    return "Count", None
+
+
+def _matches(rule: Manifest, pod: Manifest) -> bool:
+    if requirement := rule.get("onExitCodes"):
+        code = exit_code(pod)
+        if code in (None, 0):
+            return False
+        return bool((code in requirement["values"]) == (requirement["operator"] == "In"))
+    conditions = {(item["type"], item["status"]) for item in pod["status"].get("conditions", ())}
+    return any(
+        (pattern["type"], pattern.get("status", "True")) in conditions
+        for pattern in rule.get("onPodConditions", ())
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers as Kubernetes writes completed indexes.
+
+    Example:
+        >>> ranges([0, 1, 2, 5])
+        '0-2,5'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

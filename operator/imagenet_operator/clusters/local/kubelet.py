@@ -1,0 +1,295 @@
+"""Pods run and end: the local stand-in for scheduler and kubelet.
+
+`cluster.py` calls `start_pending` and `collect` after every change; the statuses that they write
+into the pods are what a kubelet would report. A pod waits (Pending) for its scheduling gates to be
+lifted and for free GPUs.
+"""
+
+import contextlib
+import os
+import selectors
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.local import pods
+from imagenet_operator.clusters.local.addresses import AddressBlock
+from imagenet_operator.clusters.local.gpus import Gpus
+from imagenet_operator.clusters.local.objects import Objects, is_ending, timestamp
+from imagenet_operator.clusters.local.process import Launch, PodProcess, find_program
+from imagenet_operator.clusters.local.volumes import Volumes
+
+Manifest = dict[str, Any]
+
+NODE = "this-machine"
+_MESSAGE_BYTES = 4096
+"""How much of a termination message Kubernetes keeps."""
+_LOG_BYTES = 2048
+"""How much of the log stands in for a missing message."""
+_DEFAULT_GRACE_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine gives to a run.
+
+    Attributes:
+        volumes: The claims.
+        addresses: The block of loopback addresses.
+        gpus: The GPUs.
+        program_folders: Where the pods' commands are looked for, in order.
+        environment: What every pod's environment begins with.
+        images: The images whose programs are installed here.
+        logs: The folder of the pods' logs.
+        scratch: The folder of their emptyDir volumes and termination messages.
+        slots: The most pods of one Job at a time.
+        shared: File descriptors that stay open while a pod lives.
+    """
+
+    volumes: Volumes
+    addresses: AddressBlock
+    gpus: Gpus
+    program_folders: tuple[Path, ...]
+    environment: Mapping[str, str]
+    images: frozenset[str]
+    logs: Path
+    scratch: Path
+    slots: int = field(default_factory=lambda: os.cpu_count() or 1)
+    shared: tuple[int, ...] = ()
+
+
+@dataclass
+class _Running:
+    pod: Manifest
+    process: PodProcess
+    started: str
+    kill_at: float | None = None
+
+
+class Kubelet:
+    """Runs the pods of one local cluster.
+
+    Args:
+        machine: What it may give to them.
+        objects: Where the pods are.
+        selector: Where a pod's end is announced.
+    """
+
+    def __init__(
+        self, machine: Machine, objects: Objects, selector: selectors.BaseSelector
+    ) -> None:
+        self._machine = machine
+        self._objects = objects
+        self._selector = selector
+        self._running: dict[str, _Running] = {}
+
+    @property
+    def running(self) -> int:
+        """How many pods have a living process."""
+        return len(self._running)
+
+    def has(self, pod: Manifest) -> bool:
+        """Whether a pod has a living process."""
+        return pod["metadata"]["name"] in self._running
+
+    def kill_at(self) -> float | None:
+        """When the next grace period ends, in the time of time.monotonic()."""
+        times = [entry.kill_at for entry in self._running.values() if entry.kill_at is not None]
+        return min(times, default=None)
+
+    def start_pending(self) -> bool:
+        """Start every pod that can start now; whether one did."""
+        started = False
+        for pod in self._objects.kind("Pod"):
+            if pod["status"].get("phase") == "Pending" and not is_ending(pod):
+                if pod["spec"].get("schedulingGates"):
+                    self._set_unscheduled(pod, "SchedulingGated")
+                    continue
+                gpus = self._machine.gpus.take(pod["metadata"]["name"], pods.gpus(pod))
+                if gpus is None:
+                    self._set_unscheduled(pod, "Unschedulable")
+                    continue
+                self._start(pod, gpus)
+                started = True
+        return started
+
+    def collect(self) -> bool:
+        """Note every pod that has ended, and kill those whose grace is over; whether one ended."""
+        ended = False
+        for name, entry in list(self._running.items()):
+            if entry.kill_at is not None and time.monotonic() >= entry.kill_at:
+                entry.process.kill()
+                entry.kill_at = None
+            descriptor = entry.process.fileno()
+            code = entry.process.exit_code()
+            if code is not None:
+                self._selector.unregister(descriptor)
+                del self._running[name]
+                self._machine.gpus.release(name)
+                self._set_terminated(entry, code)
+                ended = True
+        return ended
+
+    def terminate(self, pod: Manifest, longest: float | None = None) -> None:
+        """Begin a pod's end: SIGTERM now, SIGKILL when its grace is over.
+
+        Args:
+            pod: The pod.
+            longest: A limit for the pod's own grace, in seconds.
+        """
+        entry = self._running.get(pod["metadata"]["name"])
+        if entry is not None and entry.kill_at is None:
+            seconds = pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+            grace = seconds if longest is None else min(seconds, longest)
+            entry.process.terminate()
+            entry.kill_at = time.monotonic() + grace
+
+    def kill(self) -> None:
+        """Kill every pod now."""
+        for entry in self._running.values():
+            entry.process.kill()
+
+    def forget(self, pod: Manifest) -> None:
+        """Take back what a pod that is removed was given."""
+        name = pod["metadata"]["name"]
+        self._machine.addresses.release(name)
+        shutil.rmtree(self._scratch(pod), ignore_errors=True)
+
+    def _scratch(self, pod: Manifest) -> Path:
+        return self._machine.scratch / str(pod["metadata"]["name"])
+
+    def _start(self, pod: Manifest, gpus: tuple[str, ...]) -> None:
+        metadata = pod["metadata"]
+        name = metadata["name"]
+        address = self._machine.addresses.of(name)
+        now = timestamp(datetime.now(UTC))
+        pod["spec"]["nodeName"] = NODE
+        pod["status"].update(podIP=address, hostIP="127.0.0.1", startTime=now)
+        try:
+            process = PodProcess(self._launch(pod, address, gpus))
+        except OSError as error:
+            raise LocalError(f"cannot start pod {name}: {error}") from error
+        self._selector.register(process.fileno(), selectors.EVENT_READ)
+        self._running[name] = _Running(pod, process, now)
+        pod["status"]["phase"] = "Running"
+        _set_conditions(pod, {"PodScheduled": ("True", None), "Ready": ("True", None)})
+        _set_container(pod, {"running": {"startedAt": now}}, ready=True)
+
+    def _launch(self, pod: Manifest, address: str, gpus: tuple[str, ...]) -> Launch:
+        metadata = pod["metadata"]
+        scratch = self._scratch(pod)
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        paths = pods.mounts(pod, self._machine.volumes.folder, scratch)
+        for folder in paths.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        message = self._message_file(pod)
+        message.touch()
+        environment = pods.environment(
+            pod,
+            pods.Surroundings(
+                environment=self._machine.environment,
+                paths={**paths, pods.termination_path(pod): message},
+                address=address,
+                peer=self._peer,
+                gpus=gpus,
+                node=NODE,
+            ),
+        )
+        program, *arguments = pods.command(pod, environment)
+        found = find_program(program, self._machine.program_folders)
+        if found is None:
+            raise missing_program(program)
+        return Launch(
+            pod=metadata["name"],
+            uid=metadata["uid"],
+            command=(str(found), *arguments),
+            environment=environment,
+            folder=scratch,
+            log=self._log(pod),
+            shared=self._machine.shared,
+        )
+
+    def _peer(self, pod: str, service: str) -> str | None:
+        """The address behind POD.SERVICE, also before the pod is there."""
+        namespaced = service.split(".")  # SERVICE[.NAMESPACE[.svc…]]
+        if self._objects.get("Service", namespaced[0]) is None:
+            return None
+        return self._machine.addresses.of(pod)
+
+    def _message_file(self, pod: Manifest) -> Path:
+        return self._scratch(pod) / ".termination-message"
+
+    def _log(self, pod: Manifest) -> Path:
+        return self._machine.logs / f"{pod['metadata']['name']}.log"
+
+    def _set_unscheduled(self, pod: Manifest, reason: str) -> None:
+        _set_conditions(pod, {"PodScheduled": ("False", reason)})
+
+    def _set_terminated(self, entry: _Running, code: int) -> None:
+        pod = entry.pod
+        terminated: Manifest = {
+            "exitCode": code,
+            "reason": "Completed" if code == 0 else "Error",
+            "startedAt": entry.started,
+            "finishedAt": timestamp(datetime.now(UTC)),
+        }
+        if message := self._message(pod, code):
+            terminated["message"] = message
+        pod["status"]["phase"] = "Succeeded" if code == 0 else "Failed"
+        reason = "PodCompleted" if code == 0 else "PodFailed"
+        _set_conditions(pod, {"PodScheduled": ("True", None), "Ready": ("False", reason)})
+        _set_container(pod, {"terminated": terminated}, ready=False)
+
+    def _message(self, pod: Manifest, code: int) -> str:
+        """What the program left in its termination log, or the end of its log if asked for."""
+        with contextlib.suppress(OSError):
+            with self._message_file(pod).open("rb") as file:
+                message = file.read(_MESSAGE_BYTES).decode(errors="replace")
+            policy = pod["spec"]["containers"][0].get("terminationMessagePolicy")
+            if message or code == 0 or policy != "FallbackToLogsOnError":
+                return message
+            return tail(self._log(pod), _LOG_BYTES)
+        return ""
+
+
+def missing_program(program: str) -> LocalError:
+    """The error for a pod's command that is not installed."""
+    return LocalError(
+        f"the program {program!r} is neither beside this Python nor on the PATH; "
+        "type: pip install 'imagenet-workloads[mxnet]'"
+    )
+
+
+def tail(path: Path, size: int) -> str:
+    """The last bytes of a text file, from the beginning of a line."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        text = file.read().decode(errors="replace")
+    return text if len(text) < size else text.partition("\n")[2]
+
+
+def _set_conditions(pod: Manifest, conditions: Mapping[str, tuple[str, str | None]]) -> None:
+    pod["status"]["conditions"] = [
+        {"type": kind, "status": status} | ({"reason": reason} if reason else {})
+        for kind, (status, reason) in conditions.items()
+    ]
+
+
+def _set_container(pod: Manifest, state: Manifest, *, ready: bool) -> None:
+    container = pod["spec"]["containers"][0]
+    pod["status"]["containerStatuses"] = [
+        {
+            "name": container["name"],
+            "image": container.get("image", ""),
+            "imageID": "",
+            "ready": ready,
+            "restartCount": 0,
+            "state": state,
+        }
+    ]

@@ -1,0 +1,81 @@
+"""The objects that exist in a local cluster, in memory: the part of an API server that pods need.
+
+`cluster.py` lets users of the interface in, `jobs.py` and `kubelet.py` keep the statuses. Objects
+end with the process, as the pods do.
+"""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from imagenet_operator.clusters.errors import AlreadyExists
+
+Manifest = dict[str, Any]
+
+
+def timestamp(now: datetime) -> str:
+    """A time as Kubernetes writes it, to the second."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_ending(item: Manifest) -> bool:
+    """Whether the object's deletion has been asked for."""
+    return "deletionTimestamp" in item["metadata"]
+
+
+def is_terminal(pod: Manifest) -> bool:
+    """Whether a pod has ended, well or badly."""
+    return pod["status"]["phase"] in ("Succeeded", "Failed")
+
+
+def owner_uid(item: Manifest) -> str | None:
+    """The UID of an object's controller."""
+    for owner in item["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return None
+
+
+class Objects:
+    """The objects by kind and name. What it returns is the object itself, not a copy."""
+
+    def __init__(self) -> None:
+        self._items: dict[tuple[str, str], Manifest] = {}
+
+    def add(self, manifest: Manifest, now: datetime) -> Manifest:
+        """Store a manifest as a new object, with a UID of its own.
+
+        Raises:
+            AlreadyExists: Its kind and name are taken.
+        """
+        key = manifest["kind"], manifest["metadata"]["name"]
+        if key in self._items:
+            raise AlreadyExists(*key)
+        metadata = {
+            **manifest["metadata"],
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": timestamp(now),
+        }
+        item = {**manifest, "metadata": metadata, "status": {}}
+        self._items[key] = item
+        return item
+
+    def get(self, kind: str, name: str) -> Manifest | None:
+        """One object, None if there is none of that name."""
+        return self._items.get((kind, name))
+
+    def kind(self, kind: str) -> list[Manifest]:
+        """All objects of a kind, oldest first."""
+        return [item for (found, _), item in self._items.items() if found == kind]
+
+    def owned_by(self, uid: str) -> list[Manifest]:
+        """The objects whose controller has this UID, oldest first."""
+        return [item for item in self._items.values() if owner_uid(item) == uid]
+
+    def all(self) -> list[Manifest]:
+        """Every object, oldest first."""
+        return list(self._items.values())
+
+    def remove(self, item: Manifest) -> None:
+        """Forget an object."""
+        del self._items[item["kind"], item["metadata"]["name"]]

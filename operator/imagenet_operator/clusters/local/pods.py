@@ -1,0 +1,236 @@
+"""A pod's manifest becomes a command line and an environment: pure, no process here.
+
+What a kubelet and a container do for a program, done for a process of this machine: paths below a
+mount become paths below the volume's folder, the pod's address stands for its IP, POD.SERVICE for
+a peer's address, `$(VAR)` is expanded. What processes cannot stand in for (sidecars, foreign
+images, Secrets) is refused by `check`, before anything starts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from imagenet_operator.clusters.errors import Unsupported
+from imagenet_operator.clusters.local.expand import expand
+from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
+
+Manifest = dict[str, Any]
+
+TERMINATION_LOG = "/dev/termination-log"
+"""Kubernetes' default of terminationMessagePath."""
+
+_OWNED_PREFIXES = ("IMAGENET_", "DMLC_", "PS_", "KUBERNETES_", "HOROVOD_", "JOB_COMPLETION_")
+_OWNED_NAMES = frozenset({"PORT", "TF_CONFIG", VISIBLE})
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a pod takes from imagenetctl's own environment, in place of an image's.
+
+    The variables by which members find each other are the manifest's alone; one that is left over
+    in a shell must not reach them.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_OWNED_PREFIXES) and name not in _OWNED_NAMES
+    }
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What this machine gives to one pod.
+
+    Attributes:
+        environment: What the pod's environment begins with.
+        paths: Paths in the container → paths on this machine.
+        address: The pod's own IP.
+        peer: (pod, service) → the peer's IP, None if there is no such Service.
+        gpus: The identifiers of its GPUs.
+        node: The name of this machine as a node.
+    """
+
+    environment: Mapping[str, str]
+    paths: Mapping[str, Path]
+    address: str
+    peer: Callable[[str, str], str | None]
+    gpus: tuple[str, ...]
+    node: str
+
+
+def check(pod: Manifest, images: frozenset[str]) -> None:
+    """Refuse a pod that processes cannot stand in for.
+
+    Args:
+        pod: A pod, or the template of one.
+        images: The images whose programs are installed here.
+
+    Raises:
+        Unsupported: With what it uses, and what to do instead.
+    """
+    spec = pod["spec"]
+    where = pod.get("metadata", {}).get("name") or _role(pod)
+    for extra in ("initContainers", "ephemeralContainers"):
+        if spec.get(extra):
+            names = ", ".join(item["name"] for item in spec[extra])
+            raise _unsupported(where, f"{extra} ({names})", "leave them out of the template")
+    containers = spec["containers"]
+    if len(containers) > 1:
+        names = ", ".join(item["name"] for item in containers[1:])
+        raise _unsupported(where, f"sidecars ({names})", "leave them out of the template")
+    container = containers[0]
+    if container.get("image") not in images:
+        raise _unsupported(
+            where,
+            f"the image {container.get('image')!r}",
+            "leave `image` out: the programs run as they are installed here",
+        )
+    if not container.get("command"):
+        raise _unsupported(where, "an image's own entry point", "give the container a command")
+    if spec.get("restartPolicy") != "Never":
+        raise _unsupported(where, "restartPolicy other than Never", "leave it out")
+    if container.get("envFrom"):
+        raise _unsupported(where, "envFrom", "write the variables under env")
+    for variable in container.get("env", ()):
+        _check_variable(where, variable)
+    for volume in spec.get("volumes", ()):
+        if not {"persistentVolumeClaim", "emptyDir"} & volume.keys():
+            kind = next((key for key in volume if key != "name"), "nothing")
+            raise _unsupported(
+                where, f"a volume of kind {kind}", "use a persistentVolumeClaim or an emptyDir"
+            )
+
+
+def _check_variable(where: str, variable: Manifest) -> None:
+    source = variable.get("valueFrom")
+    if source is None:
+        return
+    if "fieldRef" not in source:
+        raise _unsupported(
+            where, f"{next(iter(source))} for {variable['name']}", "write a value instead"
+        )
+    # A reference that cannot be read here would fail only when the pod starts.
+    _field({"metadata": {}, "spec": {}}, source["fieldRef"]["fieldPath"], "", "")
+
+
+def _unsupported(where: str, what: str, instead: str) -> Unsupported:
+    return Unsupported(
+        f"{where}: a local run cannot do {what}; {instead}, or use a Kubernetes cluster"
+    )
+
+
+def _role(pod: Manifest) -> str:
+    labels = pod.get("metadata", {}).get("labels") or {}
+    return str(labels.get("training.imagenet.dev/job-role", "pod"))
+
+
+def gpus(pod: Manifest) -> int:
+    """How many GPUs a pod asks for."""
+    resources = pod["spec"]["containers"][0].get("resources") or {}
+    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return int(asked.get(RESOURCE, 0))
+
+
+def claims(pod: Manifest) -> list[str]:
+    """The claims that a pod mounts."""
+    return [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["spec"].get("volumes", ())
+        if "persistentVolumeClaim" in volume
+    ]
+
+
+def ports(pod: Manifest) -> set[int]:
+    """The ports that a pod declares."""
+    return {int(item["containerPort"]) for item in pod["spec"]["containers"][0].get("ports", ())}
+
+
+def mounts(pod: Manifest, claim_folder: Callable[[str], Path], scratch: Path) -> dict[str, Path]:
+    """Where each mount of a pod is on this machine.
+
+    Args:
+        pod: The pod.
+        claim_folder: Claim name → folder.
+        scratch: A folder of the pod's own, for its emptyDir volumes.
+    """
+    folders = {
+        volume["name"]: claim_folder(volume["persistentVolumeClaim"]["claimName"])
+        if "persistentVolumeClaim" in volume
+        else scratch / volume["name"]
+        for volume in pod["spec"].get("volumes", ())
+    }
+    return {
+        mount["mountPath"]: folders[mount["name"]] / mount.get("subPath", "")
+        for mount in pod["spec"]["containers"][0].get("volumeMounts", ())
+    }
+
+
+def termination_path(pod: Manifest) -> str:
+    """Where the container writes its termination message."""
+    container = pod["spec"]["containers"][0]
+    return str(container.get("terminationMessagePath", TERMINATION_LOG))
+
+
+def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
+    """The whole environment of a pod's program."""
+    variables: dict[str, str] = {}
+    for variable in pod["spec"]["containers"][0].get("env", ()):
+        if "valueFrom" in variable:
+            path = variable["valueFrom"]["fieldRef"]["fieldPath"]
+            value = _field(pod, path, given.address, given.node)
+        else:
+            value = expand(variable.get("value") or "", variables)
+            value = _resolve(_translate(value, given.paths), given.peer)
+        variables[variable["name"]] = value
+    visible = {VISIBLE: ",".join(given.gpus)}
+    return {**given.environment, **visible, **variables}
+
+
+def command(pod: Manifest, variables: Mapping[str, str]) -> tuple[str, ...]:
+    """A pod's program and its arguments, expanded."""
+    container = pod["spec"]["containers"][0]
+    return tuple(
+        expand(text, variables) for text in (*container["command"], *container.get("args", ()))
+    )
+
+
+def _translate(value: str, paths: Mapping[str, Path]) -> str:
+    """A path in the container as a path on this machine; any other text as it is."""
+    path = PurePosixPath(value)
+    for parent in (path, *path.parents) if path.is_absolute() else ():
+        if str(parent) in paths:
+            return str(paths[str(parent)] / path.relative_to(parent))
+    return value
+
+
+def _resolve(value: str, peer: Callable[[str, str], str | None]) -> str:
+    """Put addresses for the names of peers: POD.SERVICE, alone or with a port or in a list."""
+    if "." not in value:
+        return value
+    resolved = []
+    for part in value.split(","):
+        name, colon, port = part.partition(":")
+        pod, _, service = name.partition(".")
+        address = peer(pod, service)
+        resolved.append(part if address is None else f"{address}{colon}{port}")
+    return ",".join(resolved)
+
+
+def _field(pod: Manifest, path: str, address: str, node: str) -> str:
+    """What a fieldRef of the downward API gives."""
+    metadata = pod["metadata"]
+    plain: dict[str, str] = {
+        "metadata.name": metadata.get("name", ""),
+        "metadata.namespace": metadata.get("namespace", "default"),
+        "metadata.uid": metadata.get("uid", ""),
+        "spec.nodeName": node,
+        "status.podIP": address,
+        "status.hostIP": "127.0.0.1",
+    }
+    if path in plain:
+        return plain[path]
+    for kind in ("labels", "annotations"):
+        prefix = f"metadata.{kind}['"
+        if path.startswith(prefix) and path.endswith("']"):
+            return str((metadata.get(kind) or {}).get(path[len(prefix) : -2], ""))
+    raise _unsupported(metadata.get("name", "pod"), f"the field {path}", "write a value instead")

@@ -1,0 +1,212 @@
+"""What outlives a run in the working directory: WORKDIR/jobs/NAME/job.json, its lock, its logs.
+
+`imagenetctl run` opens the folder of a job (one run at a time holds it), finds there whether the
+job is new, finished, or was interrupted, and keeps spec and status in it. Pods and Jobs are gone
+with the process that ran them; a rerun of an interrupted job keeps its UID, so that the decisions
+see a started attempt whose pods have vanished, and go on from its newest checkpoint.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from imagenet_operator.clusters.errors import LocalError
+
+Manifest = dict[str, Any]
+
+_VERSION = 1
+_NAMESPACE = uuid.UUID("3b1f1f0e-8d4e-5a5e-9c3f-6f6c7a2f4d10")
+"""The namespace of local UIDs; any fixed UUID does."""
+
+_DYING_SECONDS = 10.0
+"""How long to wait for the pods of a killed run, which are killed with it, to be gone."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How a run begins.
+
+    Attributes:
+        job: The manifest to run, with its UID, and its status where an interrupted run left one.
+        run: Which run of this job in this working directory it is, from 1.
+        resumed: The job was interrupted, and goes on.
+    """
+
+    job: Manifest
+    run: int
+    resumed: bool
+
+
+class JobFolder:
+    """The folder of one job in a working directory, held by locks while it is open.
+
+    The run holds `lock`; its pods hold `pods.lock`, which they inherit, so that a rerun right after
+    a kill -9 does not begin while a process of the former run lives.
+
+    Args:
+        workdir: The working directory.
+        name: The job's name.
+    """
+
+    def __init__(self, workdir: Path, name: str) -> None:
+        self.workdir = workdir
+        self.path = workdir / "jobs" / name
+        self.logs = self.path / "logs"
+        self.scratch = self.path / "scratch"
+        self._name = name
+        self._run = 0
+        self._pods_lock = -1
+
+    def fileno(self) -> int:
+        """The descriptor of the pods' lock, for them to inherit."""
+        return self._pods_lock
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the job's lock.
+
+        Raises:
+            LocalError: Another run holds it, or the folder cannot be written.
+        """
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(self._lock_file("lock"))
+            self._pods_lock = stack.enter_context(self._lock_file("pods.lock"))
+            try:
+                fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LocalError(
+                    f"another imagenetctl is running {self._name!r} in {self.workdir}; "
+                    "wait for it, stop it, or name another folder with --workdir"
+                ) from error
+            self._wait_for_former_pods()
+            yield
+
+    def open(self, manifest: Manifest) -> Opened:
+        """Decide whether this run starts the job or goes on with it, and record that.
+
+        Args:
+            manifest: A valid ImageNetJob, as the user wrote it.
+        """
+        former = self._read()
+        identity = identity_of(manifest)
+        if (
+            former is not None
+            and former["identity"] == identity
+            and not is_finished(former["job"].get("status", {}))
+        ):
+            self._run = former["run"]
+            job = {**manifest, "metadata": {**manifest["metadata"], **_assigned(former["job"])}}
+            job["status"] = former["job"].get("status", {})
+            resumed = bool(job["status"])
+        else:
+            self._run = former["run"] + 1 if former is not None else 1
+            job = {**manifest, "metadata": {**manifest["metadata"], **self._assign(identity)}}
+            job.pop("status", None)
+            resumed = False
+            shutil.rmtree(self.logs, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.save(job)
+        return Opened(job, self._run, resumed)
+
+    def save(self, job: Manifest) -> None:
+        """Write the job with its status, whole or not at all."""
+        document = {
+            "version": _VERSION,
+            "run": self._run,
+            "identity": identity_of(job),
+            "job": job,
+        }
+        temporary = self.path / f".job.json.tmp-{secrets.token_hex(4)}"
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(self.path / "job.json")
+
+    def _assign(self, identity: str) -> Manifest:
+        """The metadata that an API server would give to a new object."""
+        uid = uuid.uuid5(_NAMESPACE, f"{identity} {self.workdir.resolve()} {self._run}")
+        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"uid": str(uid), "creationTimestamp": created, "generation": 1}
+
+    def _read(self) -> Manifest | None:
+        try:
+            document: Manifest = json.loads((self.path / "job.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self._unreadable(str(error)) from error
+        if document.get("version") != _VERSION:
+            raise self._unreadable(f"its version is {document.get('version')!r}, not {_VERSION}")
+        return document
+
+    def _unreadable(self, reason: str) -> LocalError:
+        return LocalError(
+            f"cannot use {self.path / 'job.json'}: {reason}; "
+            f"remove the file to start {self._name!r} anew"
+        )
+
+    @contextlib.contextmanager
+    def _lock_file(self, name: str) -> Iterator[int]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise LocalError(
+                f"cannot write to the working directory {self.workdir}: {error.strerror} "
+                f"({error.filename}); name another one with --workdir"
+            ) from error
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _wait_for_former_pods(self) -> None:
+        deadline = time.monotonic() + _DYING_SECONDS
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._pods_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            if time.monotonic() > deadline:
+                raise LocalError(
+                    f"processes of an earlier run of {self._name!r} in {self.workdir} still live; "
+                    "end them, or name another folder with --workdir"
+                )
+            time.sleep(0.02)
+
+
+def identity_of(manifest: Manifest) -> str:
+    """A hash of what makes two runs the same job: its names, its data and its training.
+
+    `runPolicy` is left out: raising a limit after an interruption must not start the job anew.
+    """
+    metadata = manifest["metadata"]
+    parts = {key: value for key, value in manifest["spec"].items() if key != "runPolicy"}
+    text = json.dumps([metadata.get("namespace"), metadata["name"], parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_finished(status: Manifest) -> bool:
+    """Whether a job's status says that it succeeded or failed for good."""
+    return any(
+        condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True"
+        for condition in status.get("conditions", [])
+    )
+
+
+def _assigned(job: Manifest) -> Manifest:
+    """The metadata that an earlier run gave to the job."""
+    return {key: job["metadata"][key] for key in ("uid", "creationTimestamp", "generation")}

@@ -1,0 +1,51 @@
+"""Claims as folders: WORKDIR/volumes/CLAIM, or wherever `--volume CLAIM=PATH` points.
+
+`cluster.py` asks for the folder of a claim when it starts a pod. A folder that this cluster made
+for a claim goes with the claim; one that someone mapped or filled by hand is never removed.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from imagenet_operator.clusters.errors import LocalError
+
+
+class Volumes:
+    """The claims of one working directory.
+
+    Args:
+        root: The folder that holds a folder for each claim.
+        mapped: Claims that stand for folders elsewhere.
+    """
+
+    def __init__(self, root: Path, mapped: Mapping[str, Path]) -> None:
+        self._root = root
+        self._mapped = dict(mapped)
+
+    def path(self, claim: str) -> Path:
+        """Where a claim's files are or would be."""
+        return self._mapped.get(claim, self._root / claim)
+
+    def folder(self, claim: str) -> Path:
+        """The folder of a claim that exists.
+
+        Raises:
+            LocalError: There is none.
+        """
+        folder = self.path(claim)
+        if not folder.is_dir():
+            raise LocalError(
+                f"claim {claim!r} has no folder on this machine: make {folder} and put the files "
+                f"there, or name another folder with --volume {claim}=PATH"
+            )
+        return folder
+
+    def provision(self, claim: str) -> None:
+        """Make the folder of a claim that the job asks for, or take the one that is there."""
+        self.path(claim).mkdir(parents=True, exist_ok=True)
+
+    def remove(self, claim: str) -> None:
+        """Remove a claim that `provision` made, with its files; a mapped folder stays."""
+        if claim not in self._mapped:
+            shutil.rmtree(self._root / claim, ignore_errors=True)

@@ -1,0 +1,45 @@
+"""Conditions to wait for, and a look at the processes of this machine."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+DEADLINE_SECONDS = 60.0
+
+
+def wait_until(condition: Callable[[], T], what: str) -> T:
+    """Wait until a condition gives something true; its value. Fails after a long deadline."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.01)
+    return value
+
+
+def processes_with(mark: str) -> list[int]:
+    """The living processes whose environment or arguments hold a text."""
+    wanted = mark.encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+            continue
+        try:
+            texts = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if wanted in texts:
+            found.append(int(folder.name))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process lives; one that nobody has waited for yet does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
