@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import ClassVar, Literal
 
-from imagenet_operator.api.base import Model
+from imagenet_operator.api import compatibility
+from imagenet_operator.api.base import Model, Rule, TransitionRule
 from imagenet_operator.api.dataset import DatasetSpec
+from imagenet_operator.api.immutability import IMMUTABILITY
 from imagenet_operator.api.metadata import ObjectMeta
+from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.api.run_policy import RunPolicy
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec
@@ -28,6 +32,8 @@ class ImageNetJobSpec(Model):
     run_policy: RunPolicy = RunPolicy()
     """When pods go, when the job gives up."""
 
+    rules = (compatibility.rule(),)
+
 
 class ImageNetJob(Model):
     """One manifest that takes a raw image archive to a trained, distributed model."""
@@ -46,3 +52,30 @@ class ImageNetJob(Model):
 
     status: Status = Status()
     """What the operator reports."""
+
+    rules = (
+        Rule(
+            cel=f"self.metadata.name.size() <= {JOB_NAME_MAXIMUM}",
+            message=f"must have at most {JOB_NAME_MAXIMUM} characters, to leave room for its pods'",
+            field="metadata.name",
+            holds=lambda job: len(job.metadata.final_name) <= JOB_NAME_MAXIMUM,
+            explain=lambda job: (
+                f"has {len(job.metadata.final_name)} characters, which leaves no room for the"
+                " names of its pods",
+                f"write at most {JOB_NAME_MAXIMUM}",
+            ),
+        ),
+        Rule(
+            cel=f"self.metadata.name.matches('{DNS_LABEL}')",
+            message="must be a DNS-1035 label: a-z, 0-9 and -, a letter first, no - last",
+            field="metadata.name",
+            holds=lambda job: re.fullmatch(DNS_LABEL, job.metadata.final_name) is not None,
+            explain=lambda job: (
+                f"{job.metadata.final_name!r} is not a DNS-1035 label",
+                "write a-z, 0-9 and -, with a letter first and no - last",
+            ),
+        ),
+    )
+
+    transition_rules: ClassVar[tuple[TransitionRule, ...]] = IMMUTABILITY
+    """What an update may not change; only the root sees spec and status."""

@@ -28,3 +28,8 @@ class ObjectMeta(Model):
     owner_references: tuple[dict[str, Any], ...] = ()
     finalizers: tuple[str, ...] = ()
     managed_fields: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def final_name(self) -> str:
+        """The name, or one like that which the API server will generate (five characters more)."""
+        return self.name or (f"{self.generate_name}xxxxx" if self.generate_name else "")

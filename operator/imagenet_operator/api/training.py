@@ -20,6 +20,7 @@ from imagenet_operator.api.fields import (
     stays_below,
 )
 from imagenet_operator.api.optimizer import Optimizer
+from imagenet_operator.api.options import NO_REPEATED_OPTION
 from imagenet_operator.api.strategies import TRAINING_RULES, Strategy
 from imagenet_operator.api.volumes import VolumeClaim
 
@@ -153,5 +154,6 @@ class TrainingSpec(Model):
             holds=lambda training: training.batch_size % devices(training) == 0,
             explain=_explain_batch,
         ),
+        NO_REPEATED_OPTION,
         *TRAINING_RULES,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from imagenet_operator.api.base import Model
+from imagenet_operator.api.base import Model, Rule
 from imagenet_operator.api.fields import Replicas, Template
 
 
@@ -29,5 +29,8 @@ class ParameterServer(Model):
     """The servers."""
 
 
-TRAINING_RULES = ()
+TRAINING_RULES: tuple[Rule, ...] = ()
 """What this strategy asks of the rest of the training: nothing."""
+
+FROZEN = ("kvStore", "servers.replicas")
+"""What stays as it is in a job that has started, even while it is suspended."""

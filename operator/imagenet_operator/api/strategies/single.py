@@ -27,3 +27,6 @@ TRAINING_RULES = (
     ),
 )
 """What this strategy asks of the rest of the training."""
+
+FROZEN = ("kvStore",)
+"""What stays as it is in a job that has started, even while it is suspended."""

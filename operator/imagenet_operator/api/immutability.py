@@ -1,0 +1,113 @@
+"""What may change in a job that has started: nothing that decides what is trained.
+
+While the job is suspended and none of its pods is left, the workers, the templates and the batch
+size may change, so that a job can go on with other machines. `runPolicy` may always change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from imagenet_operator.api.base import Manifest, TransitionRule
+from imagenet_operator.api.strategies import FROZEN
+from imagenet_operator.api.training import TrainingSpec
+
+_STARTED = "has(oldSelf.status) && has(oldSelf.status.startTime)"
+_PAUSED = (
+    "has(oldSelf.status.conditions)"
+    " && oldSelf.status.conditions.exists(c, c.type == 'Suspended' && c.status == 'True')"
+)
+_TRAINING = "spec.training"
+_STRATEGY = f"{_TRAINING}.strategy"
+_CHANGE_WHILE_PAUSED = ("strategy", "batchSize", "workers")
+
+_When = Literal["started", "running", "paused"]
+_CONDITIONS: dict[_When, str] = {
+    "started": _STARTED,
+    "running": f"{_STARTED} && !({_PAUSED})",
+    "paused": f"{_STARTED} && {_PAUSED}",
+}
+
+
+def _state(job: Any) -> set[_When]:
+    if job.status.start_time is None:
+        return set()
+    paused = any(c.type == "Suspended" and c.status == "True" for c in job.status.conditions)
+    return {"started", "paused" if paused else "running"}
+
+
+def _read(manifest: Manifest, path: str) -> Any:
+    """Return the value at a path of objects, or None where one of them is absent."""
+    value: Any = manifest
+    for name in path.split("."):
+        value = None if value is None else value.get(name)
+    return value
+
+
+def _fixed(path: str, when: _When, message: str, guard: str = "") -> TransitionRule:
+    """Return the rule that a field keeps its value.
+
+    Args:
+        path: The field, from the root of the manifest.
+        when: In which state of the job, seen before the update.
+        message: What to say otherwise.
+        guard: An object on the way to the field that need not exist before and after.
+    """
+    new, old = f"self.{path}", f"oldSelf.{path}"
+    same = f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+    absent = f"!has(self.{guard}) || !has(oldSelf.{guard}) || " if guard else ""
+
+    def holds(job: Any, before: Any) -> bool:
+        if when not in _state(before):
+            return True
+        now, then = job.to_manifest(), before.to_manifest()
+        if guard and None in (_read(now, guard), _read(then, guard)):
+            return True
+        return bool(_read(now, path) == _read(then, path))
+
+    return TransitionRule(
+        cel=f"!({_CONDITIONS[when]}) || {absent}({same})",
+        message=message,
+        field=path,
+        holds=holds,
+    )
+
+
+def _rules() -> tuple[TransitionRule, ...]:
+    never = "cannot change once the job has started; make a new job"
+    paused = "cannot change while the job runs; suspend it first"
+    fields = [field.alias or name for name, field in TrainingSpec.model_fields.items()]
+    return (
+        _fixed("spec.dataset", "started", never),
+        *(
+            _fixed(f"{_TRAINING}.{name}", "started", never)
+            for name in fields
+            if name not in _CHANGE_WHILE_PAUSED
+        ),
+        *(_fixed(f"{_TRAINING}.{name}", "running", paused) for name in _CHANGE_WHILE_PAUSED),
+        *(
+            _fixed(f"{_STRATEGY}.{kind}.{name}", "paused", never, guard=f"{_STRATEGY}.{kind}")
+            for kind, names in FROZEN.items()
+            for name in names
+        ),
+        *(_kind_stays(kind, never) for kind in FROZEN),
+    )
+
+
+def _kind_stays(kind: str, message: str) -> TransitionRule:
+    """Return the rule that a strategy is not exchanged for another while paused."""
+    path = f"{_STRATEGY}.{kind}"
+    return TransitionRule(
+        cel=f"!({_CONDITIONS['paused']}) || !has(oldSelf.{path}) || has(self.{path})",
+        message=message,
+        field=_STRATEGY,
+        holds=lambda job, before: (
+            "paused" not in _state(before)
+            or _read(before.to_manifest(), path) is None
+            or _read(job.to_manifest(), path) is not None
+        ),
+    )
+
+
+IMMUTABILITY = _rules()
+"""The rules for the resource's root, where alone a rule sees both spec and status."""

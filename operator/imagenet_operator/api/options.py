@@ -1,0 +1,70 @@
+"""Which options of ``imagenet-train`` belong to the operator, and which field sets each.
+
+An extraArg that repeats one is refused: the program would take the last of two values and the
+manifest would lie. The builders' argument lists are tested against this table.
+"""
+
+from __future__ import annotations
+
+import re
+
+from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.base import Rule
+
+_TRAINING = "spec.training"
+
+OPERATOR_OPTIONS: dict[str, str] = {
+    "--dataset": "spec.dataset",
+    "--data-train": "spec.dataset",
+    "--data-train-idx": "spec.dataset",
+    "--data-val": "spec.dataset",
+    "--data-val-idx": "spec.dataset",
+    "--num-classes": "spec.dataset",
+    "--num-examples": "spec.dataset",
+    "--output": f"{_TRAINING}.output",
+    "--kv-store": f"{_TRAINING}.strategy",
+    "--network": f"{_TRAINING}.model.network",
+    "--num-layers": f"{_TRAINING}.model.numLayers",
+    "--image-shape": f"{_TRAINING}.model.imageShape",
+    "--batch-size": f"{_TRAINING}.batchSize",
+    "--num-epochs": f"{_TRAINING}.epochs",
+    "--data-nthreads": f"{_TRAINING}.dataThreads",
+    "--gpus": f"{_TRAINING}.workers.gpus",
+    "--optimizer": f"{_TRAINING}.optimizer.name",
+    "--lr": f"{_TRAINING}.optimizer.learningRate",
+    "--mom": f"{_TRAINING}.optimizer.momentum",
+    "--wd": f"{_TRAINING}.optimizer.weightDecay",
+    "--lr-factor": f"{_TRAINING}.optimizer.learningRateFactor",
+    "--lr-step-epochs": f"{_TRAINING}.optimizer.stepEpochs",
+    "--warmup-epochs": f"{_TRAINING}.optimizer.warmupEpochs",
+    "--warmup-strategy": f"{_TRAINING}.optimizer.warmupStrategy",
+    "--checkpoint-every-epochs": f"{_TRAINING}.checkpoint.everyEpochs",
+    "--checkpoint-every-seconds": f"{_TRAINING}.checkpoint.everySeconds",
+    "--checkpoint-keep": f"{_TRAINING}.checkpoint.keep",
+    "--init-from": f"{_TRAINING}.checkpoint.initFrom",
+    "--load-epoch": f"{_TRAINING}.checkpoint.initFrom",
+    **{
+        f"--{name.replace('_', '-')}": f"{_TRAINING}.augmentation.{field.alias}"
+        for name, field in Augmentation.model_fields.items()
+    },
+}
+"""Option → the field that sets it."""
+
+_ALTERNATIVES = "|".join(option.removeprefix("--") for option in OPERATOR_OPTIONS)
+_PATTERN = f"^--({_ALTERNATIVES})(=|$)"
+
+
+def _explain(training: object) -> tuple[str, str | None]:
+    arguments: tuple[str, ...] = getattr(training, "extra_args", ())
+    option = next(text.partition("=")[0] for text in arguments if re.match(_PATTERN, text))
+    return f"{option} is set by the operator", f"write {OPERATOR_OPTIONS[option]} instead"
+
+
+NO_REPEATED_OPTION = Rule(
+    cel=f"!has(self.extraArgs) || !self.extraArgs.exists(text, text.matches('{_PATTERN}'))",
+    message="must not repeat an option that the operator sets from another field",
+    field="extraArgs",
+    holds=lambda training: not any(re.match(_PATTERN, text) for text in training.extra_args),
+    explain=_explain,
+)
+"""The rule for `spec.training`."""

@@ -1,0 +1,155 @@
+"""The structural schema of the resource, made from its models.
+
+pydantic's own JSON schema is not structural: it has ``$ref``, ``anyOf`` for optional fields and no
+``x-kubernetes`` extensions. Every node here has a type, unions are objects with optional fields and
+a rule, and what is free-form says so. `crd` wraps the result; `validation` reads it for hints.
+
+The format: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from pydantic import AwareDatetime
+from pydantic.fields import FieldInfo
+
+from imagenet_operator.api.base import MapList, Model, Rule, TransitionRule, Unit
+
+Schema = dict[str, Any]
+
+_INT32_MAXIMUM = 2**31 - 1
+_LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
+
+
+def of_model(model: type[Model], defaults: bool = True) -> Schema:
+    """Return the schema of a model and of everything below it.
+
+    Args:
+        model: The model.
+        defaults: Whether the API server fills in defaults; it should not for what the operator
+            reports.
+    """
+    hints = get_type_hints(model, include_extras=True)
+    properties = {}
+    for name, field in model.model_fields.items():
+        described = describe(field, hints[name])
+        node = _node(hints[name], defaults)
+        default = field.get_default()
+        if defaults and not field.is_required() and default is not None:
+            node["default"] = _plain(default)
+        properties[field.alias or name] = {"description": described, **node}
+    required = [
+        field.alias or name for name, field in model.model_fields.items() if field.is_required()
+    ]
+    schema: Schema = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    if model.rules:
+        schema["x-kubernetes-validations"] = [of_rule(rule) for rule in model.rules]
+    return schema
+
+
+def of_rule(rule: Rule | TransitionRule) -> Schema:
+    """Return a rule as an entry of ``x-kubernetes-validations``."""
+    entry = {"rule": rule.cel, "message": rule.message}
+    return {**entry, "fieldPath": f".{rule.field}"} if rule.field else entry
+
+
+def describe(field: FieldInfo, hint: Any) -> str:
+    """Return a field's sentence in one line, with its unit."""
+    text = " ".join((field.description or "").split())
+    measured = unit(hint)
+    return f"{text} Unit: {measured}." if measured else text
+
+
+def unit(hint: Any) -> str | None:
+    """Return the unit that a type is marked with, looking through Optional and Annotated."""
+    inner, metadata = _unwrapped(hint)
+    del inner
+    return next((mark.name for mark in metadata if isinstance(mark, Unit)), None)
+
+
+def _node(hint: Any, defaults: bool) -> Schema:
+    inner, metadata = _unwrapped(hint)
+    node = _typed(inner, defaults)
+    for mark in metadata:
+        node.update(_constraint(node["type"], mark))
+    if node["type"] == "integer":
+        node["format"] = "int32" if node.get("maximum", 2**53) <= _INT32_MAXIMUM else "int64"
+    return node
+
+
+def _unwrapped(hint: Any) -> tuple[Any, Sequence[Any]]:
+    """Strip Annotated and Optional from a type; the markers come outermost last."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        first, *metadata = get_args(hint)
+        inner, more = _unwrapped(first)
+        return inner, (*more, *metadata)
+    if origin in (Union, types.UnionType):
+        (only,) = (option for option in get_args(hint) if option is not types.NoneType)
+        return _unwrapped(only)
+    return hint, ()
+
+
+_SCALARS: dict[Any, Schema] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    AwareDatetime: {"type": "string", "format": "date-time"},
+}
+
+
+def _typed(hint: Any, defaults: bool) -> Schema:
+    if hint in _SCALARS:
+        return dict(_SCALARS[hint])
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return {"type": "string", "enum": list(arguments)}
+    if origin is tuple:
+        return {
+            "type": "array",
+            "items": _node(arguments[0], defaults),
+            "x-kubernetes-list-type": "atomic",
+        }
+    if origin is dict and arguments[1] is Any:
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _node(arguments[1], defaults)}
+    if isinstance(hint, type) and issubclass(hint, Model):
+        return of_model(hint, defaults)
+    raise TypeError(f"{hint} has no structural schema")
+
+
+def _constraint(kind: str, mark: Any) -> Schema:
+    """Return what one marker of a type adds to its schema."""
+    if isinstance(mark, FieldInfo):
+        return {
+            key: value for part in mark.metadata for key, value in _constraint(kind, part).items()
+        }
+    if isinstance(mark, Ge):
+        return {"minimum": mark.ge}
+    if isinstance(mark, Gt):
+        return {"minimum": mark.gt, "exclusiveMinimum": True}
+    if isinstance(mark, Le):
+        return {"maximum": mark.le}
+    if isinstance(mark, MinLen):
+        return {f"min{_LENGTHS[kind]}": mark.min_length}
+    if isinstance(mark, MaxLen):
+        return {f"max{_LENGTHS[kind]}": mark.max_length}
+    if isinstance(mark, MapList):
+        return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [mark.key]}
+    pattern = getattr(mark, "pattern", None)
+    return {"pattern": pattern} if pattern else {}
+
+
+def _plain(default: Any) -> Any:
+    """Return a default in JSON's terms; a model's own fields bring theirs."""
+    if isinstance(default, Model):
+        return {}
+    return list(default) if isinstance(default, tuple) else default
