@@ -5,6 +5,19 @@ First in a job's way: everything else takes an `ImageNetJob` that this package h
 
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
+from imagenet_operator.api.load import load
 from imagenet_operator.api.problems import Problem
+from imagenet_operator.api.validation import parse, validate
 
-__all__ = ["GROUP", "KIND", "VERSION", "ImageNetJob", "Manifest", "Model", "Problem"]
+__all__ = [
+    "GROUP",
+    "KIND",
+    "VERSION",
+    "ImageNetJob",
+    "Manifest",
+    "Model",
+    "Problem",
+    "load",
+    "parse",
+    "validate",
+]

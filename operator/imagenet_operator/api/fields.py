@@ -14,6 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, Field
 
 from imagenet_operator.api.base import Rule, Unit
 from imagenet_operator.api.names import REPLICAS_MAXIMUM
+from imagenet_operator.api.quantities import POSITIVE_BYTES
 
 INT32_MAXIMUM = 2**31 - 1
 
@@ -24,10 +25,17 @@ _SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$
 ObjectName = Annotated[str, MaxLen(253), Field(pattern=_SUBDOMAIN)]
 """A DNS-1123 subdomain: the name of a claim, a Secret, a storage class."""
 
-RelativePath = Annotated[
-    str, MinLen(1), MaxLen(1024), Field(pattern=r"^[^/$\x00-\x1f][^$\x00-\x1f]*$")
-]
+_RELATIVE = r"^[^/$\x00-\x1f][^$\x00-\x1f]*$"
+
+RelativePath = Annotated[str, MinLen(1), MaxLen(1024), Field(pattern=_RELATIVE)]
 """A path below a volume's root. A dollar sign would be expanded by Kubernetes as a variable."""
+
+FORMS = {
+    _SUBDOMAIN: "a name of a-z, 0-9, - and dots",
+    _RELATIVE: "a path from the volume's root, without a leading / and without $",
+    POSITIVE_BYTES: "a quantity above zero, such as 200Gi",
+}
+"""What each pattern stands for, in words."""
 
 PositiveInt = Annotated[int, Ge(1), Le(INT32_MAXIMUM)]
 Count = Annotated[int, Ge(0), Le(INT32_MAXIMUM)]
