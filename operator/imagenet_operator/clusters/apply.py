@@ -10,6 +10,7 @@ import contextlib
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.errors import AlreadyExists
 from imagenet_operator.clusters.interface import Cluster
+from imagenet_operator.reconcile.status import matters_differently
 from imagenet_operator.reconcile.types import Decision
 
 
@@ -29,7 +30,7 @@ def apply(cluster: Cluster, job: ImageNetJob, decision: Decision) -> ImageNetJob
         cluster.delete(reference)
     for patch in decision.patch:
         cluster.patch(patch)
-    if decision.status != job.status:
+    if matters_differently(job.status, decision.status):
         job = job.model_copy(update={"status": decision.status})
         cluster.write_status(job)
     for event in decision.events:

@@ -179,8 +179,9 @@ def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
             path = variable["valueFrom"]["fieldRef"]["fieldPath"]
             value = _field(pod, path, given.address, given.node)
         else:
-            value = expand(variable.get("value") or "", variables)
-            value = _resolve(_translate(value, given.paths), given.peer)
+            # Only what the manifest itself writes is a path in the container.
+            value = expand(_translate(variable.get("value") or "", given.paths), variables)
+            value = _resolve(value, given.peer)
         variables[variable["name"]] = value
     visible = {VISIBLE: ",".join(given.gpus)}
     return {**given.environment, **visible, **variables}
