@@ -1,0 +1,97 @@
+"""The decision of one pass: (job, observed, sample, now) → what to do.
+
+Pure and level-triggered: nothing is remembered outside the job's status and its children, so that
+a pass may be repeated, skipped, or cut off between any two of its actions. Three rules make it so:
+
+- What may vanish is recorded before anything relies on it or deletes it. The status is written
+  last, so acting on a record means: in the next pass (which is asked for at once).
+- Names are deterministic and an attempt's number is never used again, so that what was created by
+  a pass that was cut off is recognised, and creating it again changes nothing.
+- Nothing is deleted but what is this job's, by UID.
+
+The caller reads the job first and its children after it, both from the API server and not from a
+cache: children that are older than the status would look as if they had vanished.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import Status
+from imagenet_operator.errors import InvalidJob, InvalidTemplate
+from imagenet_operator.reconcile import rehearsal
+from imagenet_operator.reconcile.draft import Draft
+from imagenet_operator.reconcile.finish import finish
+from imagenet_operator.reconcile.policies import conditions, retention, suspend
+from imagenet_operator.reconcile.preparation import prepare
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.training import train
+from imagenet_operator.reconcile.types import DEFAULTS, Decision, Observed, Settings
+
+
+def decide(
+    job: ImageNetJob,
+    observed: Observed,
+    sample: Sample | None,
+    now: datetime,
+    settings: Settings = DEFAULTS,
+) -> Decision:
+    """Return what is to be done about a job.
+
+    Args:
+        job: With the status that is recorded; not older than what `observed` was made from.
+        observed: Its children, sorted.
+        sample: What its members last said of themselves, or None.
+        now: The time, with a time zone.
+        settings: The operator's.
+    """
+    if job.metadata.deletion_timestamp is not None:
+        return Decision(status=job.status)
+    draft = Draft(job, observed, sample, now, settings)
+    if is_finished(job.status):
+        finish(draft)
+        return draft.decision()
+    try:
+        _step(draft)
+    except (InvalidTemplate, InvalidJob) as error:
+        draft = Draft(job, observed, sample, now, settings)
+        invalid = "InvalidTemplate" if isinstance(error, InvalidTemplate) else "InvalidSpec"
+        draft.fail(invalid, str(error))
+    return draft.decision()
+
+
+def is_finished(status: Status) -> bool:
+    """Whether the job has succeeded or failed, after which it is only cleaned up."""
+    return conditions.holds(status.conditions, "Succeeded") or conditions.holds(
+        status.conditions, "Failed"
+    )
+
+
+def _step(draft: Draft) -> None:
+    """Take the step that is next, and keep to the policies of all steps."""
+    if draft.status.start_time is None:
+        rehearsal.rehearse(draft.job, draft.settings)
+        draft.update(start_time=draft.now)
+        draft.state("Created", True, "JobAccepted", "the job is valid and its work has begun")
+    if not draft.holds("DatasetReady"):
+        prepare(draft)
+    else:
+        train(draft)
+    _tell_of_suspension(draft)
+    draft.patch(retention.patches(draft.job, draft.observed.claims.values()))
+    draft.look_again(draft.now + draft.settings.heartbeat)
+
+
+def _tell_of_suspension(draft: Draft) -> None:
+    """Say Suspended once no pod of the job is left, and no longer when it is resumed."""
+    if not draft.job.spec.run_policy.suspend:
+        if draft.holds("Suspended"):
+            draft.state("Suspended", False, "Resumed", "the job goes on")
+            draft.tell("Resumed", "the job goes on")
+    elif (
+        suspend.is_quiet(draft.observed)
+        and not is_finished(draft.status)
+        and draft.state("Suspended", True, "Suspended", "no pod of the job is left")
+    ):
+        draft.tell("Suspended", "no pod of the job is left")

@@ -1,0 +1,301 @@
+"""The first step of a pass: sort Kubernetes-shaped children into buckets.
+
+A cluster hands over every object that carries the job's name label or holds a name that the job
+needs; `sort` says which are the job's, what they are and where they stand. Everything after it
+(`decide`) reads the buckets, never a manifest. "Ours" means: the owner's UID is the job's. An
+object that is ours and has a deletionTimestamp stays visible as terminating, because a next
+attempt has to wait for it, but is never acted upon again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.quantities import parse
+from imagenet_operator.manifests import labels, names
+from imagenet_operator.reconcile.types import (
+    Attempt,
+    Capacity,
+    Claim,
+    Manifest,
+    Member,
+    Observed,
+    Phase,
+    PreparationJob,
+    Reference,
+)
+
+ROLE_ORDER = ("scheduler", "server", "worker")
+"""The order in which an attempt's members are listed; other roles follow by name."""
+
+DISRUPTION_REASONS = frozenset(
+    {
+        "Evicted",  # the kubelet, under pressure on its node
+        "NodeLost",  # the node controller, before pod garbage collection existed
+        "NodeShutdown",  # the kubelet, refusing a pod on a node that goes down
+        "Shutdown",  # the kubelet before 1.22, for the same
+        "Terminated",  # the kubelet's graceful node shutdown
+        "Preempting",  # the kubelet, making room for a critical pod
+        "NodeAffinity",  # the kubelet's admission: the node changed between binding and start
+        "UnexpectedAdmissionError",  # the kubelet's admission: a device plugin was restarting
+    }
+)
+"""Values of a pod's ``status.reason`` that tell of the cluster's doing and not the program's."""
+
+NO_ROOM = "OutOf"
+"""How the kubelet begins its reason where a bound pod did not fit: OutOfcpu, OutOfpods, …"""
+
+
+def sort(
+    job: ImageNetJob,
+    children: Iterable[Manifest],
+    *,
+    unreachable_nodes: frozenset[str] = frozenset(),
+    free: Capacity | None = None,
+) -> Observed:
+    """Sort what was seen around one job into buckets.
+
+    Args:
+        job: Whose children they may be.
+        children: Pods, Jobs, Services and PersistentVolumeClaims as JSON, in any order; other
+            kinds are ignored.
+        unreachable_nodes: Nodes that are NotReady, gone or out of service.
+        free: What each node has left for pods, where that is known.
+    """
+    children = list(children)
+    owner = job.metadata.uid
+    jobs = [
+        item
+        for item in children
+        if item["kind"] == "Job" and _owner(item) == owner and _is_placed(item)
+    ]
+    job_uids = {item["metadata"]["uid"] for item in jobs}
+    members: dict[int, list[Member]] = defaultdict(list)
+    services: dict[int, list[Reference]] = defaultdict(list)
+    claims: dict[str, Claim] = {}
+    foreign: dict[tuple[str, str], str] = {}
+    job_pods: dict[str, list[Manifest]] = defaultdict(list)
+    for item in children:
+        kind, name = item["kind"], item["metadata"]["name"]
+        if kind == "PersistentVolumeClaim" and _is_usable_claim(item, job):
+            claims[name] = _claim(item)
+        elif _owner(item) == owner and _is_placed(item):
+            if kind == "Pod":
+                member = _member(item, unreachable_nodes)
+                members[member.attempt].append(member)
+            elif kind == "Service" and "deletionTimestamp" not in item["metadata"]:
+                services[_attempt(item)].append(Reference(kind, name, item["metadata"]["uid"]))
+        elif kind == "Pod" and _owner(item) in job_uids:
+            job_pods[str(_owner(item))].append(item)
+        else:
+            foreign[kind, name] = _whose(item)
+    return Observed(
+        jobs={
+            found.role: found
+            for item in jobs
+            for found in [_preparation_job(item, job_pods[item["metadata"]["uid"]])]
+        },
+        attempts={
+            number: Attempt(
+                number, tuple(sorted(members[number], key=_position)), tuple(services[number])
+            )
+            for number in sorted(members.keys() | services.keys())
+        },
+        claims=claims,
+        foreign=foreign,
+        free=free,
+    )
+
+
+def _position(member: Member) -> tuple[int, str, int]:
+    order = ROLE_ORDER.index(member.role) if member.role in ROLE_ORDER else len(ROLE_ORDER)
+    return order, member.role, member.index
+
+
+def _owner(item: Manifest) -> str | None:
+    """The UID of the controller of an object."""
+    for owner in item["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return None
+
+
+def _whose(item: Manifest) -> str:
+    for owner in item["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"{owner['kind']} {owner['name']} (UID {owner['uid']})"
+    return "no controller"
+
+
+def _labels(item: Manifest) -> dict[str, str]:
+    return item["metadata"].get("labels") or {}
+
+
+def _attempt(item: Manifest) -> int:
+    return int(_labels(item)[labels.ATTEMPT])
+
+
+def _is_placed(item: Manifest) -> bool:
+    """Whether an object of ours still carries the labels that say where it belongs."""
+    wanted = {
+        "Job": {labels.JOB_ROLE},
+        "Service": {labels.ATTEMPT},
+        "Pod": {labels.ATTEMPT, labels.JOB_ROLE, labels.REPLICA_INDEX},
+    }
+    return wanted.get(item["kind"], set()) <= _labels(item).keys()
+
+
+def _is_usable_claim(item: Manifest, job: ImageNetJob) -> bool:
+    """Whether a claim is this job's, or one that outlived a former job of its name."""
+    if (owner := _owner(item)) is not None:
+        return owner == job.metadata.uid
+    return _labels(item).get(labels.JOB_NAME) == job.metadata.name
+
+
+def _claim(item: Manifest) -> Claim:
+    metadata = item["metadata"]
+    return Claim(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        owners=tuple(metadata.get("ownerReferences") or ()),
+        terminating="deletionTimestamp" in metadata,
+    )
+
+
+def _conditions(item: Manifest) -> dict[str, Manifest]:
+    """The conditions that are true, by type."""
+    return {
+        condition["type"]: condition
+        for condition in item.get("status", {}).get("conditions") or ()
+        if condition["status"] == "True"
+    }
+
+
+def _preparation_job(item: Manifest, pods: Sequence[Manifest]) -> PreparationJob:
+    metadata, spec, status = item["metadata"], item["spec"], item.get("status", {})
+    conditions = _conditions(item)
+    failed = conditions.get("Failed")
+    return PreparationJob(
+        role=_labels(item)[labels.JOB_ROLE],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        active=status.get("active", 0),
+        succeeded=status.get("succeeded", 0),
+        failed=status.get("failed", 0),
+        completions=spec.get("completions", 1),
+        complete="Complete" in conditions,
+        failure=None if failed is None else _failure(failed, pods),
+        message=next((_last_words(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None),
+        suspended=bool(spec.get("suspend")),
+        terminating="deletionTimestamp" in metadata,
+    )
+
+
+def _failure(condition: Manifest, pods: Sequence[Manifest]) -> str:
+    """Say why a Job failed: in the words of the program that ended last, if it left any."""
+    last_words = [
+        (_terminated(pod).get("finishedAt") or "", pod["metadata"]["name"], message)
+        for pod in pods
+        if _phase(pod) is Phase.FAILED and (message := _last_words(pod))
+    ]
+    if last_words:
+        return max(last_words)[2]
+    return str(condition.get("message") or condition.get("reason") or "the Job failed")
+
+
+def _main_container(pod: Manifest) -> Manifest:
+    """The status of the container that runs the program."""
+    statuses: Sequence[Manifest] = pod.get("status", {}).get("containerStatuses") or ()
+    return next((status for status in statuses if status["name"] == names.CONTAINER), {})
+
+
+def _terminated(pod: Manifest) -> Manifest:
+    terminated: Manifest = _main_container(pod).get("state", {}).get("terminated") or {}
+    return terminated
+
+
+def _last_words(pod: Manifest) -> str:
+    """The program's termination message, or nothing."""
+    return str(_terminated(pod).get("message") or "").strip()
+
+
+def _phase(pod: Manifest) -> Phase:
+    """Where a pod stands.
+
+    The program's container decides as soon as it has ended, since a container that was injected
+    beside it (a service mesh's, say) may keep the pod's own phase at Running for ever.
+    """
+    status = pod.get("status", {})
+    if terminated := _terminated(pod):
+        return Phase.SUCCEEDED if terminated.get("exitCode") == 0 else Phase.FAILED
+    match status.get("phase"):
+        case "Succeeded":
+            return Phase.SUCCEEDED
+        case "Failed":
+            return Phase.FAILED
+        case "Running" | "Unknown":
+            return Phase.RUNNING
+    bound = "PodScheduled" in _conditions(pod) or pod["spec"].get("nodeName")
+    return Phase.BOUND if bound else Phase.PENDING
+
+
+def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    terminated = _terminated(pod)
+    state = _main_container(pod).get("state", {})
+    waiting, running = state.get("waiting") or {}, state.get("running") or {}
+    terminating = "deletionTimestamp" in metadata
+    return Member(
+        attempt=_attempt(pod),
+        role=_labels(pod)[labels.JOB_ROLE],
+        index=int(_labels(pod)[labels.REPLICA_INDEX]),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        phase=_phase(pod),
+        live=status.get("phase") not in ("Succeeded", "Failed"),
+        node=spec.get("nodeName"),
+        exit_code=terminated.get("exitCode"),
+        reason=status.get("reason") or terminated.get("reason") or waiting.get("reason"),
+        message=_last_words(pod) or status.get("message") or waiting.get("message"),
+        disrupted=_disruption(pod),
+        terminating=terminating,
+        gone=terminating and spec.get("nodeName") in unreachable_nodes,
+        gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        started_at=_time(running.get("startedAt") or terminated.get("startedAt")),
+        finished_at=_time(terminated.get("finishedAt")),
+        requests=_requests(spec),
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    """Read a time as a status keeps it, in whole seconds."""
+    if text is None:
+        return None
+    return datetime.fromisoformat(text).astimezone(UTC).replace(microsecond=0)
+
+
+def _disruption(pod: Manifest) -> str | None:
+    """Why the cluster took a pod away: its DisruptionTarget condition's reason, or its own."""
+    target = _conditions(pod).get("DisruptionTarget")
+    if target is not None:
+        return str(target.get("reason") or "DisruptionTarget")
+    reason = pod.get("status", {}).get("reason")
+    if reason in DISRUPTION_REASONS or str(reason).startswith(NO_ROOM):
+        return str(reason)
+    return None
+
+
+def _requests(spec: Manifest) -> dict[str, Fraction]:
+    """What the containers of a pod ask for together; a limit without a request is a request."""
+    total: dict[str, Fraction] = defaultdict(Fraction)
+    for container in spec["containers"]:
+        resources: dict[str, Any] = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for name, amount in asked.items():
+            total[name] += parse(amount)
+    return dict(total)

@@ -1,0 +1,54 @@
+"""How long a job waits before its next attempt.
+
+Charged restarts wait exponentially longer, as a Kubernetes Job's pods do; the others wait for a
+short while only. Every wait is spread by a jitter, so that jobs that fell together do not come
+back together. The jitter is drawn from the job's UID and the attempt's number and not from a
+random source: a pass that is repeated decides the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from datetime import timedelta
+
+from imagenet_operator.reconcile.types import Settings
+
+
+def jitter(uid: str, attempt: int) -> float:
+    """Return a number in [0, 1) that is fixed for one attempt of one job."""
+    digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64
+
+
+def after_failure(uid: str, attempt: int, restarts: int, settings: Settings) -> timedelta:
+    """Wait before a charged restart: doubled with each, up to a limit, less up to a quarter.
+
+    Args:
+        uid: The job's.
+        attempt: The attempt that ended.
+        restarts: Charged restarts so far, this one included.
+        settings: The operator's.
+    """
+    doublings = min(restarts - 1, 32)
+    delay = min(settings.restart_delay * 2**doublings, settings.restart_delay_limit)
+    return _whole_seconds(delay * (1 - jitter(uid, attempt) / 4))
+
+
+def after_disruption(uid: str, attempt: int, settings: Settings) -> timedelta:
+    """Wait before a restart that is not charged: up to half as long again as the setting."""
+    return _whole_seconds(settings.disruption_delay * (1 + jitter(uid, attempt) / 2))
+
+
+def after_withdrawal(uid: str, attempt: int, schedule_timeout: timedelta) -> timedelta:
+    """Wait before a gang that found no room tries again.
+
+    Two jobs that each hold half of what the other needs are withdrawn at about the same time; the
+    wait is spread over one whole timeout, so that one of them finds the room of both.
+    """
+    return _whole_seconds(schedule_timeout * (0.25 + jitter(uid, attempt)))
+
+
+def _whole_seconds(delay: timedelta) -> timedelta:
+    """Round up to what a time in a status can hold."""
+    return timedelta(seconds=math.ceil(delay.total_seconds()))

@@ -1,0 +1,74 @@
+"""Gang: all members of an attempt get nodes, or none keeps one.
+
+Timeout (the default): an attempt that is not bound as a whole in scheduleTimeoutSeconds is
+withdrawn, uncharged, and comes back after a jittered wait, so that two half-placed jobs cannot
+block each other for ever. Wait: the pods are held back by a scheduling gate, which is lifted for
+all at once when they fit; from then on the timeout holds as well, because what fits is an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from imagenet_operator.api.run_policy import SchedulingPolicy
+from imagenet_operator.api.status import MemberStatus, TrainingStatus
+from imagenet_operator.manifests.names import SCHEDULING_GATE
+from imagenet_operator.reconcile.policies import capacity
+from imagenet_operator.reconcile.policies.members import TERMINAL, unseen
+from imagenet_operator.reconcile.types import Capacity, Charge, End, Member, Patch, Phase
+
+
+def lift(
+    members: Sequence[MemberStatus], seen: Mapping[str, Member], free: Capacity | None
+) -> tuple[Patch, ...]:
+    """Return what lifts the gates: of all members, or of none.
+
+    Once one gate is lifted the others follow whatever fits now: the decision was made, and a pass
+    was cut short in the middle of it. Where free capacity is not known the gates are lifted as soon
+    as all pods are there.
+    """
+    gated = [member for member in seen.values() if SCHEDULING_GATE in member.gates]
+    if not gated or unseen(members):
+        return ()
+    is_begun = len(gated) < len(seen)
+    if not is_begun and free is not None and not capacity.fits(gated, free):
+        return ()
+    return tuple(_without_gate(member) for member in gated)
+
+
+def is_held_back(members: Sequence[MemberStatus], seen: Mapping[str, Member]) -> bool:
+    """Whether the scheduler cannot place the whole attempt yet."""
+    return bool(unseen(members)) or any(member.gates for member in seen.values())
+
+
+def is_bound(members: Sequence[MemberStatus], seen: Mapping[str, Member]) -> bool:
+    """Whether every member has a node, or had one."""
+    return all(
+        member.phase in TERMINAL
+        or (member.name in seen and seen[member.name].phase is not Phase.PENDING)
+        for member in members
+    )
+
+
+def deadline(training: TrainingStatus, policy: SchedulingPolicy) -> datetime | None:
+    """Return when the attempt is withdrawn unless it is bound before; None if it is bound."""
+    since = training.schedulable_time
+    if since is None or training.bound_time is not None:
+        return None
+    return since + timedelta(seconds=policy.schedule_timeout_seconds)
+
+
+def verdict(training: TrainingStatus, policy: SchedulingPolicy, now: datetime) -> End | None:
+    """Return the withdrawal of an attempt that did not find room in time."""
+    limit = deadline(training, policy)
+    if limit is None or now < limit:
+        return None
+    seconds = policy.schedule_timeout_seconds
+    message = f"not all members were bound to nodes in {seconds} s; trying again later"
+    return End("GangTimedOut", message, Charge.WITHDRAWAL)
+
+
+def _without_gate(member: Member) -> Patch:
+    kept = [{"name": name} for name in member.gates if name != SCHEDULING_GATE]
+    return Patch("Pod", member.name, member.uid, {"spec": {"schedulingGates": kept}})

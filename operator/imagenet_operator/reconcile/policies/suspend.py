@@ -1,0 +1,30 @@
+"""Suspension: the Jobs of the preparation are suspended, an attempt is ended without a charge.
+
+The dataset, the outputs and everything in the status stay; the next attempt goes on from the
+newest checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from imagenet_operator.reconcile.types import Charge, End, Observed, Patch, PreparationJob
+
+END = End("Suspended", "the job is suspended", Charge.SUSPENSION)
+"""How an attempt ends that is suspended."""
+
+
+def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...]:
+    """Return what makes the Jobs that have not finished stand still, or go on."""
+    return tuple(
+        Patch("Job", job.name, job.uid, {"spec": {"suspend": suspended}})
+        for job in jobs
+        if not job.finished and not job.terminating and job.suspended != suspended
+    )
+
+
+def is_quiet(observed: Observed) -> bool:
+    """Whether no pod of the job is left that could run."""
+    return not any(job.active for job in observed.jobs.values()) and not any(
+        attempt.present for attempt in observed.attempts.values()
+    )

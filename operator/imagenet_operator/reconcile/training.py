@@ -1,0 +1,185 @@
+"""The second half of a job: attempts to train, one after the other.
+
+An attempt is live until an outcome is recorded for it. While it is live its members are watched
+and nothing of it is deleted; once it has an outcome everything of it is deleted, and the next
+attempt starts when no pod of it is left that could still run. What ends an attempt is decided by
+the policies in a fixed order; what has to be known of its members is recorded by the same write
+that records the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from imagenet_operator.api.status import Clock, TrainingStatus
+from imagenet_operator.manifests import attempt as builder
+from imagenet_operator.reconcile import outcome
+from imagenet_operator.reconcile.draft import Draft
+from imagenet_operator.reconcile.policies import (
+    cleanup,
+    clock,
+    figures,
+    gang,
+    members,
+    progress,
+    replicas,
+    restart,
+    success,
+    suspend,
+)
+from imagenet_operator.reconcile.types import Attempt, End, Manifest, Member
+
+_SCHEDULING = ("Scheduling", "waiting for nodes for all members")
+"""The reason and message of Running while not all members have nodes."""
+
+
+def train(draft: Draft) -> None:
+    """Bring training one step nearer to its end."""
+    _adopt(draft)
+    training = draft.status.training
+    if training is None or training.outcome is not None:
+        _between_attempts(draft)
+        return
+    seen = _take_note(draft)
+    if success.achieved(draft.training.members):
+        outcome.succeed(draft)
+    elif (end := _verdict(draft, seen)) is not None:
+        outcome.end_attempt(draft, end)
+    elif not outcome.is_out_of_time(draft):
+        _go_on(draft, seen)
+
+
+def _adopt(draft: Draft) -> None:
+    """Take over an attempt whose creation was cut off before the status could tell of it."""
+    newest = max(draft.observed.attempts, default=None)
+    training = draft.status.training
+    if newest is not None and (training is None or newest > training.attempt):
+        _begin(draft, newest, builder.build(draft.job, newest, draft.settings.manifests))
+
+
+def _begin(draft: Draft, number: int, manifests: list[Manifest]) -> None:
+    """Record an attempt that starts."""
+    former = draft.status.training
+    waits = draft.job.spec.run_policy.scheduling_policy.gang == "Wait"
+    planned = members.planned(manifests)
+    started = TrainingStatus(
+        attempt=number,
+        start_time=draft.now,
+        schedulable_time=None if waits else draft.now,
+        members=planned,
+        replica_statuses=replicas.count(planned),
+        clock=Clock() if former is None else former.clock,
+        accuracy=None if former is None else former.accuracy,
+    )
+    draft.update(training=started)
+    draft.state("Running", False, *_SCHEDULING)
+    draft.tell("AttemptStarted", f"attempt {number}: {len(planned)} pods")
+
+
+def _take_note(draft: Draft) -> Mapping[str, Member]:
+    """Record what is seen of the attempt's members, and return that by name."""
+    attempt = draft.observed.attempts.get(draft.training.attempt, Attempt(draft.training.attempt))
+    seen = members.by_name(attempt.members)
+    recorded = members.recorded(draft.training.members, seen, draft.now)
+    draft.update_training(members=recorded, replica_statuses=replicas.count(recorded))
+    if draft.training.schedulable_time is None and not gang.is_held_back(recorded, seen):
+        draft.update_training(schedulable_time=draft.now)
+    if draft.training.bound_time is None and gang.is_bound(recorded, seen):
+        draft.update_training(bound_time=draft.now)
+    if draft.training.running_time is None and all(
+        member.phase in ("Running", "Succeeded") for member in recorded
+    ):
+        draft.update_training(
+            running_time=draft.now, clock=clock.run(draft.training.clock, draft.now)
+        )
+    batch_size = draft.job.spec.training.batch_size
+    draft.update(training=figures.carried(draft.training, draft.sample, batch_size))
+    return seen
+
+
+def _verdict(draft: Draft, seen: Mapping[str, Member]) -> End | None:
+    """Return why the attempt has to end, if it has to: the first policy that objects."""
+    policy, training = draft.job.spec.run_policy, draft.training
+    return (
+        restart.verdict(training.members, seen, draft.settings.farewell, draft.now)
+        or (suspend.END if policy.suspend else None)
+        or progress.verdict(training, draft.sample, policy.progress_deadline_seconds, draft.now)
+        or gang.verdict(training, policy.scheduling_policy, draft.now)
+    )
+
+
+def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
+    """Do what a live attempt needs: missing pods, lifted gates, its conditions, its deadlines."""
+    policy, training = draft.job.spec.run_policy, draft.training
+    if not _complete(draft):
+        return
+    draft.patch(gang.lift(training.members, seen, draft.observed.free))
+    if training.running_time is not None:
+        message = f"all members of attempt {training.attempt} run"
+        if draft.state("Running", True, "AllMembersRunning", message):
+            draft.tell("Running", message)
+        draft.withdraw("Restarting", "Running", message)
+    elif training.bound_time is not None:
+        draft.state("Running", False, "Starting", "all members have nodes; waiting for them to run")
+    else:
+        draft.state("Running", False, *_SCHEDULING)
+    for deadline in (
+        clock.ends_at(training.clock, policy.active_deadline_seconds),
+        progress.deadline(training, draft.sample, policy.progress_deadline_seconds),
+        gang.deadline(training, policy.scheduling_policy),
+        restart.deadline(training.members, draft.settings.farewell),
+    ):
+        draft.look_again(deadline)
+    if gang.is_held_back(training.members, seen):
+        draft.look_again(draft.now + draft.settings.patience)
+
+
+def _complete(draft: Draft) -> bool:
+    """Create what no pass has seen of the live attempt: its creation may have been cut off."""
+    number = draft.training.attempt
+    attempt = draft.observed.attempts.get(number, Attempt(number))
+    missing = members.unseen(draft.training.members)
+    if not missing and attempt.services:
+        return True
+    return _create(
+        draft,
+        [
+            item
+            for item in builder.build(draft.job, number, draft.settings.manifests)
+            if item["metadata"]["name"] in missing
+            or (item["kind"] == "Service" and not attempt.services)
+        ],
+    )
+
+
+def _between_attempts(draft: Draft) -> None:
+    """Clear away what is left of former attempts, then start the next one when it is time."""
+    draft.delete(cleanup.attempts(draft.observed))
+    if any(attempt.present for attempt in draft.observed.attempts.values()):
+        draft.look_again(draft.now + draft.settings.patience)
+        return
+    training = draft.status.training
+    start = None if training is None else training.next_attempt_time
+    if draft.job.spec.run_policy.suspend:
+        return
+    if start is not None and draft.now < start:
+        draft.look_again(start)
+        return
+    if training is not None and outcome.is_out_of_time(draft):
+        return
+    number = 0 if training is None else training.attempt + 1
+    manifests = builder.build(draft.job, number, draft.settings.manifests)
+    if _create(draft, manifests):
+        _begin(draft, number, manifests)
+
+
+def _create(draft: Draft, manifests: list[Manifest]) -> bool:
+    """Create objects unless somebody else holds one of their names; return whether it was done."""
+    conflict = draft.conflicts(manifests)
+    if conflict is None:
+        draft.create(manifests)
+        return True
+    if draft.state("Running", False, "NameConflict", conflict):
+        draft.warn("NameConflict", conflict)
+    draft.look_again(draft.now + draft.settings.patience)
+    return False

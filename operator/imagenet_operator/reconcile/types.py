@@ -1,0 +1,276 @@
+"""The vocabulary of a pass: what is observed, what is decided.
+
+``observe.sort`` turns Kubernetes-shaped objects into an `Observed`; ``decide`` turns that into a
+`Decision`, which a cluster applies. Nothing here has behaviour beyond reading its own fields, and
+nothing here knows a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from imagenet_operator.api.status import Status
+from imagenet_operator.manifests import settings as manifests
+
+Manifest = dict[str, Any]
+"""A Kubernetes-shaped object, as its JSON would be."""
+
+Capacity = Mapping[str, Mapping[str, Fraction]]
+"""Free amounts: node name → resource name → amount in base units (cores, bytes, devices)."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One object to delete: with its UID as a precondition, so that a successor is never hit."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A JSON merge patch (RFC 7396) for one object that is identified as in a `Reference`."""
+
+    kind: str
+    name: str
+    uid: str
+    merge: Manifest
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of `kubectl describe`: ``type`` is Normal or Warning, ``reason`` CamelCase."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one pass wants done.
+
+    A cluster applies the parts in the order of the fields: creates in their own order, deletes,
+    patches, then the status (where it differs in something that matters), then the events. It may
+    be cut between any two of these: the next pass decides again from what it sees. An object that
+    is already there when it should be created, or gone when it should be deleted or patched, is
+    what was wanted and no error. If the status cannot be written, the events are not sent.
+
+    Attributes:
+        create: Manifests, in order.
+        delete: References; the job itself (kind ``ImageNetJob``) when its time to live is over.
+        patch: Merge patches: suspension of Jobs, scheduling gates, owners of claims.
+        status: The whole new status of the job.
+        events: One for each transition that this status makes.
+        again_after: When to look again even if nothing happens; zero means at once, None never.
+    """
+
+    status: Status
+    create: tuple[Manifest, ...] = ()
+    delete: tuple[Reference, ...] = ()
+    patch: tuple[Patch, ...] = ()
+    events: tuple[Event, ...] = ()
+    again_after: timedelta | None = None
+
+
+class Phase(StrEnum):
+    """Where a pod's program stands."""
+
+    PENDING = "Pending"
+    BOUND = "Bound"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Charge(StrEnum):
+    """To what the end of an attempt is charged."""
+
+    FAILURE = "failure"
+    """To the program: counts against backoffLimit."""
+
+    PERMANENT = "permanent"
+    """To the program, and another attempt would end in the same way."""
+
+    DISRUPTION = "disruption"
+    """To the cluster: counts against a limit of its own."""
+
+    WITHDRAWAL = "withdrawal"
+    """To nobody: there was no room for the gang."""
+
+    SUSPENSION = "suspension"
+    """To nobody: the job is suspended."""
+
+
+@dataclass(frozen=True)
+class End:
+    """Why an attempt has to end: a CamelCase reason, a sentence, and to what it is charged."""
+
+    reason: str
+    message: str
+    charge: Charge
+
+
+@dataclass(frozen=True)
+class Member:
+    """One pod of an attempt, as it is seen now.
+
+    Attributes:
+        attempt: The N of ``NAME-rN-ROLE-I``.
+        phase: Of the program, whatever other containers of the pod do.
+        live: Whether any container of the pod may still run.
+        node: Where it was bound to.
+        exit_code: Of the container that ended, if one did.
+        reason: Why it ended or waits: the pod's or the container's reason.
+        message: The container's termination message or the pod's message, for people.
+        disrupted: Why the cluster took it away (preemption, eviction, a lost node), if it did.
+        terminating: It has a deletionTimestamp.
+        gone: It is terminating on a node that cannot be reached: nothing will come back from it.
+        gates: Names of the scheduling gates that hold it back.
+        started_at: When its container started.
+        finished_at: When its container ended.
+        requests: Resource requests of the pod: name → amount in base units.
+    """
+
+    attempt: int
+    role: str
+    index: int
+    name: str
+    uid: str
+    phase: Phase
+    live: bool = True
+    node: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    disrupted: str | None = None
+    terminating: bool = False
+    gone: bool = False
+    gates: tuple[str, ...] = ()
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    requests: Mapping[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> Reference:
+        """What a delete of this pod names."""
+        return Reference("Pod", self.name, self.uid)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """All children of one attempt: its members in the order of role and index, and its Service."""
+
+    number: int
+    members: tuple[Member, ...] = ()
+    services: tuple[Reference, ...] = ()
+
+    @property
+    def present(self) -> tuple[Member, ...]:
+        """Members that may still run somewhere: all but those that count as gone."""
+        return tuple(member for member in self.members if not member.gone)
+
+
+@dataclass(frozen=True)
+class PreparationJob:
+    """One of the Jobs index, pack and seal, as it is seen now.
+
+    Attributes:
+        role: index, pack or seal.
+        active, succeeded, failed: Counts of pods (for pack, succeeded counts shards).
+        completions: How many must succeed.
+        complete: The Job's condition Complete is true.
+        failure: Why the Job's condition Failed is true, in words for people; None if it is not.
+        message: The termination message of a pod that succeeded; None if no such pod is left.
+        suspended: ``spec.suspend`` as written.
+        terminating: It has a deletionTimestamp.
+    """
+
+    role: str
+    name: str
+    uid: str
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    completions: int = 1
+    complete: bool = False
+    failure: str | None = None
+    message: str | None = None
+    suspended: bool = False
+    terminating: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether no pod of it runs or will run."""
+        return self.complete or self.failure is not None
+
+    @property
+    def reference(self) -> Reference:
+        """What a delete of this Job names."""
+        return Reference("Job", self.name, self.uid)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A PersistentVolumeClaim made for this job (or kept from a former job of its name)."""
+
+    name: str
+    uid: str
+    owners: tuple[Manifest, ...] = ()
+    terminating: bool = False
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Everything that a pass sees of the cluster, sorted.
+
+    Attributes:
+        jobs: Preparation Jobs by role.
+        attempts: By number.
+        claims: By name.
+        foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
+            touched; one that holds a name that this job needs is a conflict.
+        free: What nodes have left, or None if that is not known.
+    """
+
+    jobs: Mapping[str, PreparationJob] = field(default_factory=dict)
+    attempts: Mapping[int, Attempt] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    free: Capacity | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Numbers that are the operator's, not a job's.
+
+    Attributes:
+        restart_delay: Wait before the first charged restart; doubled with each further one.
+        restart_delay_limit: Longest such wait.
+        disruption_delay: Wait before a restart that is not charged.
+        disruption_limit: How many uncharged restarts a job may have; the cap of its own.
+        farewell: How long a scheduler or server that ended with 0 may precede the last worker.
+        patience: When to look again at something that no event may announce: a name that somebody
+            else holds, a pod on a node that may become unreachable.
+        heartbeat: How often an unfinished job is looked at whatever happens: an event may be lost.
+        manifests: What the builders take.
+    """
+
+    restart_delay: timedelta = timedelta(seconds=10)
+    restart_delay_limit: timedelta = timedelta(minutes=6)
+    disruption_delay: timedelta = timedelta(seconds=5)
+    disruption_limit: int = 100
+    farewell: timedelta = timedelta(seconds=60)
+    patience: timedelta = timedelta(seconds=30)
+    heartbeat: timedelta = timedelta(minutes=5)
+    manifests: manifests.Settings = manifests.DEFAULTS
+
+
+DEFAULTS = Settings()
+"""What the project publishes."""

@@ -1,0 +1,164 @@
+"""The sample: Prometheus texts as the members' client writes them, and what a job's figures are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from imagenet_operator.reconcile import sample as names
+from imagenet_operator.reconcile.sample import Sample, parse_sample
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=15)
+
+
+class Exporter:
+    """A member's registry with the labels that every series carries."""
+
+    def __init__(self, role: str, attempt: int | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.labels = {
+            "imagenet_job": "digits",
+            "namespace": "default",
+            "role": role,
+            "attempt": "" if attempt is None else str(attempt),
+        }
+
+    def gauge(self, name: str, value: float) -> Exporter:
+        Gauge(name, "help", self.labels, registry=self.registry).labels(**self.labels).set(value)
+        return self
+
+    def counter(self, name: str, value: float) -> Exporter:
+        Counter(name, "help", self.labels, registry=self.registry).labels(**self.labels).inc(value)
+        return self
+
+    def histogram(self, name: str, *values: float) -> Exporter:
+        series = Histogram(name, "help", self.labels, registry=self.registry).labels(**self.labels)
+        for value in values:
+            series.observe(value)
+        return self
+
+    @property
+    def text(self) -> str:
+        return generate_latest(self.registry).decode()
+
+
+def worker(rank: int, *, attempt: int = 0, images: float = 640, batch: int = 5) -> Exporter:
+    return (
+        Exporter("worker", attempt)
+        .gauge(names.TRAIN_RANK, rank)
+        .counter(names.TRAIN_IMAGES, images)
+        .gauge(names.TRAIN_SPEED, 100 + rank)
+        .gauge(names.TRAIN_EPOCH, 2)
+        .gauge(names.TRAIN_EPOCHS, 10)
+        .gauge(names.TRAIN_BATCH, batch)
+        .gauge(names.TRAIN_BATCHES, 20)
+        .gauge(names.TRAIN_LOSS, 1.5 + rank)
+        .gauge(names.TRAIN_ACCURACY, 0.75 - rank / 4)
+        .gauge(names.TRAIN_VALIDATION_ACCURACY, 0.5)
+        .histogram("imagenet_train_step_seconds", 1.0, 2.0)
+        .histogram("imagenet_train_data_wait_seconds", 0.25, 0.5)
+    )
+
+
+def test_figures_of_a_job_come_from_all_workers_and_from_rank_0() -> None:
+    texts = {
+        "digits-r0-worker-0": worker(1).text,
+        "digits-r0-worker-1": worker(0).text,
+        "digits-r0-scheduler-0": Exporter("scheduler", 0).gauge("process_up", 1).text,
+    }
+    sample = parse_sample(texts, None, NOW)
+    assert (sample.attempt, sample.epoch, sample.epochs) == (0, 2, 10)
+    assert (sample.batch, sample.batches_per_epoch) == (5, 20)
+    assert sample.images_per_second == 201
+    assert (sample.loss, sample.accuracy, sample.validation_accuracy) == (1.5, 0.75, 0.5)
+    assert sample.data_wait_share == 0.25
+    assert sample.progressed_at == sample.taken_at == NOW
+
+
+def test_only_the_newest_attempt_counts() -> None:
+    texts = {
+        "digits-r0-worker-0": worker(0, attempt=0).text,
+        "digits-r1-worker-0": worker(0, attempt=1, batch=1).text,
+    }
+    sample = parse_sample(texts, None, NOW)
+    assert (sample.attempt, sample.batch, sample.images_per_second) == (1, 1, 100)
+
+
+def test_without_rank_0_the_sum_is_known_and_the_rest_is_not() -> None:
+    sample = parse_sample({"digits-r0-worker-0": worker(1).text}, None, NOW)
+    assert sample.images_per_second == 101
+    assert (sample.epoch, sample.batch, sample.loss, sample.accuracy) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("second", "progressed_at"),
+    [
+        pytest.param({"a": worker(0)}, NOW, id="stands still"),
+        pytest.param({"a": worker(0, images=704)}, LATER, id="more images"),
+        pytest.param({"a": worker(0, batch=6)}, LATER, id="another batch"),
+        pytest.param({"a": worker(0), "b": worker(1)}, LATER, id="a member joins"),
+        pytest.param({"a": worker(0, attempt=1)}, LATER, id="another attempt"),
+        pytest.param({"a": worker(0, images=32)}, NOW, id="a counter falls"),
+    ],
+)
+def test_progress_is_a_rise_since_the_last_sample(
+    second: dict[str, Exporter], progressed_at: datetime
+) -> None:
+    first = parse_sample({"a": worker(0).text}, None, NOW)
+    sample = parse_sample({pod: item.text for pod, item in second.items()}, first, LATER)
+    assert sample.progressed_at == progressed_at
+
+
+def test_hearing_a_member_again_is_no_progress() -> None:
+    both = {"a": worker(0).text, "b": worker(1).text}
+    first = parse_sample(both, None, NOW)
+    second = parse_sample({"a": both["a"]}, first, LATER)
+    third = parse_sample(both, second, LATER + timedelta(seconds=15))
+    rank_0_silent = parse_sample({"b": both["b"]}, third, LATER + timedelta(seconds=30))
+    last = parse_sample(both, rank_0_silent, LATER + timedelta(seconds=45))
+    assert {item.progressed_at for item in (second, third, rank_0_silent, last)} == {NOW}
+
+
+def test_data_wait_is_the_share_since_the_last_sample() -> None:
+    first = parse_sample({"a": worker(0).text}, None, NOW)
+    waited = Exporter("worker", 0).histogram("imagenet_train_step_seconds", 1.0, 2.0, 4.0)
+    waited.histogram("imagenet_train_data_wait_seconds", 0.25, 0.5, 3.0)
+    assert parse_sample({"a": waited.text}, first, LATER).data_wait_share == 0.75
+    assert parse_sample({"a": worker(0).text}, first, LATER).data_wait_share == 0.25
+
+
+def test_preparation_is_summed_by_role() -> None:
+    def packer(images: int) -> Exporter:
+        return (
+            Exporter("pack")
+            .counter(names.PREPARE_IMAGES, images)
+            .gauge(names.PREPARE_PLANNED, 100)
+            .counter(names.PREPARE_BYTES, images * 1000)
+            .counter(names.PREPARE_SKIPPED, 1)
+        )
+
+    sample = parse_sample({"p0": packer(40).text, "p1": packer(60).text}, None, NOW)
+    assert sample.attempt is None
+    assert sample.progressed_at is None
+    assert sample.preparation == {"pack": names.Preparation(100, 200, 100_000, 2)}
+
+
+def test_a_loss_that_diverged_is_nothing_said() -> None:
+    text = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0).gauge(names.TRAIN_LOSS, float("nan"))
+    assert parse_sample({"a": text.text}, None, NOW).loss is None
+    endless = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0).gauge(names.TRAIN_EPOCH, float("inf"))
+    assert parse_sample({"a": endless.text}, None, NOW).epoch is None
+
+
+def test_nobody_heard() -> None:
+    assert parse_sample({}, None, NOW) == Sample(taken_at=NOW)
+
+
+@given(cut=st.integers(0, 2000), noise=st.text(max_size=40))
+def test_a_text_that_is_cut_or_damaged_harms_no_other(cut: int, noise: str) -> None:
+    texts = {"a": worker(1).text[:cut] + noise, "b": worker(0).text}
+    assert parse_sample(texts, None, NOW).loss == 1.5
