@@ -1,0 +1,93 @@
+"""The command line of a worker: from the resource's fields to the options of `imagenet-train`.
+
+Strategies add what they decide (the kvstore) and put the result into their workers' pods. The
+options are those of MXNet's example/image-classification; one that is absent here has the same
+default in the resource and in the program, which the contract tests check.
+"""
+
+from __future__ import annotations
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.manifests import names
+from imagenet_operator.manifests.volumes import DATA, OUTPUT
+
+
+def of_worker(job: ImageNetJob, kv_store: str) -> tuple[str, ...]:
+    """Return the arguments of one worker; `batchSize` is divided among the workers."""
+    training = job.spec.training
+    return (
+        *("--dataset", _dataset(job)),
+        *("--output", f"$({OUTPUT})/{names.output_folder(job.metadata.name, job.metadata.uid)}"),
+        *_network(job),
+        *("--kv-store", kv_store),
+        *("--batch-size", str(training.batch_size // training.workers.replicas)),
+        *("--num-epochs", str(training.epochs)),
+        *_gpus(training.workers.gpus),
+        *("--data-nthreads", str(training.data_threads)),
+        *_optimizer(job),
+        *_augmentation(training.augmentation),
+        *_checkpoint(job),
+        *training.extra_args,
+    )
+
+
+def _dataset(job: ImageNetJob) -> str:
+    prepared = job.spec.dataset.source.prepared
+    if prepared is not None:
+        return f"$({DATA})/{prepared.path}"
+    if job.status.dataset is None:
+        raise ValueError("the dataset has no key yet: an attempt begins after index has ended")
+    return f"$({DATA})/{names.dataset_folder(job.status.dataset.key)}"
+
+
+def _network(job: ImageNetJob) -> tuple[str, ...]:
+    model = job.spec.training.model
+    depth = () if model.num_layers is None else ("--num-layers", str(model.num_layers))
+    shape = ",".join(map(str, model.image_shape))
+    return ("--network", model.network, *depth, "--image-shape", shape)
+
+
+def _gpus(count: int) -> tuple[str, ...]:
+    """Name a worker's GPUs as it sees them: from 0, whichever of the node's they are."""
+    return ("--gpus", ",".join(map(str, range(count)))) if count else ()
+
+
+def _optimizer(job: ImageNetJob) -> tuple[str, ...]:
+    optimizer = job.spec.training.optimizer
+    return (
+        *("--optimizer", optimizer.name),
+        *("--lr", str(optimizer.learning_rate)),
+        *("--mom", str(optimizer.momentum)),
+        *("--wd", str(optimizer.weight_decay)),
+        *("--lr-factor", str(optimizer.learning_rate_factor)),
+        *("--lr-step-epochs", ",".join(map(str, optimizer.step_epochs))),
+        *("--warmup-epochs", str(optimizer.warmup_epochs)),
+        *("--warmup-strategy", optimizer.warmup_strategy),
+    )
+
+
+def _augmentation(augmentation: Augmentation) -> tuple[str, ...]:
+    """Return the options that differ from their defaults; they are called as their fields are."""
+    changed = augmentation.model_dump(exclude_defaults=True)
+    return tuple(
+        text
+        for name, value in changed.items()
+        for text in (f"--{name.replace('_', '-')}", _written(value))
+    )
+
+
+def _written(value: bool | int | float) -> str:
+    """Write a value as MXNet's programs read it: switches are 0 and 1."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _checkpoint(job: ImageNetJob) -> tuple[str, ...]:
+    checkpoint = job.spec.training.checkpoint
+    seconds, start = checkpoint.every_seconds, checkpoint.init_from
+    return (
+        *("--checkpoint-every-epochs", str(checkpoint.every_epochs)),
+        *(() if seconds is None else ("--checkpoint-every-seconds", str(seconds))),
+        *("--checkpoint-keep", str(checkpoint.keep)),
+        *(() if start is None else ("--init-from", f"$({OUTPUT})/{start}")),
+    )

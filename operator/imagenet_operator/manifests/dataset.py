@@ -1,0 +1,184 @@
+"""Preparation: the Jobs that index the source, pack its shards and seal the dataset.
+
+`decide` creates them one after the other: what `index` returned (the dataset's key and how many
+shards it has) is part of the manifests of `pack` and `seal`. A `prepared` source has none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.dataset import SPLIT_DEFAULT, Validation
+from imagenet_operator.api.status import DatasetStatus
+from imagenet_operator.manifests import labels, names, pod, volumes
+from imagenet_operator.manifests.settings import DEFAULTS, Settings
+from imagenet_operator.manifests.volumes import DATA, SOURCE, Mount
+
+INDEX = "index"
+PACK = "pack"
+SEAL = "seal"
+
+BAD_ARGUMENTS = 2
+PERMANENT = 3
+"""Exit codes of the programs after which a retry would fail in the same way."""
+
+
+def index_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
+    """Return the Job that lists the source's images and plans the shards.
+
+    Its pod's termination message is the dataset's status as JSON.
+    """
+    return _preparation_job(
+        job, INDEX, _index_arguments(job), _mounts(job, with_source=True), settings
+    )
+
+
+def pack_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFAULTS) -> Manifest:
+    """Return the Indexed Job that writes the shards, one completion each."""
+    parallelism = min(job.spec.dataset.preprocessing.parallelism, dataset.shards)
+    arguments = [*_location(dataset), *_source(job)]
+    built = _preparation_job(
+        job, PACK, arguments, _mounts(job, with_source=True), settings, parallelism
+    )
+    built["spec"] |= {"completionMode": "Indexed", "completions": dataset.shards}
+    return built
+
+
+def seal_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFAULTS) -> Manifest:
+    """Return the Job that verifies every shard and completes the dataset."""
+    return _preparation_job(
+        job, SEAL, _location(dataset), _mounts(job, with_source=False), settings
+    )
+
+
+def _index_arguments(job: ImageNetJob) -> list[str]:
+    preprocessing = job.spec.dataset.preprocessing
+    resize = [] if preprocessing.resize is None else ["--resize", str(preprocessing.resize)]
+    return [
+        *_source(job),
+        *_synthetic(job),
+        *_drawn_validation(job.spec.dataset.validation),
+        *_validation_labels(job.spec.dataset.validation),
+        *("--data", f"$({DATA})"),
+        *("--format", preprocessing.format),
+        *resize,
+        *("--quality", str(preprocessing.quality)),
+        *("--shards", str(preprocessing.shards)),
+        *("--min-images-per-class", str(preprocessing.min_images_per_class)),
+        *("--seed", str(preprocessing.seed)),
+        *("--max-skipped-fraction", str(preprocessing.max_skipped_fraction)),
+    ]
+
+
+def _location(dataset: DatasetStatus) -> list[str]:
+    return ["--data", f"$({DATA})", "--key", dataset.key]
+
+
+def _source(job: ImageNetJob) -> list[str]:
+    """Return the arguments that say where images are read: index and pack both read them."""
+    source, validation = job.spec.dataset.source.volume, job.spec.dataset.validation
+    if source is None:
+        return []
+    arguments = ["--source", _in_source(source.path)]
+    if validation is not None and validation.path is not None:
+        arguments += ["--validation-source", _in_source(validation.path)]
+    return arguments
+
+
+def _synthetic(job: ImageNetJob) -> list[str]:
+    source = job.spec.dataset.source.synthetic
+    if source is None:
+        return []
+    return [
+        *("--synthetic-classes", str(source.classes)),
+        *("--synthetic-images-per-class", str(source.images_per_class)),
+        *("--synthetic-image-shape", ",".join(map(str, source.image_shape))),
+    ]
+
+
+def _drawn_validation(validation: Validation | None) -> list[str]:
+    if validation is None:
+        return ["--validation-per-class", str(SPLIT_DEFAULT)]
+    if validation.split is None:
+        return []
+    return ["--validation-per-class", str(validation.split.images_per_class)]
+
+
+def _validation_labels(validation: Validation | None) -> list[str]:
+    if validation is None or validation.labels is None:
+        return []
+    return ["--validation-labels", _in_source(validation.labels)]
+
+
+def _in_source(path: str) -> str:
+    return f"$({SOURCE})/{path}"
+
+
+def _mounts(job: ImageNetJob, *, with_source: bool) -> tuple[Mount, ...]:
+    source = volumes.source(job) if with_source else None
+    return (*((source,) if source else ()), volumes.data(job))
+
+
+def _preparation_job(
+    job: ImageNetJob,
+    role: str,
+    arguments: list[str],
+    mounts: tuple[Mount, ...],
+    settings: Settings,
+    parallelism: int = 1,
+) -> Manifest:
+    name = job.metadata.name
+    share_node = parallelism > 1 and volumes.bound_to_one_node(job, mounts)
+    program = pod.Program(
+        role=role,
+        command=f"imagenet-{role}",
+        arguments=tuple(arguments),
+        image=settings.image,
+        grace_seconds=settings.farewell_seconds,
+        mounts=mounts,
+        share_node_with=labels.select_role(name, role) if share_node else None,
+        template=job.spec.dataset.preprocessing.template,
+        template_path="spec.dataset.preprocessing.template",
+    )
+    spec: dict[str, Any] = {
+        "parallelism": parallelism,
+        "completions": 1,
+        "completionMode": "NonIndexed",
+        "backoffLimit": settings.preparation_retries,
+        "suspend": job.spec.run_policy.suspend,
+        "podFailurePolicy": _pod_failure_policy(),
+        "template": pod.pod_template(job, program, labels.of_child(name, role), settings),
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": names.preparation_job(name, role),
+            "namespace": job.metadata.namespace,
+            "labels": labels.of_child(name, role),
+            "ownerReferences": [labels.owner(job)],
+        },
+        "spec": spec,
+    }
+
+
+def _pod_failure_policy() -> Manifest:
+    """Fail at once where a retry would fail too; do not count what the cluster did to a pod."""
+    return {
+        "rules": [
+            {
+                "action": "FailJob",
+                "onExitCodes": {
+                    "containerName": names.CONTAINER,
+                    "operator": "In",
+                    "values": [BAD_ARGUMENTS, PERMANENT],
+                },
+            },
+            {
+                "action": "Ignore",
+                "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+            },
+        ]
+    }

@@ -1,0 +1,62 @@
+"""What makes two trainings the same: the hash that ties a checkpoint to a job.
+
+Every pod of an attempt gets it as IMAGENET_SPEC_HASH; a checkpoint's manifest records it, and one
+with another hash is not resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+
+# Where, how wide and how safely a job runs, as opposed to what it computes. Workers, templates and
+# the batch size may change while a job is suspended, and it then goes on from its checkpoints.
+_ELSEWHERE = frozenset(
+    {
+        "dataset.preprocessing.parallelism",
+        "dataset.preprocessing.template",
+        "dataset.volume",
+        "training.batchSize",
+        "training.checkpoint",
+        "training.dataThreads",
+        "training.image",
+        "training.imagePullSecrets",
+        "training.output",
+        "training.strategy.parameterServer.servers",
+        "training.workers",
+    }
+)
+
+
+def training_hash(job: ImageNetJob) -> str:
+    """Return the hex SHA-256 of the fields that decide what is trained.
+
+    Taken over canonical JSON (sorted keys, no spaces) of the fields that differ from their
+    defaults, so that a field that a later version adds does not orphan the checkpoints of a job
+    that does not use it.
+    """
+    spec = job.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    identity = {part: _what_is_trained(spec[part], part) for part in ("dataset", "training")}
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _what_is_trained(fields: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the fields without those that stand elsewhere; an object that is left empty stays out.
+
+    The strategy is the exception: that it is named says something, even with all defaults.
+    """
+    kept: dict[str, Any] = {}
+    for name, value in fields.items():
+        here = f"{path}.{name}"
+        if here in _ELSEWHERE:
+            continue
+        if isinstance(value, dict):
+            value = _what_is_trained(value, here)
+            if not value and path != "training.strategy":
+                continue
+        kept[name] = value
+    return kept

@@ -1,0 +1,76 @@
+"""The labels that every child carries, and the owner that it names.
+
+`reconcile.observe` sorts children by them, an attempt's Service selects its pods by them, and a
+person finds a job's parts with `kubectl get pods -l training.imagenet.dev/job-name=NAME`. The
+keys follow Kubeflow's training.kubeflow.org/job-name, job-role and replica-index.
+"""
+
+from __future__ import annotations
+
+import re
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.base import Manifest
+
+JOB_NAME = "training.imagenet.dev/job-name"
+JOB_ROLE = "training.imagenet.dev/job-role"
+ATTEMPT = "training.imagenet.dev/attempt"
+REPLICA_INDEX = "training.imagenet.dev/replica-index"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+APPLICATION = "app.kubernetes.io/name"
+
+# A label's value: empty, or at most 63 characters between alphanumeric ends.
+_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+def of_child(job_name: str, role: str) -> dict[str, str]:
+    """Return the labels of a child that belongs to no attempt."""
+    return _checked(
+        {
+            MANAGED_BY: "imagenet-operator",
+            APPLICATION: "imagenetjob",
+            JOB_NAME: job_name,
+            JOB_ROLE: role,
+        }
+    )
+
+
+def of_attempt(job_name: str, attempt: int, role: str) -> dict[str, str]:
+    """Return the labels of a child that all pods of an attempt share."""
+    return _checked({**of_child(job_name, role), ATTEMPT: str(attempt)})
+
+
+def of_member(job_name: str, attempt: int, role: str, index: int) -> dict[str, str]:
+    """Return the labels of one pod of an attempt."""
+    return _checked({**of_attempt(job_name, attempt, role), REPLICA_INDEX: str(index)})
+
+
+def select_attempt(job_name: str, attempt: int) -> dict[str, str]:
+    """Return the labels that select all pods of an attempt and nothing else."""
+    return _checked({JOB_NAME: job_name, ATTEMPT: str(attempt)})
+
+
+def select_role(job_name: str, role: str) -> dict[str, str]:
+    """Return the labels that select all pods of one role of a job."""
+    return _checked({JOB_NAME: job_name, JOB_ROLE: role})
+
+
+def owner(job: ImageNetJob) -> Manifest:
+    """Return the owner reference of a child: the job is its controller."""
+    return {
+        "apiVersion": "imagenet.dev/v1alpha1",
+        "kind": "ImageNetJob",
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _checked(labels: dict[str, str]) -> dict[str, str]:
+    for key, value in labels.items():
+        if not _VALUE.fullmatch(value):
+            raise ValueError(
+                f"{value!r} cannot be the value of the label {key}: write at most 63 characters"
+            )
+    return labels

@@ -1,0 +1,200 @@
+"""The pod that every program of a job runs in, as a PodTemplateSpec.
+
+`dataset` and `attempt` describe what differs between pods as a `Program`; here is what all share:
+the security floor, the environment that tells a program where it is, its volumes and its metrics
+port. The user's own template is merged over it last (`template`).
+
+Both clusters run these pods, so they use a small part of what Kubernetes offers: a console script
+as command, arguments with `$(VAR)`, an environment of literals and the pod's own name and address,
+paths only through the mounts' variables, peers by Service name. A test asserts it of every pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.manifests import names, template
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.volumes import Mount
+
+USER = 1000
+"""User, group and volume group of every program; never root."""
+
+SCRATCH = "/scratch"
+TERMINATION_LOG = "/dev/termination-log"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one pod runs, as far as pods differ.
+
+    Attributes:
+        role: What the pod does in its job: the value of IMAGENET_ROLE and of a label.
+        command: The console script.
+        arguments: Its arguments; `$(VAR)` refers to the environment.
+        environment: Variables beyond those that every pod has, in an order in which each refers
+            only to earlier ones.
+        image: The container image.
+        mounts: Claims that the program reads or writes.
+        gpus: How many GPUs it needs.
+        shared_memory: Whether its processes exchange data through /dev/shm, which would otherwise
+            be the container runtime's 64 MiB.
+        ports: Ports beyond that of the metrics, by name.
+        ready: What tells that the program is at work; None where nothing would.
+        grace_seconds: How long it may take from SIGTERM to its end.
+        share_node_with: Labels of the pods that it has to share a node with, if any.
+        template: The user's template for it, and where that stands in the job.
+    """
+
+    role: str
+    command: str
+    arguments: tuple[str, ...]
+    image: str
+    grace_seconds: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    gpus: int = 0
+    shared_memory: bool = False
+    ports: Mapping[str, int] = field(default_factory=dict)
+    ready: Manifest | None = None
+    share_node_with: Mapping[str, str] | None = None
+    template: Mapping[str, Any] | None = None
+    template_path: str = ""
+
+
+def pod_template(
+    job: ImageNetJob, program: Program, pod_labels: Mapping[str, str], settings: Settings
+) -> Manifest:
+    """Return the PodTemplateSpec of a program, with the user's template merged over it.
+
+    Raises:
+        InvalidTemplate: The user's template has no meaning, or overrides what is not its own.
+    """
+    secrets = [{"name": secret.name} for secret in job.spec.training.image_pull_secrets]
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": program.grace_seconds,
+        **({"imagePullSecrets": secrets} if secrets else {}),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            # A dataset of a million files would otherwise be walked at every start of a pod.
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(job, program, settings)],
+        "volumes": _volumes(program),
+    }
+    built: Manifest = {"metadata": {"labels": dict(pod_labels)}, "spec": spec}
+    merged = template.merge(built, program.template, program.template_path)
+    if program.share_node_with is not None:
+        _share_node(merged["spec"], program.share_node_with)
+    return merged
+
+
+def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manifest:
+    container: Manifest = {
+        "name": names.CONTAINER,
+        "image": program.image,
+        "command": [program.command],
+        "args": list(program.arguments),
+        "env": _environment(job, program, settings),
+        "ports": [
+            {"name": name, "containerPort": number}
+            for name, number in {"metrics": settings.metrics_port, **program.ports}.items()
+        ],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePath": TERMINATION_LOG,
+        # A program that dies without a word leaves the end of its log instead.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": _volume_mounts(program),
+    }
+    if program.ready is not None:
+        container["readinessProbe"] = program.ready
+    if program.gpus:
+        container["resources"] = {"limits": {settings.gpu_resource: str(program.gpus)}}
+    return container
+
+
+def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list[Manifest]:
+    """Return the variables of a pod; Kubernetes expands a reference only to an earlier one."""
+    own = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
+    literals = {
+        "IMAGENET_JOB": job.metadata.name,
+        "IMAGENET_NAMESPACE": job.metadata.namespace,
+        "IMAGENET_JOB_UID": job.metadata.uid,
+        "IMAGENET_ROLE": program.role,
+        "IMAGENET_METRICS_PORT": str(settings.metrics_port),
+        "IMAGENET_TERMINATION_LOG": TERMINATION_LOG,
+        "IMAGENET_SCRATCH": SCRATCH,
+        # The root file system is read-only; whoever writes to a home or /tmp gets the scratch.
+        "HOME": "$(IMAGENET_SCRATCH)",
+        "TMPDIR": "$(IMAGENET_SCRATCH)",
+        **{mount.variable: mount.path for mount in program.mounts},
+        **program.environment,
+    }
+    return [
+        *(
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in own.items()
+        ),
+        *({"name": name, "value": value} for name, value in literals.items()),
+    ]
+
+
+def _volumes(program: Program) -> list[Manifest]:
+    found: list[Manifest] = [{"name": "scratch", "emptyDir": {}}]
+    if program.shared_memory:
+        found.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
+    found += [
+        {"name": mount.name, "persistentVolumeClaim": {"claimName": mount.claim}}
+        for mount in program.mounts
+    ]
+    return found
+
+
+def _volume_mounts(program: Program) -> list[Manifest]:
+    found: list[Manifest] = [{"name": "scratch", "mountPath": SCRATCH}]
+    if program.shared_memory:
+        found.append({"name": "shared-memory", "mountPath": "/dev/shm"})
+    # Read-only here and not at the claim: another mount of the same claim may have to write.
+    found += [
+        {
+            "name": mount.name,
+            "mountPath": mount.path,
+            **({"readOnly": True} if mount.read_only else {}),
+        }
+        for mount in program.mounts
+    ]
+    return found
+
+
+def _share_node(spec: Manifest, pod_labels: Mapping[str, str]) -> None:
+    """Bind a pod to the node of its like, whatever affinity a template brought along.
+
+    The scheduler lets the first of them through: a pod that matches its own term needs no other.
+    """
+    terms = (
+        spec.setdefault("affinity", {})
+        .setdefault("podAffinity", {})
+        .setdefault("requiredDuringSchedulingIgnoredDuringExecution", [])
+    )
+    terms.append(
+        {
+            "labelSelector": {"matchLabels": dict(pod_labels)},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+    )

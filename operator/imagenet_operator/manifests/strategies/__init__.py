@@ -1,0 +1,41 @@
+"""How a job's members are made up: one module a strategy, found by the strategy's name.
+
+`attempt` asks the strategy of a job for its members and builds their pods. A module is called as
+its strategy (`parameterServer` is `parameter_server.py`) and has one function,
+`members(job, attempt, settings)`, so that a further strategy touches no file but its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests.pod import Program
+from imagenet_operator.manifests.settings import Settings
+
+PACKAGE = __name__
+
+
+@dataclass(frozen=True)
+class Member:
+    """One pod of an attempt: the index-th of its program's role."""
+
+    index: int
+    program: Program
+
+
+class Strategy(Protocol):
+    """What a strategy's module has."""
+
+    def members(self, job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+        """Return the members of an attempt, in the order in which they are created."""
+
+
+def of_job(job: ImageNetJob) -> Strategy:
+    """Return the module of a job's strategy."""
+    kind = job.spec.training.strategy.kind
+    module = re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
+    return cast(Strategy, import_module(f"{PACKAGE}.{module}"))

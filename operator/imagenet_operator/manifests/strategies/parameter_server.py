@@ -1,0 +1,84 @@
+"""The strategy `parameterServer`: ps-lite's scheduler, servers and workers.
+
+The environment is ps-lite's own (DMLC_*, PORT). Everyone calls the scheduler by one name, since it
+hands its own root URI on; that name is the attempt's, so that a pod of an earlier attempt never
+reaches a later scheduler.
+"""
+
+from __future__ import annotations
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.strategies import ParameterServer
+from imagenet_operator.manifests import names, worker
+from imagenet_operator.manifests.pod import Program
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.strategies import Member
+
+SCHEDULER = "scheduler"
+SERVER = "server"
+WORKER = worker.ROLE
+
+ROOT_PORT = 9091
+"""Where the scheduler listens."""
+
+MEMBER_PORT = 9092
+"""Where each server and worker listens."""
+
+
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+    """Return the scheduler, the servers and the workers of an attempt."""
+    strategy = _strategy(job)
+    scheduler = _helper(job, attempt, settings, SCHEDULER)
+    server = _helper(job, attempt, settings, SERVER)
+    trainer = worker.program(
+        job,
+        settings,
+        strategy.kv_store,
+        _environment(job, attempt, WORKER),
+        {"training": MEMBER_PORT},
+    )
+    return [
+        Member(0, scheduler),
+        *(Member(index, server) for index in range(strategy.servers.replicas)),
+        *(Member(index, trainer) for index in range(job.spec.training.workers.replicas)),
+    ]
+
+
+def _strategy(job: ImageNetJob) -> ParameterServer:
+    strategy = job.spec.training.strategy.parameter_server
+    assert strategy is not None, "this module serves no other strategy"
+    return strategy
+
+
+def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Program:
+    """Return the program of a scheduler or server: no data, no GPU, and so the image for CPUs."""
+    strategy = _strategy(job)
+    port = ROOT_PORT if role == SCHEDULER else MEMBER_PORT
+    return Program(
+        role=role,
+        command="imagenet-train",
+        arguments=("--kv-store", strategy.kv_store),
+        image=settings.image,
+        grace_seconds=settings.farewell_seconds,
+        environment=_environment(job, attempt, role),
+        ports={"training": port},
+        # The port opens when MXNet does; ps-lite is not disturbed by a bare connection.
+        ready={"tcpSocket": {"port": "training"}, "periodSeconds": 5},
+        template=strategy.servers.template,
+        template_path="spec.training.strategy.parameterServer.servers.template",
+    )
+
+
+def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:
+    strategy = _strategy(job)
+    port = {} if role == SCHEDULER else {"PORT": str(MEMBER_PORT)}
+    return {
+        "DMLC_ROLE": role,
+        "DMLC_PS_ROOT_URI": names.address(job.metadata.name, attempt, SCHEDULER, 0),
+        "DMLC_PS_ROOT_PORT": str(ROOT_PORT),
+        "DMLC_NUM_WORKER": str(job.spec.training.workers.replicas),
+        "DMLC_NUM_SERVER": str(strategy.servers.replicas),
+        # Bound and told to others; without it ps-lite takes whatever interface comes first.
+        "DMLC_NODE_HOST": "$(POD_IP)",
+        **port,
+    }

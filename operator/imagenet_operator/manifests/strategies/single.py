@@ -1,0 +1,15 @@
+"""The strategy `single`: one worker, which needs nobody."""
+
+from __future__ import annotations
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import worker
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.strategies import Member
+
+
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+    """Return the one member of an attempt."""
+    single = job.spec.training.strategy.single
+    assert single is not None, "this module serves no other strategy"
+    return [Member(0, worker.program(job, settings, single.kv_store, {}))]

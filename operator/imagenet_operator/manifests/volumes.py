@@ -1,0 +1,131 @@
+"""The volumes of a job: the claims that it has made, and what its pods mount where.
+
+`decide` creates `claims` before anything else; `dataset` and the strategies say which of the mounts
+their pods need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.volumes import VolumeClaim
+from imagenet_operator.manifests import labels, names
+
+SOURCE = "IMAGENET_SOURCE"
+DATA = "IMAGENET_DATA"
+OUTPUT = "IMAGENET_OUTPUT"
+
+DATASET_PURPOSE = "dataset"
+OUTPUT_PURPOSE = "output"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One claim in a pod.
+
+    Attributes:
+        name: The volume's name in the pod.
+        variable: The environment variable by which programs find it.
+        claim: The claim's name.
+        path: Where it is mounted.
+        read_only: Whether the pod may only read.
+    """
+
+    name: str
+    variable: str
+    claim: str
+    path: str
+    read_only: bool = False
+
+
+def claims(job: ImageNetJob) -> list[Manifest]:
+    """Return the claims that the job asks to have made.
+
+    They name the job as their owner only when it says `retentionPolicy: Delete`; otherwise they
+    outlive it, and a later job of its name takes them over.
+    """
+    wanted = (
+        (DATASET_PURPOSE, job.spec.dataset.volume),
+        (OUTPUT_PURPOSE, _output_volume(job)),
+    )
+    return [
+        _claim(job, purpose, volume)
+        for purpose, volume in wanted
+        if volume is not None and volume.claim_name is None
+    ]
+
+
+def source(job: ImageNetJob) -> Mount | None:
+    """Return the mount of the raw images; None where the source has no claim to read from."""
+    volume = job.spec.dataset.source.volume
+    if volume is None:
+        return None
+    return Mount("source", SOURCE, volume.claim_name, "/source", read_only=True)
+
+
+def data(job: ImageNetJob, *, read_only: bool = False) -> Mount:
+    """Return the mount of the volume that holds the prepared dataset."""
+    return Mount("data", DATA, _data_claim(job), "/data", read_only)
+
+
+def output(job: ImageNetJob) -> Mount | None:
+    """Return the mount of the output volume; None where the results go to the dataset's."""
+    volume = _output_volume(job)
+    if volume is None:
+        return None
+    claim = volume.claim_name or names.claim(job.metadata.name, OUTPUT_PURPOSE)
+    if claim == _data_claim(job):
+        return None
+    return Mount("output", OUTPUT, claim, "/output")
+
+
+def bound_to_one_node(job: ImageNetJob, mounts: tuple[Mount, ...]) -> bool:
+    """Whether pods with these mounts can only run on one node at a time.
+
+    Known only of claims that are made for the job: they are so unless ReadWriteMany is among their
+    access modes. What a claim that exists allows is not in the job.
+    """
+    made = {claim["metadata"]["name"]: claim for claim in claims(job)}
+    return any(
+        "ReadWriteMany" not in made[mount.claim]["spec"]["accessModes"]
+        for mount in mounts
+        if mount.claim in made
+    )
+
+
+def _output_volume(job: ImageNetJob) -> VolumeClaim | None:
+    output_spec = job.spec.training.output
+    return None if output_spec is None else output_spec.volume
+
+
+def _data_claim(job: ImageNetJob) -> str:
+    dataset = job.spec.dataset
+    if dataset.source.prepared is not None:
+        return dataset.source.prepared.claim_name
+    named = None if dataset.volume is None else dataset.volume.claim_name
+    return named or names.claim(job.metadata.name, DATASET_PURPOSE)
+
+
+def _claim(job: ImageNetJob, purpose: str, volume: VolumeClaim) -> Manifest:
+    name = job.metadata.name
+    metadata: Manifest = {
+        "name": names.claim(name, purpose),
+        "namespace": job.metadata.namespace,
+        "labels": labels.of_child(name, purpose),
+    }
+    if job.spec.run_policy.retention_policy == "Delete":
+        metadata["ownerReferences"] = [labels.owner(job)]
+    spec: Manifest = {
+        "accessModes": list(volume.access_modes or ("ReadWriteMany",)),
+        "resources": {"requests": {"storage": volume.size}},
+    }
+    if volume.storage_class_name is not None:
+        spec["storageClassName"] = volume.storage_class_name
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": spec,
+    }

@@ -1,0 +1,64 @@
+"""The worker, as every strategy has it; a strategy adds its kvstore and its environment.
+
+Workers alone mount volumes: they read the dataset and write checkpoints and results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import arguments, labels, volumes
+from imagenet_operator.manifests.pod import Program
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.volumes import DATA, OUTPUT, Mount
+
+ROLE = "worker"
+
+
+def program(
+    job: ImageNetJob,
+    settings: Settings,
+    kv_store: str,
+    environment: Mapping[str, str],
+    ports: Mapping[str, int] | None = None,
+) -> Program:
+    """Return the program of a job's workers.
+
+    Args:
+        job: The job.
+        settings: The operator's configuration.
+        kv_store: MXNet's kvstore.
+        environment: What the strategy's members need to find each other.
+        ports: On which they do.
+    """
+    workers = job.spec.training.workers
+    mounts = _mounts(job)
+    share_node = workers.replicas > 1 and volumes.bound_to_one_node(job, mounts)
+    default_image = settings.gpu_image if workers.gpus else settings.image
+    # Results beside the dataset: one volume, mounted once.
+    beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}
+    return Program(
+        role=ROLE,
+        command="imagenet-train",
+        arguments=arguments.of_worker(job, kv_store),
+        image=job.spec.training.image or default_image,
+        grace_seconds=settings.checkpoint_seconds,
+        environment={**beside, **environment},
+        mounts=mounts,
+        gpus=workers.gpus,
+        shared_memory=True,
+        ports=ports or {},
+        # Its metrics are served from its first line on, whatever it waits for then.
+        ready={"httpGet": {"path": "/metrics", "port": "metrics"}, "periodSeconds": 5},
+        share_node_with=labels.select_role(job.metadata.name, ROLE) if share_node else None,
+        template=workers.template,
+        template_path="spec.training.workers.template",
+    )
+
+
+def _mounts(job: ImageNetJob) -> tuple[Mount, ...]:
+    output = volumes.output(job)
+    if output is None:
+        return (volumes.data(job),)
+    return (volumes.data(job, read_only=True), output)

@@ -1,0 +1,77 @@
+"""The command line of a worker."""
+
+import pytest
+from hypothesis import given
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import arguments
+from support.job_table import JOBS, KEY, jobs
+
+
+def options(name: str, kv_store: str = "dist_sync") -> dict[str, str]:
+    """Return option → value of a job whose extra arguments come in pairs or have their value."""
+    texts = arguments.of_worker(JOBS[name], kv_store)
+    found = {}
+    for position, text in enumerate(texts):
+        if text.startswith("--"):
+            option, equals, value = text.partition("=")
+            found[option] = value if equals else texts[position + 1]
+    return found
+
+
+def test_the_command_line_of_a_plain_job() -> None:
+    assert arguments.of_worker(JOBS["defaults"], "dist_sync") == (
+        *("--dataset", f"$(IMAGENET_DATA)/datasets/{KEY}"),
+        *("--output", "$(IMAGENET_OUTPUT)/jobs/digits-6f3c1f0e"),
+        *("--network", "resnet", "--num-layers", "50", "--image-shape", "3,224,224"),
+        *("--kv-store", "dist_sync", "--batch-size", "256", "--num-epochs", "90"),
+        *("--data-nthreads", "4"),
+        *("--optimizer", "sgd", "--lr", "0.1", "--mom", "0.9", "--wd", "0.0001"),
+        *("--lr-factor", "0.1", "--lr-step-epochs", "30,60"),
+        *("--warmup-epochs", "5", "--warmup-strategy", "linear"),
+        *("--checkpoint-every-epochs", "1", "--checkpoint-keep", "3"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("prepared", "--dataset", "$(IMAGENET_DATA)/datasets/imagenet"),
+        ("single", "--image-shape", "1,28,28"),
+        ("single", "--num-layers", None),
+        ("single", "--gpus", None),
+        ("single with gpus", "--gpus", "0,1,2,3"),
+        ("gpus", "--batch-size", "128"),
+        ("all of training", "--lr-step-epochs", ""),
+        ("all of training", "--random-crop", "1"),
+        ("all of training", "--min-random-scale", "0.533"),
+        ("all of training", "--pca-noise", "0.1"),
+        ("all of training", "--fill-value", "0"),
+        ("all of training", "--checkpoint-every-seconds", "600"),
+        (
+            "all of training",
+            "--init-from",
+            "$(IMAGENET_OUTPUT)/jobs/base-1234/attempts/r0/checkpoints/epoch-0090-batch-00000000",
+        ),
+        ("all of training", "--disp-batches", "50"),
+        ("all of training", "--benchmark", "1"),
+    ],
+)
+def test_each_field_becomes_its_option(name: str, option: str, value: str | None) -> None:
+    assert options(name).get(option) == value
+
+
+def test_extra_arguments_come_last() -> None:
+    assert arguments.of_worker(JOBS["all of training"], "dist_sync")[-3:] == (
+        "--disp-batches",
+        "50",
+        "--benchmark=1",
+    )
+
+
+@given(job=jobs())
+def test_the_workers_batches_add_up_to_the_jobs(job: ImageNetJob) -> None:
+    texts = arguments.of_worker(job, "dist_sync")
+    batch = int(texts[texts.index("--batch-size") + 1])
+    workers = job.spec.training.workers
+    assert batch * workers.replicas == job.spec.training.batch_size
+    assert batch % max(workers.gpus, 1) == 0

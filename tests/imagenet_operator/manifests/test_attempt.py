@@ -1,0 +1,104 @@
+"""One attempt's Service and pods: who is there, under which names, and who can find whom."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import attempt
+from imagenet_operator.manifests.identity import training_hash
+from support.job_table import JOBS, jobs
+
+Manifest = dict[str, Any]
+ATTEMPTS = st.integers(0, 10**6)
+
+
+def roles(manifests: list[Manifest]) -> list[tuple[str, int]]:
+    labels = [pod["metadata"]["labels"] for pod in manifests[1:]]
+    return [
+        (
+            item["training.imagenet.dev/job-role"],
+            int(item["training.imagenet.dev/replica-index"]),
+        )
+        for item in labels
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "defaults",
+            [("scheduler", 0), ("server", 0), ("server", 1), ("worker", 0), ("worker", 1)],
+        ),
+        ("asynchronous", [("scheduler", 0), ("server", 0), ("worker", 0), ("worker", 1)]),
+        ("single", [("worker", 0)]),
+        ("single with gpus", [("worker", 0)]),
+    ],
+)
+def test_an_attempt_has_all_members_of_its_strategy(
+    name: str, expected: list[tuple[str, int]]
+) -> None:
+    assert roles(attempt.build(JOBS[name], 0)) == expected
+
+
+@given(job=jobs(), number=ATTEMPTS)
+def test_the_service_comes_first_and_names_every_member(job: ImageNetJob, number: int) -> None:
+    service, *pods = attempt.build(job, number)
+    assert service["kind"] == "Service"
+    assert service["metadata"]["name"] == f"{job.metadata.name}-r{number}"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    for pod in pods:
+        assert pod["kind"] == "Pod"
+        assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+        assert pod["spec"]["hostname"] == pod["metadata"]["name"]
+        assert pod["spec"]["subdomain"] == service["metadata"]["name"]
+
+
+@given(job=jobs(), number=ATTEMPTS)
+def test_everything_is_the_jobs_and_nothing_is_called_alike(job: ImageNetJob, number: int) -> None:
+    manifests = attempt.build(job, number)
+    names = {(item["kind"], item["metadata"]["name"]) for item in manifests}
+    names |= {(i["kind"], i["metadata"]["name"]) for i in attempt.build(job, number + 1)}
+    assert len(names) == 2 * len(manifests)
+    for item in manifests:
+        assert item["metadata"]["namespace"] == job.metadata.namespace
+        assert [owner["uid"] for owner in item["metadata"]["ownerReferences"]] == [job.metadata.uid]
+        assert item["metadata"]["labels"]["training.imagenet.dev/attempt"] == str(number)
+
+
+@given(job=jobs(), number=ATTEMPTS)
+def test_building_is_repeatable_and_shares_nothing(job: ImageNetJob, number: int) -> None:
+    first = attempt.build(job, number)
+    kept = copy.deepcopy(first)
+    for pod in first[1:]:
+        pod["spec"]["containers"][0]["env"].clear()
+        pod["metadata"]["labels"].clear()
+        pod["spec"]["volumes"].clear()
+    assert attempt.build(job, number) == kept
+
+
+def test_pods_wait_behind_a_gate_only_when_the_gang_waits() -> None:
+    gated = attempt.build(JOBS["waits for its gang"], 0)[1:]
+    assert {pod["spec"]["schedulingGates"][0]["name"] for pod in gated} == {
+        "training.imagenet.dev/gang"
+    }
+    assert all("schedulingGates" not in pod["spec"] for pod in attempt.build(JOBS["defaults"], 0))
+
+
+def test_every_member_knows_its_attempt_and_what_is_trained() -> None:
+    job = JOBS["defaults"]
+    for pod in attempt.build(job, 7)[1:]:
+        env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+        assert env["IMAGENET_ATTEMPT"] == "7"
+        assert env["IMAGENET_SPEC_HASH"] == training_hash(job)
+
+
+def test_an_attempt_without_a_dataset_is_a_mistake_of_the_caller() -> None:
+    job = JOBS["defaults"]
+    early = job.model_copy(update={"status": job.status.model_copy(update={"dataset": None})})
+    with pytest.raises(ValueError, match="no key yet"):
+        attempt.build(early, 0)

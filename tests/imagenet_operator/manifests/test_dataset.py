@@ -1,0 +1,157 @@
+"""The Jobs that prepare a dataset: their arguments, and how they run and fail."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.errors import InvalidTemplate
+from imagenet_operator.manifests import dataset
+from imagenet_operator.manifests.settings import Settings
+from support.job_table import JOBS, KEY, TABLE, jobs, read
+
+Manifest = dict[str, Any]
+
+DATA = ["--data", "$(IMAGENET_DATA)"]
+RAW = ["--source", "$(IMAGENET_SOURCE)/fall11_whole.tar"]
+OPTIONS = [
+    *("--format", "RecordIO", "--quality", "90", "--shards", "8"),
+    *("--min-images-per-class", "500", "--seed", "0", "--max-skipped-fraction", "0.001"),
+]
+
+
+def all_jobs(job: ImageNetJob, settings: Settings | None = None) -> list[Manifest]:
+    """Index, pack and seal."""
+    given_settings = settings or Settings()
+    assert job.status.dataset is not None
+    return [
+        dataset.index_job(job, given_settings),
+        dataset.pack_job(job, job.status.dataset, given_settings),
+        dataset.seal_job(job, job.status.dataset, given_settings),
+    ]
+
+
+def program(job_manifest: Manifest) -> tuple[str, list[str]]:
+    container = job_manifest["spec"]["template"]["spec"]["containers"][0]
+    return container["command"][0], container["args"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("defaults", [*RAW, "--validation-per-class", "50", *DATA, *OPTIONS]),
+        (
+            "synthetic",
+            [
+                *("--synthetic-classes", "10", "--synthetic-images-per-class", "20"),
+                *("--synthetic-image-shape", "3,64,48", "--validation-per-class", "50"),
+                *DATA,
+                *OPTIONS,
+            ],
+        ),
+        (
+            "validation with labels",
+            [
+                *RAW,
+                *("--validation-source", "$(IMAGENET_SOURCE)/ILSVRC2012_img_val.tar"),
+                *("--validation-labels", "$(IMAGENET_SOURCE)/val.txt"),
+                *DATA,
+                *OPTIONS,
+            ],
+        ),
+        (
+            "all of preprocessing",
+            [
+                *RAW,
+                *("--validation-per-class", "7"),
+                *DATA,
+                *("--format", "RecordIO", "--resize", "480", "--quality", "95", "--shards", "16"),
+                *("--min-images-per-class", "0", "--seed", "3", "--max-skipped-fraction", "1e-05"),
+            ],
+        ),
+    ],
+)
+def test_index_is_told_everything_that_decides_the_dataset(name: str, arguments: list[str]) -> None:
+    assert program(dataset.index_job(JOBS[name])) == ("imagenet-index", arguments)
+
+
+def test_pack_and_seal_are_told_the_key() -> None:
+    location = [*DATA, "--key", KEY]
+    val = ["--validation-source", "$(IMAGENET_SOURCE)/ILSVRC2012_img_val.tar"]
+    _, pack, seal = map(program, all_jobs(JOBS["validation with labels"]))
+    assert pack == ("imagenet-pack", [*location, *RAW, *val])
+    assert seal == ("imagenet-seal", location)
+    _, pack, _ = map(program, all_jobs(JOBS["synthetic"]))
+    assert pack == ("imagenet-pack", location)
+
+
+@given(job=jobs(), shards=st.integers(1, 40))
+def test_pack_has_one_completion_a_shard_and_no_idle_pods(job: ImageNetJob, shards: int) -> None:
+    assert job.status.dataset is not None
+    counts = job.status.dataset.model_copy(update={"shards": shards})
+    spec = dataset.pack_job(job, counts)["spec"]
+    assert spec["completionMode"] == "Indexed"
+    assert spec["completions"] == shards
+    assert 1 <= spec["parallelism"] <= min(shards, job.spec.dataset.preprocessing.parallelism)
+    for other in (dataset.index_job(job), dataset.seal_job(job, counts)):
+        assert (other["spec"]["completions"], other["spec"]["parallelism"]) == (1, 1)
+
+
+def test_failures_that_a_retry_would_repeat_fail_the_job_and_disruptions_do_not_count() -> None:
+    for built in all_jobs(JOBS["defaults"], Settings(preparation_retries=4)):
+        spec = built["spec"]
+        assert spec["backoffLimit"] == 4
+        # The policy is only allowed for pods that are never restarted in place.
+        assert spec["template"]["spec"]["restartPolicy"] == "Never"
+        permanent, disrupted = spec["podFailurePolicy"]["rules"]
+        container = spec["template"]["spec"]["containers"][0]["name"]
+        assert permanent == {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": container, "operator": "In", "values": [2, 3]},
+        }
+        assert disrupted == {
+            "action": "Ignore",
+            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+        }
+
+
+@pytest.mark.parametrize(("name", "suspended"), [("defaults", False), ("suspended", True)])
+def test_a_suspended_job_makes_suspended_jobs(name: str, suspended: bool) -> None:
+    assert [built["spec"]["suspend"] for built in all_jobs(JOBS[name])] == [suspended] * 3
+
+
+def test_all_three_belong_to_the_job_and_say_what_they_are() -> None:
+    job = JOBS["defaults"]
+    for built, role in zip(all_jobs(job), ("index", "pack", "seal"), strict=True):
+        metadata = built["metadata"]
+        assert (metadata["name"], metadata["namespace"]) == (f"digits-{role}", "vision")
+        assert metadata["ownerReferences"] == [
+            {
+                "apiVersion": "imagenet.dev/v1alpha1",
+                "kind": "ImageNetJob",
+                "name": "digits",
+                "uid": job.metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+        assert metadata["labels"]["training.imagenet.dev/job-role"] == role
+        assert metadata["labels"] == built["spec"]["template"]["metadata"]["labels"]
+
+
+def test_the_template_reaches_all_three() -> None:
+    for built in all_jobs(JOBS["all of preprocessing"]):
+        assert built["spec"]["template"]["spec"]["nodeSelector"] == {"disk": "fast"}
+
+
+def test_a_bad_template_is_blamed_where_it_stands() -> None:
+    document = TABLE["defaults"]
+    template = {"spec": {"containers": [{"image": "x"}]}}
+    spec = {
+        **document["spec"],
+        "dataset": {**document["spec"]["dataset"], "preprocessing": {"template": template}},
+    }
+    with pytest.raises(InvalidTemplate) as caught:
+        dataset.index_job(read({**document, "spec": spec}))
+    assert caught.value.path == "spec.dataset.preprocessing.template.spec.containers[0]"

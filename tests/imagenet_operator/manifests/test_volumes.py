@@ -1,0 +1,150 @@
+"""Claims that are made, and which pods mount what."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import attempt, dataset, volumes
+from support.job_table import JOBS, jobs
+
+Manifest = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("defaults", {"digits-dataset": ("200Gi", ["ReadWriteMany"], None)}),
+        ("prepared", {}),
+        ("prepared with its own output", {}),
+        ("output on the dataset's claim", {}),
+        ("one node", {"digits-dataset": ("9Gi", ["ReadWriteOnce"], None)}),
+        ("output on one node", {"digits-output": ("1Gi", ["ReadWriteOnce"], "local")}),
+        (
+            "deletes its volumes",
+            {
+                "digits-dataset": ("200Gi", ["ReadWriteMany"], None),
+                "digits-output": ("1Gi", ["ReadWriteMany"], None),
+            },
+        ),
+    ],
+)
+def test_claims_are_made_where_none_is_named(
+    name: str, expected: dict[str, tuple[str, list[str], str | None]]
+) -> None:
+    made = {
+        claim["metadata"]["name"]: (
+            claim["spec"]["resources"]["requests"]["storage"],
+            claim["spec"]["accessModes"],
+            claim["spec"].get("storageClassName"),
+        )
+        for claim in volumes.claims(JOBS[name])
+    }
+    assert made == expected
+
+
+@given(job=jobs())
+def test_claims_belong_to_the_job_only_when_they_are_to_be_deleted_with_it(
+    job: ImageNetJob,
+) -> None:
+    for claim in volumes.claims(job):
+        owned = [owner["uid"] for owner in claim["metadata"].get("ownerReferences", ())]
+        delete = job.spec.run_policy.retention_policy == "Delete"
+        assert owned == ([job.metadata.uid] if delete else [])
+
+
+def mounted(pod: Manifest) -> dict[str, tuple[str, bool]]:
+    """Variable → its claim, and whether it can be written."""
+    container = pod["spec"]["containers"][0]
+    claims = {
+        volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    by_path = {
+        mount["mountPath"]: (claims[mount["name"]], not mount.get("readOnly", False))
+        for mount in container["volumeMounts"]
+        if mount["name"] in claims
+    }
+    env = {item["name"]: item.get("value") for item in container["env"]}
+    found = {name: by_path[path] for name, path in env.items() if path in by_path}
+    if env.get("IMAGENET_OUTPUT") == "$(IMAGENET_DATA)":
+        found["IMAGENET_OUTPUT"] = found["IMAGENET_DATA"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "output"),
+    [
+        ("defaults", ("digits-dataset", True), ("digits-dataset", True)),
+        ("prepared", ("shared", True), ("shared", True)),
+        ("prepared with its own output", ("shared", False), ("results", True)),
+        ("output on one node", ("shared", False), ("digits-output", True)),
+        ("output on the dataset's claim", ("shared", True), ("shared", True)),
+    ],
+)
+def test_workers_read_the_dataset_and_write_the_output(
+    name: str, data: tuple[str, bool], output: tuple[str, bool]
+) -> None:
+    worker = attempt.build(JOBS[name], 0)[-1]
+    assert mounted(worker) == {"IMAGENET_DATA": data, "IMAGENET_OUTPUT": output}
+
+
+def test_schedulers_and_servers_mount_no_claim() -> None:
+    for pod in attempt.build(JOBS["defaults"], 0)[1:]:
+        if "-worker-" not in pod["metadata"]["name"]:
+            assert mounted(pod) == {}
+
+
+def test_preparation_reads_the_source_and_writes_the_dataset() -> None:
+    job = JOBS["defaults"]
+    assert job.status.dataset is not None
+    source, data = ("raw", False), ("digits-dataset", True)
+    both = {"IMAGENET_SOURCE": source, "IMAGENET_DATA": data}
+    assert mounted(dataset.index_job(job)["spec"]["template"]) == both
+    assert mounted(dataset.pack_job(job, job.status.dataset)["spec"]["template"]) == both
+    seal = dataset.seal_job(job, job.status.dataset)["spec"]["template"]
+    assert mounted(seal) == {"IMAGENET_DATA": data}
+    synthetic = dataset.index_job(JOBS["synthetic"])["spec"]["template"]
+    assert mounted(synthetic) == {"IMAGENET_DATA": data}
+
+
+@pytest.mark.parametrize(
+    ("name", "pack_shares", "workers_share"),
+    [
+        ("defaults", False, False),
+        ("one node", True, True),
+        ("output on one node", False, True),
+        ("prepared", False, False),
+    ],
+)
+def test_pods_that_share_a_single_node_volume_share_its_node(
+    name: str, pack_shares: bool, workers_share: bool
+) -> None:
+    job = JOBS[name]
+    assert job.status.dataset is not None
+    pack = dataset.pack_job(job, job.status.dataset)["spec"]["template"]
+    assert shares_node_with(pack) == (selector("pack") if pack_shares else None)
+    worker = attempt.build(job, 0)[-1]
+    assert shares_node_with(worker) == (selector("worker") if workers_share else None)
+    assert selector("worker").items() <= worker["metadata"]["labels"].items()
+    assert selector("pack").items() <= pack["metadata"]["labels"].items()
+    assert shares_node_with(dataset.index_job(job)["spec"]["template"]) is None
+    assert shares_node_with(attempt.build(job, 0)[1]) is None
+
+
+def selector(role: str) -> dict[str, str]:
+    return {
+        "training.imagenet.dev/job-name": "digits",
+        "training.imagenet.dev/job-role": role,
+    }
+
+
+def shares_node_with(pod: Manifest) -> dict[str, str] | None:
+    affinity = pod["spec"].get("affinity", {}).get("podAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    if not terms:
+        return None
+    assert terms[-1]["topologyKey"] == "kubernetes.io/hostname"
+    labels: dict[str, str] = terms[-1]["labelSelector"]["matchLabels"]
+    return labels

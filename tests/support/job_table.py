@@ -1,0 +1,219 @@
+"""Jobs that between them use everything the builders make manifests from: a table, and at random.
+
+Shared by the tests of the manifests and by the contract tests, which feed the argument lists built
+from these jobs to the workloads' own parsers.
+"""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from imagenet_operator.api import ImageNetJob
+
+Manifest = dict[str, Any]
+
+KEY = "0123456789abcdef0123456789abcdef"
+UID = "6f3c1f0e-8a52-4c0e-9b0a-0d6a5d1f7a11"
+
+VOLUME = {"volume": {"claimName": "raw", "path": "fall11_whole.tar"}}
+SYNTHETIC = {"synthetic": {"classes": 10, "imagesPerClass": 20, "imageShape": [3, 64, 48]}}
+PREPARED = {"prepared": {"claimName": "shared", "path": "datasets/imagenet"}}
+LABELS = {"path": "ILSVRC2012_img_val.tar", "labels": "val.txt"}
+SERVERS = {"parameterServer": {"kvStore": "dist_sync", "servers": {"replicas": 2}}}
+
+
+def manifest(
+    *,
+    name: str = "digits",
+    dataset: Manifest | None = None,
+    training: Manifest | None = None,
+    run_policy: Manifest | None = None,
+) -> Manifest:
+    """Return a job's manifest: two workers and a server, with changes to the parts of its spec."""
+    return {
+        "apiVersion": "imagenet.dev/v1alpha1",
+        "kind": "ImageNetJob",
+        "metadata": {"name": name, "namespace": "vision", "uid": UID},
+        "spec": {
+            "dataset": {"source": VOLUME, "volume": {"size": "200Gi"}, **(dataset or {})},
+            "training": {
+                "strategy": SERVERS,
+                "model": {"network": "resnet", "numLayers": 50},
+                "batchSize": 512,
+                "epochs": 90,
+                "workers": {"replicas": 2},
+                **(training or {}),
+            },
+            "runPolicy": run_policy or {},
+        },
+    }
+
+
+TABLE: dict[str, Manifest] = {
+    "defaults": manifest(),
+    "synthetic": manifest(dataset={"source": SYNTHETIC}),
+    "prepared": manifest(dataset={"source": PREPARED, "volume": None}),
+    "prepared with its own output": manifest(
+        dataset={"source": PREPARED, "volume": None},
+        training={"output": {"volume": {"claimName": "results"}}},
+    ),
+    "validation with labels": manifest(dataset={"validation": LABELS}),
+    "all of preprocessing": manifest(
+        dataset={
+            "validation": {"split": {"imagesPerClass": 7}},
+            "preprocessing": {
+                "resize": 480,
+                "quality": 95,
+                "shards": 16,
+                "parallelism": 4,
+                "minImagesPerClass": 0,
+                "seed": 3,
+                "maxSkippedFraction": 0.00001,
+                "template": {"spec": {"nodeSelector": {"disk": "fast"}}},
+            },
+        }
+    ),
+    "one node": manifest(dataset={"volume": {"size": "9Gi", "accessModes": ["ReadWriteOnce"]}}),
+    "output on one node": manifest(
+        dataset={"volume": {"claimName": "shared"}},
+        training={
+            "output": {
+                "volume": {
+                    "size": "1Gi",
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "local",
+                }
+            }
+        },
+    ),
+    "output on the dataset's claim": manifest(
+        dataset={"volume": {"claimName": "shared"}},
+        training={"output": {"volume": {"claimName": "shared"}}},
+    ),
+    "gpus": manifest(
+        training={"workers": {"replicas": 4, "gpus": 8}, "imagePullSecrets": [{"name": "registry"}]}
+    ),
+    "own image": manifest(training={"image": "registry.example/team/train:7"}),
+    "single": manifest(
+        training={
+            "strategy": {"single": {"kvStore": "local"}},
+            "model": {"network": "lenet", "imageShape": [1, 28, 28]},
+            "workers": {"replicas": 1},
+        }
+    ),
+    "single with gpus": manifest(
+        training={"strategy": {"single": {}}, "workers": {"replicas": 1, "gpus": 4}}
+    ),
+    "asynchronous": manifest(training={"strategy": {"parameterServer": {"kvStore": "dist_async"}}}),
+    "all of training": manifest(
+        training={
+            "strategy": {"parameterServer": {"kvStore": "dist_device_sync"}},
+            "model": {"network": "inception-v3", "imageShape": [3, 299, 299]},
+            "dataThreads": 16,
+            "optimizer": {
+                "name": "nag",
+                "learningRate": 0.000001,
+                "momentum": 0,
+                "weightDecay": 0.00005,
+                "learningRateFactor": 0.94,
+                "stepEpochs": [],
+                "warmupEpochs": 0,
+                "warmupStrategy": "power2",
+            },
+            "augmentation": {
+                "randomCrop": True,
+                "randomMirror": True,
+                "randomResizedCrop": True,
+                "maxRandomH": 36,
+                "maxRandomS": 50,
+                "maxRandomL": 50,
+                "minRandomAspectRatio": 0.75,
+                "maxRandomAspectRatio": 1.33,
+                "maxRandomRotateAngle": 10,
+                "maxRandomShearRatio": 0.1,
+                "maxRandomScale": 1.5,
+                "minRandomScale": 0.533,
+                "maxRandomArea": 0.9,
+                "minRandomArea": 0.08,
+                "brightness": 0.4,
+                "contrast": 0.4,
+                "saturation": 0.4,
+                "pcaNoise": 0.1,
+                "padSize": 4,
+                "fillValue": 0,
+            },
+            "checkpoint": {
+                "everyEpochs": 5,
+                "everySeconds": 600,
+                "keep": 1,
+                "initFrom": "jobs/base-1234/attempts/r0/checkpoints/epoch-0090-batch-00000000",
+            },
+            "extraArgs": ["--disp-batches", "50", "--benchmark=1"],
+        }
+    ),
+    "waits for its gang": manifest(run_policy={"schedulingPolicy": {"gang": "Wait"}}),
+    "suspended": manifest(run_policy={"suspend": True}),
+    "deletes its volumes": manifest(
+        run_policy={"retentionPolicy": "Delete"},
+        training={"output": {"volume": {"size": "1Gi"}}},
+    ),
+    "longest name": manifest(name="a" * 40),
+}
+"""Name → manifest, each valid."""
+
+
+def read(document: Manifest, shards: int = 9) -> ImageNetJob:
+    """Return the job of a manifest, with its dataset's images listed as if index had run."""
+    spec = {**document["spec"], "dataset": _given(document["spec"]["dataset"])}
+    images = {"train": 1200, "validation": 100}
+    status = {"dataset": {"key": KEY, "classes": 9, "images": images, "shards": shards}}
+    return ImageNetJob.model_validate({**document, "spec": spec, "status": status})
+
+
+def _given(fields: Manifest) -> Manifest:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+JOBS: dict[str, ImageNetJob] = {name: read(document) for name, document in TABLE.items()}
+"""Name → job, its images listed."""
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> ImageNetJob:
+    """Draw a valid job whose images are listed."""
+    modes = [["ReadWriteMany"], ["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"]]
+    volumes = st.just({"claimName": "shared"}) | st.sampled_from(modes).map(
+        lambda chosen: {"size": "20Gi", "accessModes": chosen}
+    )
+    source = draw(st.sampled_from([VOLUME, SYNTHETIC, PREPARED]))
+    dataset: Manifest = {"source": source, "volume": None}
+    if source is not PREPARED:
+        dataset["volume"] = draw(volumes)
+        dataset["preprocessing"] = {"parallelism": draw(st.integers(1, 12))}
+    if source is VOLUME and draw(st.booleans()):
+        dataset["validation"] = LABELS
+    single = draw(st.booleans())
+    replicas = 1 if single else draw(st.integers(1, 4))
+    gpus = draw(st.integers(0, 3))
+    stores = ["dist_sync", "dist_device_sync", "dist_async"]
+    training: Manifest = {
+        "strategy": {"single": {"kvStore": draw(st.sampled_from(["local", "device"]))}}
+        if single
+        else {
+            "parameterServer": {
+                "kvStore": draw(st.sampled_from(stores)),
+                "servers": {"replicas": draw(st.integers(1, 3))},
+            }
+        },
+        "workers": {"replicas": replicas, "gpus": gpus},
+        "batchSize": replicas * max(gpus, 1) * draw(st.integers(1, 64)),
+    }
+    if draw(st.booleans()):
+        training["output"] = {"volume": draw(volumes)}
+    run_policy = {
+        "suspend": draw(st.booleans()),
+        "retentionPolicy": draw(st.sampled_from(["Retain", "Delete"])),
+        "schedulingPolicy": {"gang": draw(st.sampled_from(["Timeout", "Wait"]))},
+    }
+    name = draw(st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True))
+    document = manifest(name=name, dataset=dataset, training=training, run_policy=run_policy)
+    return read(document, shards=draw(st.integers(1, 20)))
