@@ -112,6 +112,10 @@ class CheckpointStore:
             _log.warning("checkpoint %s is passed over: %s", folder, reason)
         return None if init_from is None else _named(init_from)
 
+    def owns(self, checkpoint: Checkpoint) -> bool:
+        """Whether the checkpoint is this training's own, not another's that init_from named."""
+        return self._foreign(checkpoint.manifest.identity) is None
+
     @contextmanager
     def begin(self, position: Position) -> Iterator[Path]:
         """Writes one checkpoint: the `with` block fills the folder that it is given.
