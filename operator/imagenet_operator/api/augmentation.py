@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 
 from imagenet_operator.api.base import Model, Unit
 from imagenet_operator.api.fields import Fraction
 
-Scale = Annotated[float, Ge(0), Le(100)]
+Change = Annotated[float, Ge(0), Le(100)]
+Scale = Annotated[float, Gt(0), Le(100)]
+Area = Annotated[float, Gt(0), Le(1)]
 Level = Annotated[int, Ge(0), Le(255)]
 
 
@@ -37,13 +39,13 @@ class Augmentation(Model):
     min_random_aspect_ratio: Scale | None = None
     """The smallest aspect ratio of a `randomResizedCrop`."""
 
-    max_random_aspect_ratio: Scale = 0.0
+    max_random_aspect_ratio: Change = 0.0
     """The largest change of aspect ratio."""
 
     max_random_rotate_angle: Annotated[int, Ge(0), Le(360), Unit("degrees")] = 0
     """The largest rotation, to either side."""
 
-    max_random_shear_ratio: Scale = 0.0
+    max_random_shear_ratio: Change = 0.0
     """The largest shear."""
 
     max_random_scale: Scale = 1.0
@@ -52,10 +54,10 @@ class Augmentation(Model):
     min_random_scale: Scale = 1.0
     """The smallest scale, before cropping."""
 
-    max_random_area: Fraction = 1.0
+    max_random_area: Area = 1.0
     """The largest fraction of the area that a `randomResizedCrop` keeps."""
 
-    min_random_area: Fraction = 1.0
+    min_random_area: Area = 1.0
     """The smallest fraction of the area that a `randomResizedCrop` keeps."""
 
     brightness: Fraction = 0.0

@@ -6,21 +6,21 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
-from imagenet_operator.api.base import Model, Unit
+from imagenet_operator.api.base import Model, Rule, Unit
 from imagenet_operator.api.fields import Count, PositiveInt
 
 
 class Optimizer(Model):
     """The update rule and the learning rate over the epochs."""
 
-    name: Literal["sgd", "nag", "adam", "rmsprop"] = "sgd"
+    name: Literal["sgd", "nag", "lbsgd", "adam", "rmsprop"] = "sgd"
     """MXNet's name of the optimizer."""
 
     learning_rate: Annotated[float, Gt(0), Le(1000)] = 0.1
     """The learning rate after warm-up, before the first step."""
 
     momentum: Annotated[float, Ge(0), Le(1)] = 0.9
-    """The momentum of sgd and nag; others do not use it."""
+    """The momentum of sgd, nag and lbsgd; others do not use it."""
 
     weight_decay: Annotated[float, Ge(0), Le(1)] = 0.0001
     """The weight of the L2 penalty."""
@@ -34,5 +34,16 @@ class Optimizer(Model):
     warmup_epochs: Annotated[Count, Unit("epochs")] = 5
     """Epochs over which the learning rate rises from near zero; 0 turns warm-up off."""
 
-    warmup_strategy: Literal["linear", "power2", "sqrt"] = "linear"
-    """The shape of the rise."""
+    warmup_strategy: Literal["linear", "power2", "sqrt", "lars"] = "linear"
+    """The shape of the rise; lars is layer-wise and needs the optimizer lbsgd."""
+
+    rules = (
+        Rule(
+            cel="self.warmupStrategy != 'lars' || self.name == 'lbsgd'",
+            message="can be lars only with the optimizer lbsgd",
+            field="warmupStrategy",
+            holds=lambda optimizer: (
+                optimizer.warmup_strategy != "lars" or optimizer.name == "lbsgd"
+            ),
+        ),
+    )

@@ -21,7 +21,7 @@ from imagenet_operator.api.base import MapList, Model, Rule, TransitionRule, Uni
 
 Schema = dict[str, Any]
 
-_INT32_MAXIMUM = 2**31 - 1
+INT32_MAXIMUM = 2**31 - 1
 _LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
@@ -61,7 +61,7 @@ def of_rule(rule: Rule | TransitionRule) -> Schema:
 
 def describe(field: FieldInfo, hint: Any) -> str:
     """Return a field's sentence in one line, with its unit."""
-    text = " ".join((field.description or "").split())
+    text = " ".join((field.description or "").split()).replace("``", "`")
     measured = unit(hint)
     return f"{text} Unit: {measured}." if measured else text
 
@@ -79,7 +79,7 @@ def _node(hint: Any, defaults: bool) -> Schema:
     for mark in metadata:
         node.update(_constraint(node["type"], mark))
     if node["type"] == "integer":
-        node["format"] = "int32" if node.get("maximum", 2**53) <= _INT32_MAXIMUM else "int64"
+        node["format"] = "int32" if node.get("maximum", 2**53) <= INT32_MAXIMUM else "int64"
     return node
 
 

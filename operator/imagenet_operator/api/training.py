@@ -9,7 +9,6 @@ from annotated_types import Ge, Le, MaxLen
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Model, Rule, Unit
 from imagenet_operator.api.fields import (
-    ImageShape,
     ObjectName,
     PositiveInt,
     RelativePath,
@@ -19,23 +18,11 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
+from imagenet_operator.api.networks import Network
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import NO_REPEATED_OPTION
 from imagenet_operator.api.strategies import TRAINING_RULES, Strategy
 from imagenet_operator.api.volumes import VolumeClaim
-
-
-class Network(Model):
-    """The network to train."""
-
-    network: Literal["lenet", "mlp", "alexnet", "resnet", "inception-v3"]
-    """The network's name."""
-
-    num_layers: Annotated[int, Ge(1), Le(2000)] | None = None
-    """The depth of a resnet. Absent: 50."""
-
-    image_shape: ImageShape = (3, 224, 224)
-    """The network's input: channels are 3 for colour, 1 for grey."""
 
 
 class Checkpoint(Model):

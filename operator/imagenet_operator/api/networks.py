@@ -1,0 +1,159 @@
+"""`spec.training.model`: which networks there are, how deep they come, what images they take.
+
+What a network cannot be is refused here, before a dataset is prepared for hours in vain. The
+workloads build the networks; a contract test builds each one that this table allows.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+from annotated_types import Ge, Le
+
+from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.fields import ImageShape
+
+NetworkName = Literal[
+    "lenet",
+    "mlp",
+    "alexnet",
+    "resnet",
+    "resnet-v1",
+    "vgg",
+    "vgg-bn",
+    "inception-v3",
+    "densenet",
+    "squeezenet",
+    "mobilenet",
+    "mobilenet-v2",
+]
+
+
+class Family(NamedTuple):
+    """What a network's name stands for: its depths (none for a single one), its smallest image."""
+
+    depths: tuple[int, ...] = ()
+    smallest: int = 1
+
+
+_RESNET = (18, 34, 50, 101, 152)
+_VGG = (11, 13, 16, 19)
+FAMILIES: dict[str, Family] = {
+    "lenet": Family(smallest=16),
+    "mlp": Family(),
+    "alexnet": Family(smallest=64),
+    "resnet": Family(_RESNET),
+    "resnet-v1": Family(_RESNET),
+    "vgg": Family(_VGG, smallest=32),
+    "vgg-bn": Family(_VGG, smallest=32),
+    "inception-v3": Family(smallest=299),
+    "densenet": Family((121, 161, 169, 201), smallest=224),
+    "squeezenet": Family(smallest=224),
+    "mobilenet": Family(),
+    "mobilenet-v2": Family(),
+}
+
+SMALL_IMAGE = 32
+"""Up to this height a resnet is one of the CIFAR experiments', of other depths."""
+
+
+def small_depth(layers: int) -> bool:
+    """Whether a resnet for small images has this depth: 6n+2, or 9n+2 with bottlenecks."""
+    return (layers - 2) % 9 == 0 if layers >= 164 else layers >= 8 and (layers - 2) % 6 == 0
+
+
+def _is_small_resnet(model: Network) -> bool:
+    return model.network == "resnet" and model.image_shape[1] <= SMALL_IMAGE
+
+
+def _depth_holds(model: Network) -> bool:
+    depths, layers = FAMILIES[model.network].depths, model.num_layers
+    if not depths or layers is None:
+        return not depths and layers is None
+    return small_depth(layers) if _is_small_resnet(model) else layers in depths
+
+
+def _explain_depth(model: Network) -> tuple[str, str]:
+    depths = FAMILIES[model.network].depths
+    if not depths:
+        return f"{model.network} comes in one depth", "remove it"
+    given = "is required for" if model.num_layers is None else f"{model.num_layers} is no depth of"
+    if _is_small_resnet(model):
+        return f"{given} a resnet for small images", "write 6n+2, such as 20, 56 or 110"
+    return f"{given} {model.network}", f"write one of {', '.join(map(str, depths))}"
+
+
+def _depth_cel() -> str:
+    small = (
+        f"self.network == 'resnet' && self.imageShape[1] <= {SMALL_IMAGE} ?"
+        " (self.numLayers >= 164 ? (self.numLayers - 2) % 9 == 0"
+        " : self.numLayers >= 8 && (self.numLayers - 2) % 6 == 0)"
+    )
+    by_depths: dict[tuple[int, ...], list[str]] = {}
+    for name, family in FAMILIES.items():
+        by_depths.setdefault(family.depths, []).append(name)
+    single = by_depths.pop(())
+    large = " || ".join(
+        f"(self.network in {names} && self.numLayers in {list(depths)})"
+        for depths, names in by_depths.items()
+    )
+    several = f"has(self.numLayers) && ({small} : {large})"
+    return f"self.network in {single} ? !has(self.numLayers) : {several}"
+
+
+def _sides_hold(model: Network) -> bool:
+    return min(model.image_shape[1:]) >= FAMILIES[model.network].smallest
+
+
+def _smallest_table() -> str:
+    """Return a CEL map from the networks that mind to their smallest side."""
+    entries = (f"'{name}': {family.smallest}" for name, family in FAMILIES.items())
+    return f"{{{', '.join(entries)}}}"
+
+
+class Network(Model):
+    """The network to train."""
+
+    network: NetworkName
+    """The network's name, as in MXNet's programs."""
+
+    num_layers: Annotated[int, Ge(1), Le(2000)] | None = None
+    """The depth, for resnet (18, 34, 50, 101, 152; for images of up to 32 pixels 6n+2, such as 20,
+    56, 110, and from 164 on 9n+2), resnet-v1, vgg, vgg-bn (11, 13, 16, 19) and densenet (121, 161,
+    169, 201)."""
+
+    image_shape: ImageShape = (3, 224, 224)
+    """The network's input: channels are 3 for colour, 1 for grey."""
+
+    rules = (
+        Rule(
+            cel=_depth_cel(),
+            message="must be a depth that the network comes in, and absent where it has only one",
+            field="numLayers",
+            holds=_depth_holds,
+            explain=_explain_depth,
+        ),
+        Rule(
+            cel="self.imageShape[0] == 1 || self.imageShape[0] == 3",
+            message="must have 1 or 3 channels",
+            field="imageShape",
+            holds=lambda model: model.image_shape[0] in (1, 3),
+            explain=lambda model: (
+                f"must have 1 or 3 channels, not {model.image_shape[0]}",
+                "write [channels, height, width]",
+            ),
+        ),
+        Rule(
+            cel=(
+                "[self.imageShape[1], self.imageShape[2]].all(side,"
+                f" side >= {_smallest_table()}[self.network])"
+            ),
+            message="is too small for the network",
+            field="imageShape",
+            holds=_sides_hold,
+            explain=lambda model: (
+                f"is too small for {model.network}",
+                f"write at least {FAMILIES[model.network].smallest} pixels a side",
+            ),
+        ),
+    )

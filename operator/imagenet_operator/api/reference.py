@@ -1,0 +1,182 @@
+"""docs/reference.md: every field of the resource, from the models, for people.
+
+`cli.generate` writes it beside the CRD. One table an object, in the order of the manifest; the
+rules between fields stand below the table of the object that they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin, get_type_hints
+
+from imagenet_operator.api import crd, schema
+from imagenet_operator.api.base import Model
+from imagenet_operator.api.compatibility import COMBINATIONS
+from imagenet_operator.api.fields import FORMS
+from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob, ImageNetJobSpec
+from imagenet_operator.api.options import OPERATOR_OPTIONS
+from imagenet_operator.api.schema import Schema
+from imagenet_operator.api.status import Status
+
+_HEAD = f"""\
+# {KIND}, {GROUP}/{VERSION}
+
+<!-- Written by `make generate` from operator/imagenet_operator/api; change it there. -->
+
+A manifest is checked in this order: unknown fields, types and constraints of each field, rules
+between fields (all three by the API server, from the CRD), and what only the operator can see, such
+as the contents of pod templates. `imagenetctl validate FILE` checks all of it without a cluster.
+
+`metadata.name` {{name_rule}}.
+
+Short name `{{short_name}}`; `kubectl get {{short_name}}` shows {{columns}}.
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    names = crd.definition()["spec"]["names"]
+    rules = "; it ".join(rule.message for rule in ImageNetJob.rules)
+    columns = ", ".join(column["name"] for column in crd.COLUMNS if "priority" not in column)
+    head = _HEAD.format(name_rule=rules, short_name=names["shortNames"][0], columns=columns)
+    parts = [
+        head,
+        *_sections(ImageNetJobSpec, "spec", crd.root_schema()["properties"]["spec"]),
+        _combinations(),
+        _immutability(),
+        _options(),
+        *_sections(Status, "status", crd.root_schema()["properties"]["status"]),
+    ]
+    return "\n".join(parts)
+
+
+def _sections(model: type[Model], path: str, node: Schema) -> Iterator[str]:
+    """Yield the section of a model, then those of the models below it."""
+    lines = [f"## {path}", "", f"{_one_line(model.__doc__)}", ""]
+    lines += ["| field | type | default | constraint | |", "|---|---|---|---|---|"]
+    hints = get_type_hints(model, include_extras=True)
+    below: list[tuple[type[Model], str, Schema]] = []
+    for name, field in model.model_fields.items():
+        alias = field.alias or name
+        child = node["properties"][alias]
+        lines.append(_row(alias, child, field.is_required(), schema.unit(hints[name])))
+        if inner := _model_in(hints[name]):
+            below.append((inner, *_step_into(f"{path}.{alias}", child)))
+    if model.rules:
+        lines += ["", *(f"- {_rule(rule.field, rule.message)}" for rule in model.rules)]
+    yield "\n".join([*lines, ""])
+    for inner, place, child in below:
+        yield from _sections(inner, place, child)
+
+
+def _row(name: str, node: Schema, required: bool, unit: str | None) -> str:
+    text = node["description"]
+    if unit:
+        text = text.removesuffix(f" Unit: {unit}.")
+    default = "required" if required else _default(node)
+    cells = (f"`{name}`", _type(node), default, _constraint(node, unit), text)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _default(node: Schema) -> str:
+    value = node.get("default")
+    if value is None or value == {}:
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _type(node: Schema) -> str:
+    kind: str = node["type"]
+    if kind == "array":
+        return f"list of {_type(node['items'])}"
+    if "additionalProperties" in node:
+        return f"map to {_type(node['additionalProperties'])}"
+    if node.get("x-kubernetes-preserve-unknown-fields"):
+        return "PodTemplateSpec"
+    return "time" if node.get("format") == "date-time" else kind
+
+
+def _constraint(node: Schema, unit: str | None) -> str:
+    inner = node["items"] if node["type"] == "array" else node
+    parts = [", ".join(f"`{choice}`" for choice in inner["enum"])] if "enum" in inner else []
+    parts += [_range(inner), _size(node)]
+    if pattern := inner.get("pattern"):
+        parts.append(FORMS[pattern])
+    if unit:
+        parts.append(unit)
+    return "; ".join(filter(None, parts))
+
+
+def _range(node: Schema) -> str:
+    least, most = node.get("minimum"), node.get("maximum")
+    words = "above" if node.get("exclusiveMinimum") else "≥"
+    bounds = [f"{words} {least}"] if least is not None else []
+    if most is not None and most < schema.INT32_MAXIMUM:
+        bounds.append(f"≤ {most}")
+    return ", ".join(bounds)
+
+
+def _size(node: Schema) -> str:
+    things = {"array": "Items", "string": "Length", "object": "Properties"}.get(node["type"], "")
+    least, most = node.get(f"min{things}"), node.get(f"max{things}")
+    if not most:
+        return ""
+    words = {"Items": "items", "Length": "characters", "Properties": "entries"}[things]
+    return f"{most} {words}" if least == most else f"at most {most} {words}"
+
+
+def _rule(field: str, message: str) -> str:
+    return f"`{field}`: {message}." if field else f"{message}."
+
+
+def _model_in(hint: Any) -> type[Model] | None:
+    """Return the model in a type, looking through Optional, lists and maps."""
+    if isinstance(hint, type) and issubclass(hint, Model):
+        return hint
+    if get_origin(hint) is None:
+        return None
+    return next(filter(None, map(_model_in, get_args(hint))), None)
+
+
+def _step_into(path: str, node: Schema) -> tuple[str, Schema]:
+    if node["type"] == "array":
+        return f"{path}[]", node["items"]
+    if "additionalProperties" in node:
+        return f"{path}.*", node["additionalProperties"]
+    return path, node
+
+
+def _combinations() -> str:
+    lines = ["## What goes together", "", "| framework | format | strategy |", "|---|---|---|"]
+    lines += [f"| {' | '.join(f'`{value}`' for value in row)} |" for row in COMBINATIONS]
+    return "\n".join([*lines, ""])
+
+
+def _immutability() -> str:
+    by_message: dict[str, list[str]] = {}
+    for rule in ImageNetJob.transition_rules:
+        paths = by_message.setdefault(rule.message, [])
+        if rule.field not in paths:
+            paths.append(rule.field)
+    lines = ["## What may change once the job has started", ""]
+    lines += [
+        f"- {', '.join(f'`{path}`' for path in paths)}: {message}."
+        for message, paths in by_message.items()
+    ]
+    lines += [
+        "",
+        "`spec.runPolicy` may always change. A job counts as suspended once its condition",
+    ]
+    lines += ["Suspended is True: then none of its pods is left.", ""]
+    return "\n".join(lines)
+
+
+def _options() -> str:
+    lines = ["## Options that `extraArgs` may not repeat", ""]
+    lines += ["| option of imagenet-train | set by |", "|---|---|"]
+    lines += [f"| `{option}` | `{field}` |" for option, field in OPERATOR_OPTIONS.items()]
+    return "\n".join([*lines, ""])
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("``", "`")

@@ -1,0 +1,72 @@
+"""Write the files that are made from the models: the CRD and docs/reference.md.
+
+    python -m imagenet_operator.cli.generate           # make generate
+    python -m imagenet_operator.cli.generate --check   # make verify
+
+Not a command of `imagenetctl`: it works on a checkout of this repository, from its root.
+
+Exit codes: 0 written, or nothing differs; 1 a file differs from what it is made from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from imagenet_operator.api import crd, reference
+
+CRD = Path("charts/imagenet-operator/crds/imagenetjobs.yaml")
+REFERENCE = Path("docs/reference.md")
+
+_HEADER = "# Written by `make generate` from operator/imagenet_operator/api; change it there.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors: kubectl reads them, but people do not."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def contents() -> dict[Path, str]:
+    """Return every generated file, by its path from the repository's root."""
+    definition = yaml.dump(
+        crd.definition(), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True
+    )
+    return {CRD: _HEADER + definition, REFERENCE: reference.render()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files, or with ``--check`` say which differ; return the exit code."""
+    parser = argparse.ArgumentParser(prog="imagenet_operator.cli.generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
+    parser.add_argument(
+        "--root", type=Path, default=Path(), help="the repository (default: this folder)"
+    )
+    options = parser.parse_args(arguments)
+    different = [
+        (options.root / path, text)
+        for path, text in contents().items()
+        if not _is(options.root / path, text)
+    ]
+    for path, text in different:
+        if options.check:
+            print(f"{path}: differs from the models it is made from; run make generate")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"{path}: written")
+    return 1 if options.check and different else 0
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
