@@ -19,9 +19,9 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the role that DMLC_ROLE names, or train in this process alone; return the exit code."""
     parsed = options.parse(arguments)
-    from imagenet_workloads.train import program
+    from imagenet_workloads.train.program import run
 
-    return program.run(parsed)
+    return run(parsed)
 
 
 if __name__ == "__main__":

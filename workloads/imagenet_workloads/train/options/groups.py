@@ -33,7 +33,7 @@ class ModelOptions:
     )
     dtype: str = option("float32", "precision of the network", choices=("float32", "float16"))
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
-    loss: str = option("", "extra losses to log, of ce and nll_loss, separated by commas")
+    loss: str = option("", "ce, nll_loss or both with a comma; the log shows this loss anyway")
     top_k: int = option(0, "also log the top-k accuracy for this k; 0 is off", kinds.count)
 
 
@@ -80,8 +80,8 @@ class DataOptions:
     data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
     data_val: str | None = option(None, "validation records (.rec; several with ;)")
     data_val_idx: str = option("", "their index files (default: .idx beside each .rec)")
-    num_examples: int | None = option(
-        1281167, "training images; used where no index says it", kinds.positive
+    num_examples: int = option(
+        1281167, "training images that --benchmark pretends to have", kinds.positive
     )
     rgb_mean: tuple[float, float, float] | None = option(
         None,

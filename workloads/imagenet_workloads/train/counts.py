@@ -1,0 +1,127 @@
+"""What is counted over images, and how counts travel exactly through float32 sums.
+
+`evaluate` and the training loop fill `Counts`; `to_limbs` and `from_limbs` let a kvstore, whose
+servers add float32 numbers, add whole numbers of any size that matters without rounding. No MXNet.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imagenet_workloads.errors import InputError
+
+# 12 bits a limb: the sum of a limb over 4096 workers stays below 2^24, where float32 is exact.
+LIMB_BITS = 12
+LIMBS = 5
+MOST_WORKERS = 4096
+
+# The loss is summed in units of 2^-20 nat, so that its sum is exact too, whoever adds it.
+LOSS_UNIT = 2.0**-20
+SMALLEST_PROBABILITY = 1e-12
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sums over images; two can be added.
+
+    Attributes:
+        images: how many.
+        top1: of them classified right.
+        top5: of them with the right class among the 5 most likely (or all, if there are fewer).
+        top_k: likewise for the k that `--top-k` asks for.
+        loss_units: sum of cross-entropies in LOSS_UNIT.
+        not_finite: images whose loss is no number; their loss is not in the sum.
+    """
+
+    images: int = 0
+    top1: int = 0
+    top5: int = 0
+    top_k: int = 0
+    loss_units: int = 0
+    not_finite: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(a + b for a, b in zip(self.numbers(), other.numbers(), strict=True)))
+
+    def numbers(self) -> tuple[int, ...]:
+        """Give the whole numbers that stand for it, in the order of its attributes."""
+        return (self.images, self.top1, self.top5, self.top_k, self.loss_units, self.not_finite)
+
+    def accuracy(self, right: int) -> float:
+        """Give a count as a share of the images, 0 for none."""
+        return right / self.images if self.images else 0.0
+
+    @property
+    def loss(self) -> float:
+        """Mean cross-entropy in nats; not a number when any image's was none."""
+        if self.not_finite or not self.images:
+            return math.nan
+        return self.loss_units * LOSS_UNIT / self.images
+
+
+def count(probabilities: NDArray[np.float32], labels: NDArray[np.float32], top_k: int) -> Counts:
+    """Count a batch.
+
+    Ties are broken as mx.metric's Accuracy (the first) and TopKAccuracy (argpartition) break them,
+    so that plain MXNet counts the same.
+
+    Args:
+        probabilities: (images, classes).
+        labels: (images,), the right classes.
+        top_k: a further k to count; 0 is none.
+
+    Raises:
+        InputError: a label is no class.
+    """
+    wanted = labels.astype(np.int64)
+    classes = probabilities.shape[1]
+    if len(wanted) and not 0 <= wanted.min() <= wanted.max() < classes:
+        raise InputError(
+            f"a record has the label {wanted.max()}, but the network has {classes} classes (labels "
+            "0 and up); write the right --num-classes"
+        )
+    right = probabilities[np.arange(len(wanted)), wanted]
+    losses = -np.log(np.maximum(right.astype(np.float64), SMALLEST_PROBABILITY))
+    finite = np.isfinite(losses)
+    return Counts(
+        images=len(wanted),
+        top1=int((probabilities.argmax(axis=1) == wanted).sum()),
+        top5=_within(probabilities, wanted, 5),
+        top_k=_within(probabilities, wanted, top_k) if top_k else 0,
+        loss_units=int(np.rint(losses[finite] / LOSS_UNIT).astype(np.int64).sum()),
+        not_finite=int((~finite).sum()),
+    )
+
+
+def _within(probabilities: NDArray[np.float32], wanted: NDArray[np.int64], k: int) -> int:
+    if k == 1:
+        return int((probabilities.argmax(axis=1) == wanted).sum())
+    if k >= probabilities.shape[1]:
+        return len(wanted)
+    best = np.argpartition(probabilities, -k)[:, -k:]
+    return int((best == wanted[:, None]).sum())
+
+
+def to_limbs(numbers: Sequence[int]) -> NDArray[np.float32]:
+    """Split whole numbers from 0 to 2^60 - 1 into float32 limbs, (numbers * LIMBS,).
+
+    Raises:
+        ValueError: a number is outside of that range.
+    """
+    if any(number < 0 or number >> (LIMB_BITS * LIMBS) for number in numbers):
+        raise ValueError(f"numbers must be from 0 to 2^{LIMB_BITS * LIMBS} - 1: {list(numbers)}")
+    mask = (1 << LIMB_BITS) - 1
+    limbs = [number >> (LIMB_BITS * place) & mask for number in numbers for place in range(LIMBS)]
+    return np.array(limbs, dtype=np.float32)
+
+
+def from_limbs(limbs: Iterable[float]) -> list[int]:
+    """Put the numbers together again, from limbs or from sums of them."""
+    whole = [round(limb) for limb in limbs]
+    return [
+        sum(limb << (LIMB_BITS * place) for place, limb in enumerate(whole[start : start + LIMBS]))
+        for start in range(0, len(whole), LIMBS)
+    ]

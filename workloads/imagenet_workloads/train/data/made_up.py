@@ -1,0 +1,40 @@
+"""`--benchmark 1`: the same made-up images again and again, so that only training takes time."""
+
+import itertools
+from collections.abc import Iterator
+
+import mxnet as mx
+import numpy as np
+
+from imagenet_workloads.train.data.interface import Batch
+from imagenet_workloads.train.data.parts import batches_per_epoch
+
+# As in MXNet's example, unless --num-examples asks for fewer.
+MOST_BATCHES = 500
+
+
+class MadeUp:
+    """Random images with random labels; implements `TrainingData`."""
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        batch_size: int,
+        images: int,
+        ranks: int,
+        together: int,
+        seed: int,
+    ) -> None:
+        """Draw one batch; `images` only decides how long an epoch is."""
+        random = np.random.default_rng(seed)
+        data = random.uniform(-1, 1, (batch_size, *image_shape)).astype(np.float32)
+        label = random.integers(0, classes, batch_size).astype(np.float32)
+        self._batch = Batch(mx.nd.array(data), mx.nd.array(label), batch_size)
+        wanted = min(images, MOST_BATCHES * batch_size * ranks)
+        self.batches_per_epoch = batches_per_epoch(wanted, ranks, batch_size, together)
+        self.images = self.batches_per_epoch * batch_size * ranks
+
+    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+        """Give the same batch for what is left of the epoch."""
+        return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)

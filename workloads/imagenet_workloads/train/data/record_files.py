@@ -1,0 +1,107 @@
+"""Joins the shards of a split into one indexed whole, as ImageRecordIter can read it.
+
+It takes several .rec files but one .idx: the index written here counts offsets over all of them.
+RecordIO's layout: `magic u32 | flag << 29 | length u32 | data, padded to 4 bytes`; flag 0 is a
+whole record, 1, 2, 3 are the first, a middle and the last piece of one.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from imagenet_workloads.dataset import Split
+from imagenet_workloads.errors import InputError
+
+_MAGIC = 0xCED7230A
+_HEADER = struct.Struct("<II")
+
+
+@dataclass(frozen=True)
+class RecordFiles:
+    """The records of a split.
+
+    Attributes:
+        records: the .rec files.
+        index: one index over all of them.
+        images: records in it.
+    """
+
+    records: tuple[Path, ...]
+    index: Path
+    images: int
+
+
+def of_split(split: Split, folder: Path, index: Path) -> RecordFiles:
+    """Join the shards that dataset.json names; writes `index`.
+
+    Raises:
+        InputError: a file is missing, or an index does not hold what dataset.json says.
+    """
+    joined = join([(folder / shard.record, folder / shard.index) for shard in split.shards], index)
+    if joined.images != split.images:
+        raise InputError(
+            f"{folder}: the index files hold {joined.images} records, dataset.json says "
+            f"{split.images}; prepare the dataset again"
+        )
+    return joined
+
+
+def of_paths(records: str, indexes: str, index: Path) -> RecordFiles:
+    """Join files named on the command line, `a.rec;b.rec`; writes `index`.
+
+    Without `indexes` the .idx beside each .rec is taken; where there is none, the records are
+    listed from their headers.
+
+    Raises:
+        InputError: a file is missing, or there are more or fewer indexes than records.
+    """
+    names = [Path(name) for name in records.split(";") if name]
+    beside = [Path(name) for name in indexes.split(";") if name]
+    if not beside:
+        beside = [name.with_suffix(".idx") for name in names]
+    if len(names) != len(beside):
+        raise InputError(f"{len(names)} record files, but {len(beside)} index files: {indexes}")
+    return join(list(zip(names, beside, strict=True)), index)
+
+
+def join(files: Sequence[tuple[Path, Path]], index: Path) -> RecordFiles:
+    """Join pairs of .rec and .idx; an .idx that does not exist is made up from the .rec.
+
+    Raises:
+        InputError: a file is missing or not RecordIO.
+    """
+    base = images = 0
+    with index.open("w") as joined:
+        for record, beside in files:
+            try:
+                size = record.stat().st_size
+                for offset in _offsets(record, beside):
+                    joined.write(f"{images}\t{base + offset}\n")
+                    images += 1
+            except (OSError, ValueError, struct.error) as error:
+                raise InputError(f"{record}: cannot be read as RecordIO: {error}") from error
+            base += size
+    return RecordFiles(tuple(record for record, _ in files), index, images)
+
+
+def _offsets(record: Path, index: Path) -> Iterator[int]:
+    if not index.exists():
+        yield from _scan(record)
+        return
+    with index.open() as lines:
+        for line in lines:
+            yield int(line.split("\t")[1])
+
+
+def _scan(record: Path) -> Iterator[int]:
+    with record.open("rb") as file:
+        offset = 0
+        while header := file.read(_HEADER.size):
+            magic, flag_and_length = _HEADER.unpack(header)
+            if magic != _MAGIC:
+                raise ValueError(f"no record at byte {offset}")
+            if flag_and_length >> 29 in (0, 1):
+                yield offset
+            length = flag_and_length & ((1 << 29) - 1)
+            offset = file.seek((length + 3) // 4 * 4, 1)

@@ -1,0 +1,149 @@
+"""The training loop: batch, gradients, update; after each epoch statistics, checkpoint, evaluation.
+
+Every rank runs the same steps in the same order, which is what keeps a synchronous strategy from
+hanging. Imports MXNet.
+"""
+
+import time
+from dataclasses import dataclass
+
+import mxnet as mx
+
+from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.train.counts import Counts, count
+from imagenet_workloads.train.data.choose import Data
+from imagenet_workloads.train.data.interface import Batch
+from imagenet_workloads.train.evaluate import evaluate
+from imagenet_workloads.train.keeper import Keeper
+from imagenet_workloads.train.replicas import Replicas
+from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.schedule import Schedule
+from imagenet_workloads.train.strategies.interface import Strategy, Votes
+from imagenet_workloads.train.termination import Termination
+
+
+@dataclass
+class Outcome:
+    """How a training went.
+
+    Attributes:
+        stopped: it left early, because a worker was told to end.
+        images: trained on, over all workers.
+        seconds: that training them took, without evaluations and checkpoints.
+        validation: counts after the last epoch; None where there are none.
+    """
+
+    stopped: bool = False
+    images: int = 0
+    seconds: float = 0.0
+    validation: Counts | None = None
+
+
+@dataclass
+class Fit:
+    """One worker's training.
+
+    Attributes:
+        epochs: planned.
+        together: batches that make one update.
+        top_k: a further k to count; 0 is none.
+        data: what is learned.
+        replicas: what learns.
+        schedule: of the learning rate, for the reports.
+        strategy: the others.
+        keeper: of checkpoints.
+        reporter: to the world.
+        termination: whether to end early.
+        monitor: MXNet's, of weights; None without.
+    """
+
+    epochs: int
+    together: int
+    top_k: int
+    data: Data
+    replicas: Replicas
+    schedule: Schedule
+    strategy: Strategy
+    keeper: Keeper
+    reporter: Reporter
+    termination: Termination
+    monitor: mx.mon.Monitor | None = None
+
+    def run(self, start: Position) -> Outcome:
+        """Train from a position to the end of the last epoch, or until a worker has to leave."""
+        outcome = Outcome()
+        for epoch in range(start.epoch, self.epochs):
+            first_batch = start.batch if epoch == start.epoch else 0
+            outcome.stopped = self._epoch(epoch, first_batch, outcome)
+            if outcome.stopped:
+                break
+            self.keeper.after_epoch(epoch + 1)
+            outcome.validation = self.validate(epoch)
+        return outcome
+
+    def validate(self, epoch: int) -> Counts | None:
+        """Evaluate after an epoch; None on ranks that do not, and without validation images."""
+        counts = None
+        if self.data.validation is not None:
+            counts = evaluate(self.replicas, self.data.validation, self.strategy, self.top_k)
+        if counts is not None:
+            self.reporter.validation(epoch, counts, self.top_k)
+        self.reporter.pause()
+        return counts
+
+    def _epoch(self, epoch: int, first_batch: int, outcome: Outcome) -> bool:
+        """Train one epoch; whether to leave before its end."""
+        counts = Counts()
+        started = time.monotonic()
+        saving = 0.0
+        batches = iter(self.data.training.epoch(epoch, first_batch))
+        for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
+            step_started = time.monotonic()
+            batch = next(batches)
+            waited = time.monotonic() - step_started
+            votes = self._step(batch, updates=done % self.together == 0)
+            labels = batch.label.asnumpy()
+            counts += count(self.replicas.probabilities(), labels, self.top_k)
+            step_ended = time.monotonic()
+            self.reporter.step(
+                Position(epoch, done),
+                batch.images,
+                step_ended - step_started,
+                waited,
+                self.schedule(
+                    (epoch * self.data.training.batches_per_epoch + done - 1) // self.together
+                ),
+                counts,
+            )
+            if votes.save or votes.stop:
+                self.keeper.within_epoch(self._after(epoch, done))
+                saving += time.monotonic() - step_ended
+            if votes.stop:
+                return True
+        self._finish_epoch(epoch, counts, time.monotonic() - started - saving, outcome)
+        return False
+
+    def _step(self, batch: Batch, updates: bool) -> Votes:
+        if self.monitor is not None:
+            self.monitor.tic()
+        self.replicas.forward_backward(batch.data, batch.label)
+        if self.monitor is not None:
+            self.monitor.toc_print()
+        if not updates:
+            return Votes()
+        votes = self.strategy.update(Votes(self.keeper.is_due(), self.termination.requested))
+        self.replicas.clear_gradients()
+        return votes
+
+    def _after(self, epoch: int, done: int) -> Position:
+        if done == self.data.training.batches_per_epoch:
+            return Position(epoch + 1, 0)
+        return Position(epoch, done)
+
+    def _finish_epoch(self, epoch: int, counts: Counts, seconds: float, outcome: Outcome) -> None:
+        workers = self.strategy.workers
+        if self.strategy.collective:
+            counts, workers = Counts(*self.strategy.add(counts.numbers())), 1
+        self.reporter.epoch(epoch, seconds, counts, workers)
+        outcome.images += counts.images * workers
+        outcome.seconds += seconds

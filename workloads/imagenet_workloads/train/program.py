@@ -1,0 +1,25 @@
+"""Starts the role that this process has, in a child that signals reach; for `commands.train`."""
+
+import os
+
+from imagenet_workloads.commands.program import run_program
+from imagenet_workloads.telemetry.log import log_readably
+from imagenet_workloads.train import servant, worker
+from imagenet_workloads.train.init import run_in_child
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.roles import Member, Role
+
+
+def run(options: Options) -> int:
+    """Run the role that DMLC_ROLE names, a worker without it; return the exit code."""
+    return run_in_child(lambda: run_program("imagenet-train", lambda: _role(options)))
+
+
+def _role(options: Options) -> int:
+    log_readably()
+    member = Member.from_mapping(os.environ)
+    if member is None or member.role is Role.WORKER:
+        if member is not None:
+            os.environ.update(member.variables())
+        return worker.run(options, member, os.environ)
+    return servant.run(member, options.cluster.join_timeout, os.environ)

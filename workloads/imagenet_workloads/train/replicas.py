@@ -1,0 +1,155 @@
+"""The network on this worker's devices: one executor a device, each with a share of the batch.
+
+The strategies read gradients and write weights here; `batch_norm` and `evaluate` use it too.
+Imports MXNet.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import mxnet as mx
+import numpy as np
+from numpy.typing import NDArray
+
+DATA = "data"
+LABEL = "softmax_label"
+
+Arrays = dict[str, mx.nd.NDArray]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The values of a network, on the CPU.
+
+    Attributes:
+        arguments: weights by name.
+        auxiliary: the moving statistics of BatchNorm by name.
+    """
+
+    arguments: Mapping[str, mx.nd.NDArray]
+    auxiliary: Mapping[str, mx.nd.NDArray]
+
+
+class Replicas:
+    """The same weights on every device.
+
+    Attributes:
+        symbol: the network.
+        weight_names: names of what is trained, in the symbol's order.
+        statistic_names: names of what BatchNorm moves.
+    """
+
+    def __init__(
+        self,
+        symbol: mx.sym.Symbol,
+        contexts: Sequence[mx.Context],
+        batch_size: int,
+        image_shape: tuple[int, int, int],
+        accumulate: bool = False,
+    ) -> None:
+        """Allocate the executors.
+
+        Args:
+            symbol: ends in a softmax, takes `data` and `softmax_label`.
+            contexts: the devices.
+            batch_size: images a step over all of them.
+            image_shape: channels, height, width.
+            accumulate: backward passes add to the gradients until `clear_gradients`.
+        """
+        self.symbol = symbol
+        self.weight_names = [name for name in symbol.list_arguments() if name not in (DATA, LABEL)]
+        self.statistic_names = symbol.list_auxiliary_states()
+        self._accumulate = accumulate
+        edges = np.linspace(0, batch_size, len(contexts) + 1).astype(int)
+        self._shares = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        kept = "add" if accumulate else "write"
+        wanted = dict.fromkeys(self.weight_names, kept) | {DATA: "null", LABEL: "null"}
+        self._executors = [
+            symbol.simple_bind(
+                context,
+                grad_req=wanted,
+                **{DATA: (share.stop - share.start, *image_shape)},
+                **{LABEL: (share.stop - share.start,)},
+            )
+            for context, share in zip(contexts, self._shares, strict=True)
+        ]
+        self.clear_gradients()
+
+    def initialize(self, initializer: mx.init.Initializer) -> None:
+        """Give every weight and statistic its first value, the same on every device."""
+        attributes = self.symbol.attr_dict()
+        first = self._executors[0]
+        for name, array in [*first.arg_dict.items(), *first.aux_dict.items()]:
+            if name not in (DATA, LABEL):
+                initializer(mx.init.InitDesc(name, attributes.get(name)), array)
+        self.load(self.parameters())
+
+    def load(self, parameters: Parameters) -> None:
+        """Set every device's values.
+
+        Raises:
+            ValueError: a value is missing, or has another shape than here.
+        """
+        first = self._executors[0]
+        for wanted, given in (
+            ({name: first.arg_dict[name] for name in self.weight_names}, parameters.arguments),
+            (first.aux_dict, parameters.auxiliary),
+        ):
+            for name, array in wanted.items():
+                if name not in given:
+                    raise ValueError(f"it has no values for {name}")
+                if given[name].shape != array.shape:
+                    raise ValueError(f"{name} is {given[name].shape}, not {array.shape}")
+        for executor in self._executors:
+            executor.copy_params_from(
+                dict(parameters.arguments), dict(parameters.auxiliary), allow_extra_params=True
+            )
+
+    def parameters(self) -> Parameters:
+        """Copy the values of the first device to the CPU."""
+        first, cpu = self._executors[0], mx.cpu()
+        return Parameters(
+            {name: first.arg_dict[name].copyto(cpu) for name in self.weight_names},
+            {name: first.aux_dict[name].copyto(cpu) for name in self.statistic_names},
+        )
+
+    def forward_backward(self, data: mx.nd.NDArray, label: mx.nd.NDArray) -> None:
+        """Start a training step's computation; nothing waits for it yet."""
+        for executor, share in zip(self._executors, self._shares, strict=True):
+            executor.forward(is_train=True, **{DATA: data[share], LABEL: label[share]})
+        for executor in self._executors:
+            executor.backward()
+
+    def forward(self, data: mx.nd.NDArray) -> None:
+        """Start a prediction, with BatchNorm's moving statistics."""
+        for executor, share in zip(self._executors, self._shares, strict=True):
+            executor.forward(is_train=False, **{DATA: data[share]})
+
+    def probabilities(self) -> NDArray[np.float32]:
+        """Wait for the last forward pass; (batch, classes) in float32."""
+        return np.concatenate([executor.outputs[0].asnumpy() for executor in self._executors])
+
+    def weights(self, name: str) -> list[mx.nd.NDArray]:
+        """Give one weight on each device."""
+        return [executor.arg_dict[name] for executor in self._executors]
+
+    def gradients(self, name: str) -> list[mx.nd.NDArray]:
+        """Give one weight's gradient on each device, of that device's share."""
+        return [executor.grad_dict[name] for executor in self._executors]
+
+    def statistics(self, name: str) -> list[mx.nd.NDArray]:
+        """Give one moving statistic on each device."""
+        return [executor.aux_dict[name] for executor in self._executors]
+
+    def clear_gradients(self) -> None:
+        """Begin a new sum of gradients, where they are accumulated."""
+        if self._accumulate:
+            for name in self.weight_names:
+                for gradient in self.gradients(name):
+                    gradient[:] = 0
+
+    def watch(self, monitor: mx.mon.Monitor) -> None:
+        """Let a monitor look into the executors."""
+        for executor in self._executors:
+            monitor.install(executor)

@@ -1,0 +1,130 @@
+"""Tells the world how a worker's training goes: metrics always, the attempt's log from rank 0.
+
+`fit` says what happened; here it becomes figures over the right interval.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from imagenet_workloads.checkpoint.manifest import Position
+from imagenet_workloads.telemetry import events
+from imagenet_workloads.telemetry.log import EventLog
+from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.train.counts import Counts
+
+_readable = logging.getLogger(__name__)
+
+# Seconds after which a slow training is heard of again, whatever --disp-batches says.
+LONGEST_SILENCE = 10.0
+
+
+class Reporter:
+    """Reports for one worker."""
+
+    def __init__(
+        self,
+        recorder: TrainingRecorder,
+        log: EventLog | None,
+        display_every: int,
+        batches_per_epoch: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take where to report to.
+
+        Args:
+            recorder: of the metrics.
+            log: of the attempt; None for ranks that write none.
+            display_every: batches between two lines.
+            batches_per_epoch: the last of which ends an interval too.
+            clock: gives seconds.
+        """
+        self._recorder, self._log, self._clock = recorder, log, clock
+        self._display_every, self._last = display_every, batches_per_epoch
+        self.pause()
+
+    def pause(self) -> None:
+        """Begin a new interval, after something that is not training."""
+        self._interval_started = self._clock()
+        self._interval_images = 0
+
+    def step(
+        self,
+        position: Position,
+        images: int,
+        seconds: float,
+        waited: float,
+        rate: float,
+        counts: Counts,
+    ) -> None:
+        """Report one step.
+
+        Args:
+            position: after it, in the epoch that it belongs to.
+            images: in it.
+            seconds: that it took.
+            waited: of them, for data.
+            rate: learning rate.
+            counts: over the epoch so far.
+        """
+        self._recorder.step(images, seconds, waited)
+        self._recorder.position(position.epoch, position.batch)
+        self._recorder.learning_rate(rate)
+        self._interval_images += images
+        elapsed = self._clock() - self._interval_started
+        due = position.batch % self._display_every == 0 or position.batch == self._last
+        if due or elapsed >= LONGEST_SILENCE:
+            self._display(position, elapsed, rate, counts)
+
+    def epoch(self, epoch: int, seconds: float, counts: Counts, workers: int) -> None:
+        """Report a finished epoch.
+
+        Args:
+            epoch: which.
+            seconds: that it took.
+            counts: over its images.
+            workers: how many such counts make the job's: 1 where they are everybody's.
+        """
+        speed = counts.images * workers / seconds
+        self.write(
+            events.EpochFinished(
+                epoch,
+                seconds,
+                speed,
+                finite(counts.loss),
+                counts.accuracy(counts.top1),
+                counts.accuracy(counts.top5),
+            )
+        )
+
+    def validation(self, epoch: int, counts: Counts, top_k: int) -> None:
+        """Report an evaluation after an epoch; `top_k` is a further k that was counted."""
+        top1, top5 = counts.accuracy(counts.top1), counts.accuracy(counts.top5)
+        self._recorder.validation(top1, top5)
+        self.write(events.Validated(epoch, counts.images, top1, top5, finite(counts.loss)))
+        if top_k:
+            accuracy = counts.accuracy(counts.top_k)
+            _readable.info("epoch %d validated: top-%d %.4f", epoch, top_k, accuracy)
+
+    def write(self, event: events.Event) -> None:
+        """Write an event to the attempt's log, if this worker keeps it."""
+        if self._log is not None:
+            self._log.write(event)
+
+    def _display(self, position: Position, elapsed: float, rate: float, counts: Counts) -> None:
+        speed = self._interval_images / max(elapsed, 1e-9)
+        top1, top5 = counts.accuracy(counts.top1), counts.accuracy(counts.top5)
+        self._recorder.speed(speed)
+        self._recorder.accuracy(finite(counts.loss), top1, top5)
+        self.write(
+            events.Progress(
+                position.epoch, position.batch, speed, finite(counts.loss), top1, top5, rate
+            )
+        )
+        self.pause()
+
+
+def finite(value: float) -> float | None:
+    """Give a number as JSON can hold it: None for what is none."""
+    return value if math.isfinite(value) else None

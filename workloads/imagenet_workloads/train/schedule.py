@@ -1,0 +1,92 @@
+"""The learning rate of every update, as a pure function of the update's number.
+
+`worker` makes one `Schedule` from the options; `optimizer` hands it to MXNet, for which `ByUpdate`
+translates MXNet's way of counting. Import-light, because servers unpickle it in dist_async.
+"""
+
+import math
+from dataclasses import dataclass
+
+from imagenet_workloads.train.options.kinds import Decay, PolynomialDecay
+
+
+def scaled(rate: float, how: str, batch: int, base: int) -> float:
+    """Adapt a rate chosen for batches of `base` images to `batch` images.
+
+    `linear` is Goyal et al. 2017 (k times the batch, k times the rate), `sqrt` its root, `none`
+    leaves it.
+    """
+    if how == "linear":
+        return rate * batch / base
+    if how == "sqrt":
+        return rate * math.sqrt(batch / base)
+    return rate
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Warm-up to the peak, then decay.
+
+    The position in epochs decides, never what happened before, so a resumed training continues at
+    the decayed rate.
+
+    Attributes:
+        peak: the rate when the warm-up is over.
+        updates_per_epoch: updates of the weights in an epoch.
+        epochs: planned epochs.
+        warmup_epochs: epochs of the warm-up, may be a fraction; 0 is none.
+        warmup_strategy: `linear`, `power2` or `sqrt` rise from near 0; `lars` is flat, since the
+            optimizer lbsgd adapts each layer itself.
+        decay: when the rate falls; None is never.
+        factor: what each step of a StepDecay multiplies it by.
+    """
+
+    peak: float
+    updates_per_epoch: int
+    epochs: int
+    warmup_epochs: float = 0.0
+    warmup_strategy: str = "linear"
+    decay: Decay | None = None
+    factor: float = 0.1
+
+    def __call__(self, update: int) -> float:
+        """Give the rate of an update, counted from 0 over the whole training."""
+        return self.peak * self._warmup(update) * self._decayed(update)
+
+    def _warmup(self, update: int) -> float:
+        length = round(self.warmup_epochs * self.updates_per_epoch)
+        if update >= length or self.warmup_strategy == "lars":
+            return 1.0
+        done = (update + 1) / length
+        return {"linear": done, "power2": done * done, "sqrt": math.sqrt(done)}[
+            self.warmup_strategy
+        ]
+
+    def _decayed(self, update: int) -> float:
+        if self.decay is None:
+            return 1.0
+        if isinstance(self.decay, PolynomialDecay):
+            done = min(update / (self.epochs * self.updates_per_epoch), 1.0)
+            return float((1.0 - done) ** self.decay.power)
+        epoch = update // self.updates_per_epoch
+        return float(self.factor ** sum(1 for step in self.decay.epochs if step <= epoch))
+
+
+class ByUpdate:
+    """A Schedule as MXNet's optimizers call it.
+
+    They count updates from 1; a server of dist_async counts one for each push of each worker, so
+    there `workers` of its counts are one update of ours.
+
+    Attributes:
+        base_lr: set by MXNet's optimizer, not used.
+    """
+
+    def __init__(self, schedule: Schedule, workers: int = 1) -> None:
+        self._schedule = schedule
+        self._workers = workers
+        self.base_lr = schedule.peak
+
+    def __call__(self, num_update: int) -> float:
+        """Give the rate for MXNet's `num_update`."""
+        return self._schedule(max(num_update - 1, 0) // self._workers)

@@ -1,0 +1,49 @@
+"""The scheduler and the servers: MXNet's own code under its role, with metrics beside it.
+
+They live in `import mxnet`, which does not return: it ends the process with 0 when the last worker
+has left. So whatever they do besides is started before.
+"""
+
+import importlib
+import logging
+import os
+import signal
+from collections.abc import Mapping
+
+from imagenet_workloads.environment import Environment
+from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.telemetry import server
+from imagenet_workloads.telemetry.log import log_readably
+from imagenet_workloads.train.rendezvous import wait_for_scheduler
+from imagenet_workloads.train.roles import Member
+
+_log = logging.getLogger(__name__)
+
+
+def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
+    """Serve until the job is over; SIGTERM ends it at once.
+
+    Args:
+        member: a scheduler or a server.
+        timeout: seconds to wait for the scheduler.
+        variables: the environment.
+
+    Raises:
+        WorkloadError: the scheduler does not come, or MXNet does not obey DMLC_ROLE.
+    """
+    # Nothing here is worth saving, and a handler of Python's would never run inside MXNet.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    log_readably()
+    server.start(Environment.from_mapping(variables))
+    wait_for_scheduler(member, timeout)
+    _log.info(
+        "%s for %d workers and %d servers, at %s:%d",
+        member.role,
+        member.workers,
+        member.servers,
+        member.host,
+        member.port,
+    )
+    os.environ.update(member.variables())
+    importlib.import_module("mxnet")
+    raise WorkloadError(f"MXNet did not become a {member.role}: is its build one with ps-lite?")

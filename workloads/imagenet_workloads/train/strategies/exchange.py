@@ -1,0 +1,32 @@
+"""What the strategies over an MXNet kvstore share."""
+
+from dataclasses import dataclass
+
+import mxnet as mx
+
+from imagenet_workloads.train.replicas import Replicas
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Compression of gradients on their way: `kind` is 2bit, `threshold` its step."""
+
+    kind: str
+    threshold: float
+
+
+def compress(store: mx.kv.KVStore, compression: Compression) -> None:
+    """Switch compression on; everything that is pushed from then on is compressed."""
+    store.set_gradient_compression({"type": compression.kind, "threshold": compression.threshold})
+
+
+def sum_gradients(store: mx.kv.KVStore, replicas: Replicas) -> None:
+    """Replace every gradient by its sum over devices and workers.
+
+    Push and pull apart, since pushpull does not work with compression. The first layers, which the
+    next step needs first, have the highest priority.
+    """
+    for place, name in enumerate(replicas.weight_names):
+        gradients = replicas.gradients(name)
+        store.push(name, gradients, priority=-place)
+        store.pull(name, out=gradients, priority=-place)

@@ -1,0 +1,70 @@
+"""The strategy of one process: its devices' gradients are added up by kvstore local or device."""
+
+from collections.abc import Mapping, Sequence
+
+import mxnet as mx
+
+from imagenet_workloads.train.optimizer import LocalUpdater
+from imagenet_workloads.train.replicas import Replicas
+from imagenet_workloads.train.strategies.exchange import Compression, compress, sum_gradients
+from imagenet_workloads.train.strategies.interface import Votes
+
+
+class Single:
+    """One worker that is alone; implements `Strategy`."""
+
+    rank = 0
+    workers = 1
+    collective = True
+    images_divisor = 1
+
+    def __init__(self, kv_store: str, compression: Compression | None) -> None:
+        """Make the kvstore, `local` (adds on the CPU) or `device` (adds on a GPU)."""
+        self._store = mx.kv.create(kv_store)
+        if compression is not None:
+            compress(self._store, compression)
+
+    def agree(self, name: str, numbers: Sequence[int]) -> list[int]:
+        """Give the numbers back."""
+        return list(numbers)
+
+    def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
+        """Take the optimizer; every device has the same values already."""
+        self._replicas = replicas
+        self._updater = LocalUpdater(optimizer, replicas)
+        self._devices = len(replicas.weights(replicas.weight_names[0]))
+        if self._devices > 1:
+            for name in replicas.weight_names:
+                self._store.init(name, replicas.weights(name)[0])
+
+    def update(self, votes: Votes) -> Votes:
+        """Add gradients up over devices, move the weights; the votes are its own."""
+        if self._devices > 1:
+            sum_gradients(self._store, self._replicas)
+        self._updater()
+        return votes
+
+    def add(self, numbers: Sequence[int]) -> list[int]:
+        """Give the numbers back."""
+        return list(numbers)
+
+    def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
+        """Average over the devices."""
+        for parts in arrays.values():
+            mean = mx.nd.add_n(*[part.as_in_context(mx.cpu()) for part in parts]) / len(parts)
+            for part in parts:
+                mean.copyto(part)
+
+    def states(self) -> dict[str, mx.nd.NDArray] | None:
+        """Give the optimizer's state."""
+        return self._updater.states()
+
+    def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
+        """Continue from saved states."""
+        self._updater.load_states(states)
+
+    def wait_for_all(self) -> None:
+        """Return at once."""
+
+    def close(self) -> None:
+        """Nothing to leave."""

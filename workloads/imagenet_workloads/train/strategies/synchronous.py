@@ -1,0 +1,98 @@
+"""dist_sync and dist_device_sync: every update is made of one batch from each worker.
+
+The servers only add up; the optimizer runs on every worker, on equal sums and equal weights, so
+its state can be saved and weights never differ. A server that ran the optimizer would take every
+sum for a gradient, and evaluation counts could not be added up.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import mxnet as mx
+
+from imagenet_workloads.train.counts import LIMBS, from_limbs, to_limbs
+from imagenet_workloads.train.optimizer import LocalUpdater
+from imagenet_workloads.train.replicas import Replicas
+from imagenet_workloads.train.strategies.exchange import Compression, compress, sum_gradients
+from imagenet_workloads.train.strategies.interface import Votes
+from imagenet_workloads.train.strategies.server_store import ServerStore, statistic_key
+
+_VOTES = "votes"
+_SUM = "sum"
+# Numbers that `add` takes at most; a key of the kvstore has one size for ever.
+SUM_WIDTH = 16
+
+
+class Synchronous:
+    """One of several workers in step; implements `Strategy`.
+
+    With compression nothing but gradients can be pushed (all is rounded to the threshold), so then
+    it is not collective.
+    """
+
+    def __init__(self, kv_store: str, compression: Compression | None) -> None:
+        """Join the others."""
+        self._server = ServerStore(kv_store)
+        self._compression = compression
+        self.rank = self._server.rank
+        self.workers = self._server.workers
+        self.collective = compression is None
+        self.images_divisor = self.workers
+
+    def agree(self, name: str, numbers: Sequence[int]) -> list[int]:
+        """Give rank 0's numbers to every rank."""
+        return self._server.agree(name, numbers)
+
+    def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
+        """Give rank 0's values to every device, and keep the optimizer here."""
+        self._replicas = replicas
+        self._server.spread(replicas)
+        self._updater = LocalUpdater(optimizer, replicas)
+        self._server.reserve(_VOTES, 2)
+        self._server.reserve(_SUM, SUM_WIDTH * LIMBS)
+        if self._compression is not None:
+            compress(self._server.store, self._compression)
+
+    def update(self, votes: Votes) -> Votes:
+        """Add gradients up, move the weights; the votes are everybody's."""
+        ballots = mx.nd.array([votes.save, votes.stop])
+        if self.collective:
+            # Before the gradients: nobody's vote waits for anybody's backward pass.
+            self._server.store.push(_VOTES, ballots, priority=1)
+            self._server.store.pull(_VOTES, out=ballots, priority=1)
+        sum_gradients(self._server.store, self._replicas)
+        self._updater()
+        save, stop = ballots.asnumpy() > 0
+        return Votes(bool(save), bool(stop))
+
+    def add(self, numbers: Sequence[int]) -> list[int]:
+        """Add up over the workers; up to SUM_WIDTH numbers."""
+        padded = [*numbers, *[0] * (SUM_WIDTH - len(numbers))]
+        limbs = mx.nd.array(to_limbs(padded))
+        self._server.store.push(_SUM, limbs)
+        self._server.store.pull(_SUM, out=limbs)
+        return from_limbs(limbs.asnumpy().tolist())[: len(numbers)]
+
+    def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
+        """Average the network's moving statistics over devices and workers."""
+        for name, parts in arrays.items():
+            key = statistic_key(name)
+            self._server.store.push(key, list(parts))
+            self._server.store.pull(key, out=list(parts))
+            for part in parts:
+                part[:] = part / (len(parts) * self.workers)
+
+    def states(self) -> dict[str, mx.nd.NDArray] | None:
+        """Give the optimizer's state, equal on every worker."""
+        return self._updater.states()
+
+    def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
+        """Continue from saved states."""
+        self._updater.load_states(states)
+
+    def wait_for_all(self) -> None:
+        """Return when every worker has come here."""
+        self._server.wait_for_all()
+
+    def close(self) -> None:
+        """Leave in good order."""
+        self._server.close()

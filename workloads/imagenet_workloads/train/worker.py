@@ -1,0 +1,81 @@
+"""A worker until MXNet may start: what it can check and say before it waits for others.
+
+A process without DMLC_ROLE is a worker too, one that waits for nobody. `program` starts it in a
+child of its own; `training` goes on. Imports MXNet only at its very end.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import NoReturn
+
+from imagenet_workloads.checkpoint.store import CheckpointStore
+from imagenet_workloads.commands.program import write_termination_message
+from imagenet_workloads.environment import Environment
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.telemetry import server
+from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.train.identity import identify
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.rendezvous import deadline, wait_for_scheduler
+from imagenet_workloads.train.roles import Member
+from imagenet_workloads.train.termination import Termination
+
+_log = logging.getLogger(__name__)
+
+
+def run(options: Options, member: Member | None, variables: Mapping[str, str]) -> int:
+    """Be a worker; return its exit code.
+
+    Raises:
+        WorkloadError: it cannot go on.
+    """
+    _check_store(options, member)
+    environment = Environment.from_mapping(variables)
+    termination = Termination(options.cluster.termination_grace)
+    termination.listen()
+    recorder = TrainingRecorder(server.start(environment))
+    identity = identify(options, environment)
+    store = CheckpointStore(
+        options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
+    )
+    store.refuse_later_attempt()
+    if member is not None:
+        wait_for_scheduler(member, options.cluster.join_timeout)
+
+    from imagenet_workloads.train import training
+    from imagenet_workloads.train.strategies.choose import join
+    from imagenet_workloads.train.strategies.interface import Strategy
+
+    def join_in_time() -> Strategy:
+        if member is None:
+            return join(options.cluster)
+        others = f"{member.workers} workers and {member.servers} servers to join"
+        with deadline(others, options.cluster.join_timeout, _give_up):
+            return join(options.cluster)
+
+    return training.train(
+        training.Worker(options, environment, store, identity, recorder, termination), join_in_time
+    )
+
+
+def _check_store(options: Options, member: Member | None) -> None:
+    distributed = options.cluster.kv_store.startswith("dist")
+    if distributed and member is None:
+        raise InputError(
+            f"--kv-store {options.cluster.kv_store}: needs scheduler and servers, and DMLC_ROLE "
+            "says which of them this is; write local or device to train in this process alone"
+        )
+    if member is not None and not distributed:
+        raise InputError(
+            f"--kv-store {options.cluster.kv_store}: DMLC_ROLE is {member.role}, and that needs "
+            "dist_sync, dist_device_sync or dist_async"
+        )
+
+
+def _give_up(message: str) -> NoReturn:
+    """End the process from a thread, while the main one is stuck in MXNet."""
+    print(f"imagenet-train: error: {message}", file=sys.stderr, flush=True)
+    write_termination_message(message)
+    os._exit(WorkloadError.exit_code)
