@@ -72,8 +72,7 @@ def _pod(
         "subdomain": names.service(name, attempt),
     }
     if job.spec.run_policy.scheduling_policy.gang == "Wait":
-        gates = spec.get("schedulingGates") or []
-        spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}, *gates]
+        spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

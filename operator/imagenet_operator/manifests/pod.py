@@ -95,8 +95,12 @@ def pod_template(
     }
     built: Manifest = {"metadata": {"labels": dict(pod_labels)}, "spec": spec}
     merged = template.merge(built, program.template, program.template_path)
+    # What follows is added after the merge, so that no template can take it away.
+    path = f"{program.template_path}.spec"
+    if program.gpus:
+        _ask_for_gpus(merged["spec"]["containers"][0], program.gpus, settings, path)
     if program.share_node_with is not None:
-        _share_node(merged["spec"], program.share_node_with)
+        _share_node(merged["spec"], program.share_node_with, path)
     return merged
 
 
@@ -124,8 +128,6 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
     }
     if program.ready is not None:
         container["readinessProbe"] = program.ready
-    if program.gpus:
-        container["resources"] = {"limits": {settings.gpu_resource: str(program.gpus)}}
     return container
 
 
@@ -182,16 +184,23 @@ def _volume_mounts(program: Program) -> list[Manifest]:
     return found
 
 
-def _share_node(spec: Manifest, pod_labels: Mapping[str, str]) -> None:
+def _ask_for_gpus(container: Manifest, count: int, settings: Settings, path: str) -> None:
+    """Ask for GPUs by a limit, which is their request as well: they are not shared."""
+    path = f"{path}.containers[{names.CONTAINER}]"
+    resources = template.part(container, "resources", path)
+    limits = template.part(resources, "limits", f"{path}.resources")
+    limits[settings.gpu_resource] = str(count)
+
+
+def _share_node(spec: Manifest, pod_labels: Mapping[str, str], path: str) -> None:
     """Bind a pod to the node of its like, whatever affinity a template brought along.
 
     The scheduler lets the first of them through: a pod that matches its own term needs no other.
     """
-    terms = (
-        spec.setdefault("affinity", {})
-        .setdefault("podAffinity", {})
-        .setdefault("requiredDuringSchedulingIgnoredDuringExecution", [])
-    )
+    affinity = template.part(spec, "affinity", path)
+    of_pods = template.part(affinity, "podAffinity", f"{path}.affinity")
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = template.part(of_pods, required, f"{path}.affinity.podAffinity", list)
     terms.append(
         {
             "labelSelector": {"matchLabels": dict(pod_labels)},

@@ -28,7 +28,9 @@ from imagenet_operator.errors import InvalidTemplate
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
 _SET_ORDER = "$setElementOrder"
-_DELETE_SCALARS = "$deleteFromPrimitiveList"
+
+DELETE_SCALARS = "$deleteFromPrimitiveList"
+"""The directive (followed by /FIELD) that takes scalars out of a list."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,8 @@ def _merge_map(
             merged[name] = ordered
         remaining.pop(name, None)
     for name, value in remaining.items():
-        if name.startswith(_DELETE_SCALARS):
-            target = _named_field(name, _DELETE_SCALARS, path)
+        if name.startswith(DELETE_SCALARS):
+            target = _named_field(name, DELETE_SCALARS, path)
             if isinstance(merged.get(target), list):
                 unwanted = _as_list(value, f"{path}.{name}")
                 merged[target] = [item for item in merged[target] if item not in unwanted]

@@ -1,8 +1,9 @@
 """A user's pod template, merged over the pod that the operator built.
 
 The last step of every pod that `pod` builds: fields that are the operator's own are refused
-(`api.templates` lists them), the rest is merged as `kubectl patch --type=strategic` would, and
-what follows from the result, such as the number of threads, is filled in.
+(`api.templates` lists them), the rest is merged as `kubectl patch --type=strategic` would. Two
+orders, which mean little to Kubernetes, are then put right: the program's container stays the
+first, and the operator's variables stand before the user's, which may so refer to them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import owned_field_conflicts
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
-from imagenet_operator.manifests.strategic import POD_TEMPLATE, strategic_merge
+from imagenet_operator.manifests.strategic import DELETE_SCALARS, POD_TEMPLATE, strategic_merge
 
 THREADS = "OMP_NUM_THREADS"
 
@@ -26,7 +27,7 @@ def merge(built: Manifest, template: Mapping[str, Any] | None, path: str) -> Man
     """Return the built PodTemplateSpec with a user's merged over it.
 
     Args:
-        built: A PodTemplateSpec with the program's container; not changed.
+        built: A PodTemplateSpec whose first container is the program's; not changed.
         template: The user's, as the job has it; None for none.
         path: Where that stands in the job, such as ``spec.training.workers.template``.
 
@@ -36,37 +37,63 @@ def merge(built: Manifest, template: Mapping[str, Any] | None, path: str) -> Man
     if template is None:
         return copy.deepcopy(built)
     for problem in owned_field_conflicts(template, path):
-        raise InvalidTemplate(problem.path, problem.message)
+        raise InvalidTemplate(problem.path, f"{problem.message}; {problem.hint}")
+    _refuse_deletions(template, path)
     merged = strategic_merge(built, template, POD_TEMPLATE, path)
     spec = merged["spec"]
-    program = _program(spec, path)
-    # A container that only the template has comes first in a merge. The program's stays the first:
-    # observers and `kubectl logs` look there.
+    program = next(item for item in spec["containers"] if item["name"] == names.CONTAINER)
+    # Observers and `kubectl logs` look at the first; a merge puts what only the template has there.
     spec["containers"] = [program, *(item for item in spec["containers"] if item is not program)]
-    _limit_threads(program, f"{path}.spec.containers")
+    program["env"] = _operators_first(program["env"], built["spec"]["containers"][0]["env"])
+    _limit_threads(program, f"{path}.spec.containers[{names.CONTAINER}]")
     return merged
 
 
-def _program(spec: Manifest, path: str) -> Manifest:
-    for container in spec.get("containers") or ():
-        if container.get("name") == names.CONTAINER:
-            found: Manifest = container
-            return found
-    raise InvalidTemplate(
-        f"{path}.spec.containers",
-        f"removes the container {names.CONTAINER}, which runs the program; keep it",
+def part(parent: Manifest, name: str, path: str, kind: type = dict) -> Any:
+    """Return a field of a merged pod to add something to; an empty one where there is none.
+
+    Raises:
+        InvalidTemplate: The template has put something of another kind there.
+    """
+    if parent.get(name) is None:
+        parent[name] = kind()
+    if not isinstance(parent[name], kind):
+        raise InvalidTemplate(
+            f"{path}.{name}", f"must be {'an object' if kind is dict else 'a list'}"
+        )
+    return parent[name]
+
+
+def _refuse_deletions(value: Any, path: str) -> None:
+    """Refuse to take texts out of lists: those of a built pod are its program and its floor."""
+    for name, child in value.items() if isinstance(value, dict) else ():
+        if name.startswith(DELETE_SCALARS):
+            raise InvalidTemplate(
+                f"{path}.{name}", "cannot be used: what the operator lists has to stay; remove it"
+            )
+        _refuse_deletions(child, f"{path}.{name}")
+    for index, child in enumerate(value) if isinstance(value, list) else ():
+        _refuse_deletions(child, f"{path}[{index}]")
+
+
+def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Manifest]:
+    """Put the variables that were built first, in their order: `$(VAR)` looks only backwards."""
+    order = [variable["name"] for variable in built]
+    return sorted(
+        merged,
+        key=lambda item: order.index(item["name"]) if item["name"] in order else len(order),
     )
 
 
 def _limit_threads(program: Manifest, path: str) -> None:
     """Tell OpenMP how many cores the container may use; it would count the node's otherwise."""
-    limit = ((program.get("resources") or {}).get("limits") or {}).get("cpu")
-    if limit is None or any(variable["name"] == THREADS for variable in program["env"]):
+    if "resources" not in program or any(item["name"] == THREADS for item in program["env"]):
+        return
+    limits = part(part(program, "resources", path), "limits", f"{path}.resources")
+    if "cpu" not in limits:
         return
     try:
-        cores = parse(limit)
+        cores = parse(limits["cpu"])
     except ValueError as error:
-        raise InvalidTemplate(
-            f"{path}[{names.CONTAINER}].resources.limits.cpu", str(error)
-        ) from None
+        raise InvalidTemplate(f"{path}.resources.limits.cpu", str(error)) from None
     program["env"].append({"name": THREADS, "value": str(max(1, math.floor(cores)))})

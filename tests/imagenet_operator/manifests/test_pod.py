@@ -1,12 +1,15 @@
 """What every pod has, whatever runs in it: the subset of both clusters and the security floor."""
 
+import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, dataset
-from support.job_table import JOBS, jobs
+from support.job_table import JOBS, TABLE, jobs, read
 from support.pod_subset import outside_subset
 
 Manifest = dict[str, Any]
@@ -91,17 +94,133 @@ def test_pull_secrets_reach_every_pod() -> None:
         assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
 
 
+RULE = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def worker_with(template: Manifest, name: str) -> Manifest:
+    """Return the last worker of a job of the table whose workers have a template."""
+    document = copy.deepcopy(TABLE[name])
+    document["spec"]["training"]["workers"]["template"] = template
+    return attempt.build(read(document), 0)[-1]
+
+
 def test_a_pod_keeps_to_its_node_whatever_affinity_its_template_brings() -> None:
     own = {"topologyKey": "rack", "labelSelector": {"matchLabels": {"a": "b"}}}
-    rule = "requiredDuringSchedulingIgnoredDuringExecution"
-    job = JOBS["one node"]
-    workers = job.spec.training.workers.model_copy(
-        update={"template": {"spec": {"affinity": {"podAffinity": {rule: [own]}}}}}
-    )
-    training = job.spec.training.model_copy(update={"workers": workers})
-    job = job.model_copy(update={"spec": job.spec.model_copy(update={"training": training})})
-    terms = attempt.build(job, 0)[-1]["spec"]["affinity"]["podAffinity"][rule]
+    worker = worker_with({"spec": {"affinity": {"podAffinity": {RULE: [own]}}}}, "one node")
+    terms = worker["spec"]["affinity"]["podAffinity"][RULE]
     assert [term["topologyKey"] for term in terms] == ["rack", "kubernetes.io/hostname"]
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [None, {"limits": None}, {"$patch": "delete"}, {"limits": {"$patch": "replace", "cpu": "8"}}],
+)
+def test_a_worker_keeps_its_gpus_whatever_resources_its_template_brings(
+    resources: Manifest | None,
+) -> None:
+    template = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+    container = worker_with(template, "gpus")["spec"]["containers"][0]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"affinity": "near"}, "affinity"),
+        ({"affinity": {"podAffinity": ["near"]}}, "affinity.podAffinity"),
+        ({"affinity": {"podAffinity": {RULE: {}}}}, f"affinity.podAffinity.{RULE}"),
+    ],
+)
+def test_a_template_that_leaves_no_room_for_the_operators_part_is_refused(
+    spec: Manifest, path: str
+) -> None:
+    with pytest.raises(InvalidTemplate) as caught:
+        worker_with({"spec": spec}, "one node")
+    assert caught.value.path == f"spec.training.workers.template.spec.{path}"
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["a", "ALL", "main"])
+DIRECTIVES = st.sampled_from(["delete", "replace", "merge"])
+FIELDS = st.sampled_from(
+    [
+        *("add", "affinity", "args", "capabilities", "command", "containers", "cpu", "drop", "env"),
+        *("image", "initContainers", "labels", "limits", "metadata", "mountPath", "name", "ports"),
+        *("podAffinity", "privileged", "resources", "restartPolicy", "runAsNonRoot", "runAsUser"),
+        *("securityContext", "spec", "subdomain", "valueFrom", "value", "volumes", "volumeMounts"),
+        *("$patch", "$retainKeys", "$setElementOrder/env", "$setElementOrder/containers"),
+        *("$deleteFromPrimitiveList/args", "$deleteFromPrimitiveList/drop"),
+    ]
+)
+CONTENTS = st.recursive(
+    SCALARS | DIRECTIVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=4),
+    max_leaves=12,
+)
+THEIRS = {"HOME", "TMPDIR", "OWN"}
+"""Variables that a template may set, change or delete."""
+
+CONTAINERS = st.fixed_dictionaries(
+    {"name": st.sampled_from(["main", "main", "other"])},
+    optional={
+        "env": st.lists(
+            st.fixed_dictionaries(
+                {"name": st.sampled_from(["HOME", "POD_IP", "DMLC_ROLE", "OWN"])},
+                optional={"value": st.just("x"), "$patch": DIRECTIVES},
+            ),
+            max_size=3,
+        ),
+        "securityContext": st.dictionaries(FIELDS, CONTENTS, max_size=3),
+        "resources": st.dictionaries(FIELDS, CONTENTS, max_size=2),
+        "$deleteFromPrimitiveList/args": st.just(["--lr"]),
+        "args": CONTENTS,
+        "volumeMounts": CONTENTS,
+        "$patch": DIRECTIVES,
+        "$setElementOrder/env": st.just([{"name": "DMLC_NODE_HOST"}, {"name": "POD_IP"}]),
+    },
+)
+TEMPLATES = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": st.dictionaries(FIELDS, CONTENTS, max_size=2),
+        "spec": CONTENTS
+        | st.fixed_dictionaries(
+            {"containers": st.lists(CONTAINERS, max_size=3)},
+            optional={"securityContext": CONTENTS, "affinity": CONTENTS, "volumes": CONTENTS},
+        ),
+    },
+)
+
+
+@given(template=TEMPLATES)
+@settings(max_examples=400)
+def test_no_template_takes_away_what_is_the_operators(template: Manifest) -> None:
+    built = attempt.build(JOBS["one node"], 0)[-1]
+    try:
+        worker = worker_with(template, "one node")
+    except InvalidTemplate as error:
+        assert error.path.startswith("spec.training.workers.template")
+        return
+    spec, program = worker["spec"], worker["spec"]["containers"][0]
+    own = built["spec"]["containers"][0]
+    for name in ("name", "command", "args", "terminationMessagePath"):
+        assert program[name] == own[name]
+    assert [item for item in program["env"] if item["name"] not in THEIRS] == [
+        item for item in own["env"] if item["name"] not in THEIRS
+    ]
+    assert all(mount in program["volumeMounts"] for mount in own["volumeMounts"])
+    assert all(volume in spec["volumes"] for volume in built["spec"]["volumes"])
+    assert worker["metadata"]["labels"].items() >= built["metadata"]["labels"].items()
+    assert worker["metadata"]["name"] == built["metadata"]["name"]
+    for name in ("restartPolicy", "hostname", "subdomain"):
+        assert spec[name] == built["spec"][name]
+    assert program["securityContext"]["allowPrivilegeEscalation"] is False
+    assert program["securityContext"]["privileged"] is False
+    assert "ALL" in program["securityContext"]["capabilities"]["drop"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert (
+        built["spec"]["affinity"]["podAffinity"][RULE][-1]
+        in (spec["affinity"]["podAffinity"][RULE])
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,15 @@ def test_the_program_stays_the_first_container() -> None:
     assert [item["name"] for item in result["spec"]["containers"]] == ["main", "logs", "proxy"]
 
 
+def test_the_operators_variables_come_first_so_that_others_may_refer_to_them() -> None:
+    own = [{"name": "CACHE", "value": "$(POD_NAME)/a"}, {"name": "LOG", "value": "$(CACHE)/log"}]
+    order = [{"name": "LOG"}, {"name": "CACHE"}, {"name": "POD_NAME"}]
+    for fields in ({"env": own}, {"env": own[::-1], "$setElementOrder/env": order}):
+        env = merged(of_program(**fields))["spec"]["containers"][0]["env"]
+        assert env[0] == {"name": "POD_NAME", "value": "a"}
+        assert env[1:] == fields["env"]
+
+
 @pytest.mark.parametrize(
     ("limit", "threads"),
     [("4", "4"), (4, "4"), ("3500m", "3"), ("500m", "1"), (2.5, "2"), ("1k", "1000")],
@@ -101,6 +110,21 @@ def test_threads_that_the_template_sets_are_kept() -> None:
         (
             of_program(resources={"limits": {"cpu": "four"}}),
             f"{PATH}.spec.containers[main].resources.limits.cpu",
+        ),
+        (of_program(resources={"limits": ["4"]}), f"{PATH}.spec.containers[main].resources.limits"),
+        (of_program(resources="4"), f"{PATH}.spec.containers[main].resources"),
+        ({"spec": {"restartPolicy": "Always"}}, f"{PATH}.spec.restartPolicy"),
+        (of_program(command=["sh"]), f"{PATH}.spec.containers[0].command"),
+        ({"metadata": {"name": "mine"}}, f"{PATH}.metadata.name"),
+        (
+            of_program(**{"$deleteFromPrimitiveList/args": ["--lr"]}),
+            f"{PATH}.spec.containers[0].$deleteFromPrimitiveList/args",
+        ),
+        (
+            of_program(
+                securityContext={"capabilities": {"$deleteFromPrimitiveList/drop": ["ALL"]}}
+            ),
+            f"{PATH}.spec.containers[0].securityContext.capabilities.$deleteFromPrimitiveList/drop",
         ),
     ],
 )

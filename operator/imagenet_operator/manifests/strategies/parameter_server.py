@@ -63,7 +63,7 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
         environment=_environment(job, attempt, role),
         ports={"training": port},
         # The port opens when MXNet does; ps-lite is not disturbed by a bare connection.
-        ready={"tcpSocket": {"port": "training"}, "periodSeconds": 5},
+        ready={"tcpSocket": {"port": port}, "periodSeconds": 5},
         template=strategy.servers.template,
         template_path="spec.training.strategy.parameterServer.servers.template",
     )

@@ -69,13 +69,13 @@ def test_a_helper_is_ready_when_its_port_is_open(role: str, port: int) -> None:
     container = member(role)["spec"]["containers"][0]
     ports = {item["name"]: item["containerPort"] for item in container["ports"]}
     assert ports == {"metrics": 9090, "training": port}
-    assert container["readinessProbe"]["tcpSocket"] == {"port": "training"}
+    assert container["readinessProbe"]["tcpSocket"] == {"port": port}
 
 
 def test_a_worker_is_ready_when_it_serves_metrics() -> None:
     container = member("worker", settings=Settings(metrics_port=9999))["spec"]["containers"][0]
     assert {"name": "metrics", "containerPort": 9999} in container["ports"]
-    assert container["readinessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/metrics", "port": 9999}
     assert {"name": "IMAGENET_METRICS_PORT", "value": "9999"} in container["env"]
 
 
