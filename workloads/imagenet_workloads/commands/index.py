@@ -6,6 +6,7 @@ message, tells the operator the dataset's key, its counts, and whether anything 
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -142,6 +143,7 @@ def _check(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
 
 
 def _run(parsed: argparse.Namespace) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     # Here, and not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import index

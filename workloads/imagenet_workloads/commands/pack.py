@@ -5,6 +5,7 @@ JOB_COMPLETION_INDEX; by hand, with neither that nor --shard, every shard in tur
 """
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     # Here, and not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import cores, pack

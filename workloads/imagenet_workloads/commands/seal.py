@@ -4,6 +4,7 @@ The command line of `prepare.seal`.
 """
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     from imagenet_workloads.prepare import cores, seal
 
     seal.run(parsed.data, parsed.key, parsed.threads or cores.available())

@@ -1,0 +1,98 @@
+"""The codec that is always there: pixels by simplejpeg (libjpeg-turbo), resized by OpenCV."""
+
+import cv2
+import numpy as np
+import simplejpeg
+
+from imagenet_workloads.prepare.codecs.interface import (
+    DamagedImageError,
+    Jpeg,
+    Packed,
+    Pixels,
+    Recipe,
+    reduction,
+    sample_step,
+    target_size,
+)
+
+# Of the EXIF orientations: what turns the stored pixels upright (TIFF 6.0, tag 274).
+_UPRIGHT = {
+    2: (None, 1),
+    3: (cv2.ROTATE_180, None),
+    4: (None, 0),
+    5: (cv2.ROTATE_90_CLOCKWISE, 1),
+    6: (cv2.ROTATE_90_CLOCKWISE, None),
+    7: (cv2.ROTATE_90_CLOCKWISE, 0),
+    8: (cv2.ROTATE_90_COUNTERCLOCKWISE, None),
+}
+_SIDEWAYS = frozenset((5, 6, 7, 8))
+
+
+class OpenCvCodec:
+    """Decodes to RGB, resizes linearly as MXNet's im2rec does, encodes with 4:2:0 colours."""
+
+    name = "opencv"
+
+    def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
+        """Decodes, turns upright, resizes and encodes a JPEG."""
+        height, width = image.height, image.width
+        if image.orientation in _SIDEWAYS:
+            height, width = width, height
+        target = target_size(height, width, recipe.resize)
+        factor = reduction(height, width, target)
+        return encode(turned(decode(image, factor), image.orientation), target, recipe.quality)
+
+
+def decode(image: Jpeg, factor: int = 1) -> Pixels:
+    """The pixels of a JPEG as height x width x RGB, shrunk by 1, 2, 4 or 8.
+
+    Raises:
+        DamagedImageError: libjpeg reports an error or a warning.
+    """
+    four_inks = image.colours in ("CMYK", "YCCK")
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(
+            image.data,
+            colorspace="CMYK" if four_inks else "RGB",
+            # The largest of libjpeg's shrinkings that leaves these is exactly `factor`.
+            min_height=-(-image.height // factor),
+            min_width=-(-image.width // factor),
+        )
+    except ValueError as error:
+        raise DamagedImageError(str(error)) from None
+    return _without_inks(pixels) if four_inks else pixels
+
+
+def turned(pixels: Pixels, orientation: int) -> Pixels:
+    """The pixels upright, given their EXIF orientation."""
+    if orientation not in _UPRIGHT:
+        return pixels
+    rotation, flip = _UPRIGHT[orientation]
+    if rotation is not None:
+        pixels = cv2.rotate(pixels, rotation).astype(np.uint8, copy=False)
+    if flip is not None:
+        pixels = cv2.flip(pixels, flip).astype(np.uint8, copy=False)
+    return pixels
+
+
+def encode(pixels: Pixels, target: tuple[int, int], quality: int) -> Packed:
+    """Resizes RGB pixels to (height, width) and encodes them."""
+    if pixels.shape[:2] != target:
+        resized = cv2.resize(pixels, (target[1], target[0]), interpolation=cv2.INTER_LINEAR)
+        pixels = resized.astype(np.uint8, copy=False)
+    jpeg = simplejpeg.encode_jpeg(
+        np.ascontiguousarray(pixels), quality=quality, colorspace="RGB", colorsubsampling="420"
+    )
+    return Packed(jpeg, sample(pixels))
+
+
+def sample(pixels: Pixels) -> Pixels:
+    """Points of an image on a regular grid."""
+    step = sample_step(pixels.shape[0], pixels.shape[1])
+    return pixels[::step, ::step]
+
+
+def _without_inks(pixels: Pixels) -> Pixels:
+    """RGB of CMYK as Adobe's programs store it, inverted: 255 is no ink."""
+    colours = pixels[:, :, :3].astype(np.uint16) * pixels[:, :, 3:]
+    return ((colours + 127) // 255).astype(np.uint8)

@@ -1,0 +1,306 @@
+"""`imagenet-index`: from a source to a plan under a key; or the news that all is done already.
+
+The order of its work: make sure that the volume can be written, list the source, choose the
+classes, divide and shuffle, compute the key, look whether that key is sealed, check the space,
+and leave the plan. Nothing before the last step is visible to anybody.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from imagenet_workloads import dataset as datasets
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import estimate, key, limits, place, shards, split
+from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.codecs import choose
+from imagenet_workloads.prepare.codecs.interface import Codec, Recipe
+from imagenet_workloads.prepare.options import Options
+from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
+from imagenet_workloads.prepare.scan import Scan, scan
+from imagenet_workloads.prepare.sources import labels
+from imagenet_workloads.prepare.sources.interface import Source
+from imagenet_workloads.prepare.sources.synthetic import SyntheticSource
+from imagenet_workloads.prepare.split import Classes, Numbers
+from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+_log = logging.getLogger(__name__)
+
+# How many names a line of the log holds at most.
+_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Validation images that have a source of their own.
+
+    Attributes:
+        source: flat.
+        labels: its label file.
+    """
+
+    source: Source
+    labels: Path
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to index.
+
+    Attributes:
+        source: of the training images, and of the validation images too unless these have one.
+        validation: the validation images' own source.
+        data: the dataset volume.
+        options: those that decide the bytes.
+        codec: `auto`, `opencv` or `planes`.
+        max_skipped_fraction: the largest share of damaged images, 0 to 1.
+    """
+
+    source: Source
+    validation: Validation | None
+    data: Path
+    options: Options
+    codec: str
+    max_skipped_fraction: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What index tells the operator.
+
+    Attributes:
+        key: the dataset's.
+        classes: how many.
+        train: images planned for training.
+        validation: likewise for validation.
+        shards: of both; as many completions as pack has.
+        dropped_classes: how many.
+        sealed: the dataset is finished; nothing else must run.
+    """
+
+    key: str
+    classes: int
+    train: int
+    validation: int
+    shards: int
+    dropped_classes: int
+    sealed: bool
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "key": self.key,
+            "classes": self.classes,
+            "images": {"train": self.train, "validation": self.validation},
+            "shards": self.shards,
+            "droppedClasses": self.dropped_classes,
+            "sealed": self.sealed,
+        }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The images of one split.
+
+    Attributes:
+        source: where they are.
+        scan: of the source.
+        numbers: of the images in the scan, in the order of their keys.
+        class_of: the class of each image of the scan, by a number.
+        labels: of each such number.
+    """
+
+    source: Source
+    scan: Scan
+    numbers: Numbers
+    class_of: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64]
+
+    def planned(self, start: int, end: int) -> Iterator[PlannedImage]:
+        for position in range(start, end):
+            number = int(self.numbers[position])
+            label = int(self.labels[self.class_of[number]])
+            yield PlannedImage(position, label, *self.scan.row(number))
+
+
+def run(request: Request, recorder: PreparationRecorder) -> Result:
+    """Indexes a source.
+
+    Raises:
+        InputError: the source, or what is asked of it, is wrong.
+        PlaceError: the volume cannot be written, or is too small.
+    """
+    codec = choose(request.codec)
+    place.make_folder(request.data / "datasets")
+    with place.unnamed_file(request.data) as rows, place.unnamed_file(request.data) as own_rows:
+        found = scan(request.source, rows, recorder.listed)
+        _tell_notes(found)
+        classes = _choose_classes(found, request.options)
+        parts = _divide(request, found, classes, own_rows, recorder)
+        plan = _plan(request, found, classes, parts, codec)
+        dataset = plans.folder_of(request.data, plan.key)
+        sealed = (dataset / datasets.FILE_NAME).exists()
+        if sealed:
+            _check_sealed(dataset, plan, request.max_skipped_fraction)
+        else:
+            _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
+    _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
+    return Result(
+        key=plan.key,
+        classes=len(classes.names),
+        train=plan.images(TRAIN),
+        validation=plan.images(VALIDATION),
+        shards=len(plan.shards),
+        dropped_classes=len(classes.dropped),
+        sealed=sealed,
+    )
+
+
+def _choose_classes(found: Scan, options: Options) -> Classes:
+    counts = np.bincount(found.classes(), minlength=len(found.class_names)).tolist()
+    classes = split.choose_classes(
+        found.class_names, counts, found.notes.empty, options.min_images_per_class
+    )
+    _log.info("%d images of %d classes", len(found), len(found.class_names))
+    if classes.dropped:
+        dropped = [f"{name} ({count})" for name, count in classes.dropped.items()]
+        _log.info(
+            "left out for fewer than %d images: %s", options.min_images_per_class, _listed(dropped)
+        )
+    return classes
+
+
+def _divide(
+    request: Request, found: Scan, classes: Classes, rows: Any, recorder: PreparationRecorder
+) -> dict[str, _Part]:
+    options = request.options
+    class_of = found.classes()
+    train, drawn = split.draw(
+        class_of, found.class_names, classes, options.validation_per_class, options.seed
+    )
+    parts = {TRAIN: _Part(request.source, found, train, class_of, classes.labels)}
+    if request.validation is not None:
+        parts[VALIDATION] = _own_validation(request.validation, found, classes, rows, recorder)
+    elif len(drawn):
+        parts[VALIDATION] = _Part(request.source, found, drawn, class_of, classes.labels)
+    for name, part in parts.items():
+        split.shuffle(part.numbers, options.seed, name)
+    return parts
+
+
+def _own_validation(
+    validation: Validation, found: Scan, classes: Classes, rows: Any, recorder: PreparationRecorder
+) -> _Part:
+    listed = scan(validation.source, rows, recorder.listed)
+    _tell_notes(listed)
+    class_of = labels.read(
+        validation.labels, lambda: (row.name for row in listed.rows()), found.class_names
+    )
+    # One more label at the end, where the number -1 of an unknown class leads.
+    label_of = np.append(classes.labels, split.DROPPED)
+    kept = np.flatnonzero(label_of[class_of] != split.DROPPED).astype(np.uint32)
+    if not len(kept):
+        raise InputError(
+            f"{validation.labels}: none of its classes is a class of the training images"
+        )
+    if len(kept) < len(listed):
+        _log.info(
+            "%d validation images are of classes that are not in the dataset, and left out",
+            len(listed) - len(kept),
+        )
+    return _Part(validation.source, listed, kept, class_of, label_of)
+
+
+def _plan(
+    request: Request, found: Scan, classes: Classes, parts: dict[str, _Part], codec: Codec
+) -> Plan:
+    writer = datasets.Writer(version=key.WRITER_VERSION, codec=codec.name)
+    validation = None
+    if request.validation is not None:
+        own = parts[VALIDATION].scan.fingerprint()
+        validation = (own, labels.fingerprint(request.validation.labels))
+    images = {name: len(part.numbers) for name, part in parts.items()}
+    counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
+    return Plan(
+        key=key.make(writer, request.options, found.fingerprint(), validation),
+        writer=writer,
+        options=request.options,
+        classes=classes.names,
+        dropped_classes=classes.dropped,
+        sources={name: _describe(part.source) for name, part in parts.items()},
+        shards=tuple(
+            shard
+            for name, count in zip((TRAIN, VALIDATION), counts, strict=True)
+            for shard in plans.name_shards(
+                name, (end - start for start, end in split.bounds(images.get(name, 0), count))
+            )
+        ),
+    )
+
+
+def _describe(source: Source) -> dict[str, Any]:
+    if isinstance(source, SyntheticSource):
+        return source.to_document()
+    return {"kind": source.kind}
+
+
+def _leave(
+    dataset: Path, plan: Plan, parts: dict[str, _Part], codec: Codec, max_skipped_fraction: float
+) -> None:
+    place.make_folder(dataset)
+    place.sweep(dataset, place.ABANDONED_SECONDS)
+    recipe = Recipe(plan.options.resize, plan.options.quality)
+    needed = sum(
+        estimate.bytes_of(part.source, part.scan, part.numbers, recipe, codec)
+        for part in parts.values()
+    )
+    place.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
+    limits.write(dataset, max_skipped_fraction)
+    if not plans.exists(dataset):
+        plans.write(dataset, plan, _images(plan, parts))
+
+
+def _images(plan: Plan, parts: dict[str, _Part]) -> dict[str, Iterator[PlannedImage]]:
+    images, ends = {}, {TRAIN: 0, VALIDATION: 0}
+    for shard in plan.shards:
+        start = ends[shard.split]
+        ends[shard.split] = start + shard.images
+        images[shard.name] = parts[shard.split].planned(start, ends[shard.split])
+    return images
+
+
+def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> None:
+    """Makes sure that a sealed dataset does for this run too.
+
+    Raises:
+        InputError: files of it are missing, or more images are damaged than this run allows.
+    """
+    sealed = datasets.read_dataset(dataset)
+    for shard in (*sealed.train.shards, *sealed.validation.shards):
+        path = dataset / shard.record
+        if not path.exists() or path.stat().st_size != shard.bytes:
+            raise InputError(
+                f"{path}: is not as {datasets.FILE_NAME} says; remove {datasets.FILE_NAME} there, "
+                "and run again to make what is missing"
+            )
+    allowed = limits.allowed(max_skipped_fraction, plan.images())
+    if sealed.skipped.count > allowed:
+        raise InputError(
+            f"{dataset}: {sealed.skipped.count} of {plan.images()} images were damaged "
+            f"(see {sealed.skipped.report}), and --max-skipped-fraction allows {allowed}"
+        )
+
+
+def _tell_notes(found: Scan) -> None:
+    if found.notes.ignored:
+        _log.info("passed over %d files that are not named like images", found.notes.ignored)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,61 @@
+"""The options that decide which bytes a dataset has; with the source they make its key."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from imagenet_workloads.fields import Fields
+
+_CAMEL = {
+    "format": "format",
+    "resize": "resize",
+    "quality": "quality",
+    "shards": "shards",
+    "min_images_per_class": "minImagesPerClass",
+    "seed": "seed",
+    "validation_per_class": "validationPerClass",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the ImageNetJob's spec.dataset says about the bytes.
+
+    Attributes:
+        shards: training shards; validation shards follow in proportion.
+        format: of the shards.
+        resize: length of the shorter edge in pixels; None leaves sizes alone.
+        quality: of each JPEG that is encoded, 1 to 100.
+        min_images_per_class: classes with fewer are left out.
+        seed: of the validation draw and of the order.
+        validation_per_class: images drawn from each class; 0 without, or with a source of their
+            own.
+    """
+
+    shards: int
+    format: str = "RecordIO"
+    resize: int | None = None
+    quality: int = 90
+    min_images_per_class: int = 1
+    seed: int = 0
+    validation_per_class: int = 0
+
+    def to_document(self) -> dict[str, Any]:
+        """The options as JSON values, under the names of the ImageNetJob's fields."""
+        return {_CAMEL[name]: value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """Reads what `to_document` made.
+
+        Raises:
+            InputError: a field is missing or wrong.
+        """
+        return cls(
+            shards=fields.integer("shards", minimum=1),
+            format=fields.text("format"),
+            resize=fields.integer("resize", minimum=1) if fields.has("resize") else None,
+            quality=fields.integer("quality", minimum=1),
+            min_images_per_class=fields.integer("minImagesPerClass"),
+            seed=fields.integer("seed"),
+            validation_per_class=fields.integer("validationPerClass"),
+        )

@@ -1,0 +1,304 @@
+"""`imagenet-pack`: writes one planned shard, or all of them; only those that are not whole yet.
+
+One thread walks the plan and writes in its order; the others read and transcode a few images at a
+time. So the bytes do not depend on the number of threads, and memory not on the number of images.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import cv2
+
+from imagenet_workloads import dataset as datasets
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare import limits, place, shards
+from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.codecs import choose
+from imagenet_workloads.prepare.codecs.interface import Codec, DamagedImageError, Recipe
+from imagenet_workloads.prepare.key import WRITER_VERSION
+from imagenet_workloads.prepare.moments import Moments
+from imagenet_workloads.prepare.plan import VALIDATION, Plan, PlannedImage, PlannedShard
+from imagenet_workloads.prepare.recordio import Writer
+from imagenet_workloads.prepare.shards import Sidecar, Skipped
+from imagenet_workloads.prepare.sources import detect
+from imagenet_workloads.prepare.sources.interface import Source, changed, readable
+from imagenet_workloads.prepare.sources.synthetic import SyntheticSource
+from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+_log = logging.getLogger(__name__)
+
+# Images that a thread takes at a time: one by one, handing over would cost a tenth of the work.
+_BATCH = 8
+# Batches in flight for each thread, so that none waits while the writer catches up.
+_AHEAD = 3
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to pack.
+
+    Attributes:
+        data: the dataset volume.
+        key: the dataset's.
+        source: the path that index was given; None for a synthetic source.
+        validation_source: likewise.
+        shard: its number, training shards first; None for every shard.
+        threads: images worked on at a time.
+    """
+
+    data: Path
+    key: str
+    source: Path | None
+    validation_source: Path | None
+    shard: int | None
+    threads: int
+
+
+class _Done(NamedTuple):
+    """What became of one image: a JPEG and its colours, or the reason why not."""
+
+    image: PlannedImage
+    jpeg: bytes
+    moments: Moments
+    damage: str
+
+
+def run(request: Request, recorder: PreparationRecorder) -> None:
+    """Writes the shards that are asked for and not whole.
+
+    Raises:
+        InputError: there is no such plan or shard, the source is not as planned, or too many of
+            its images are damaged.
+        PlaceError: the volume cannot be written, or is full.
+    """
+    plan = plans.read(request.data, request.key)
+    dataset = plans.folder_of(request.data, request.key)
+    wanted = _wanted(plan, request.shard)
+    recorder.planned(sum(shard.images for shard in wanted))
+    if (dataset / datasets.FILE_NAME).exists():
+        _log.info("%s is sealed already", dataset)
+        missing: list[PlannedShard] = []
+    else:
+        place.make_folder(dataset)
+        place.sweep(dataset, place.ABANDONED_SECONDS)
+        missing = [shard for shard in wanted if not shards.is_whole(dataset, shard)]
+    for shard in wanted:
+        if shard not in missing:
+            _log.info("%s is whole already", shard.name)
+            recorder.packed(shard.images, 0)
+    if missing:
+        _pack_all(request, plan, dataset, missing, recorder)
+
+
+def _wanted(plan: Plan, number: int | None) -> tuple[PlannedShard, ...]:
+    if number is None:
+        return plan.shards
+    if number >= len(plan.shards):
+        raise InputError(
+            f"there is no shard {number}: the dataset {plan.key} has {len(plan.shards)}, from 0"
+        )
+    return (plan.shards[number],)
+
+
+def _pack_all(
+    request: Request,
+    plan: Plan,
+    dataset: Path,
+    missing: list[PlannedShard],
+    recorder: PreparationRecorder,
+) -> None:
+    if plan.writer.version != WRITER_VERSION:
+        raise InputError(
+            f"the plan of {plan.key} is for version {plan.writer.version} of the writer, and this "
+            f"is {WRITER_VERSION}; run imagenet-index again"
+        )
+    # OpenCV would start threads of its own for each of ours.
+    cv2.setNumThreads(1)
+    codec = choose(plan.writer.codec)
+    allowed = limits.read(dataset, plan.images())
+    sources = {
+        split: _open(request, plan, split) for split in sorted({shard.split for shard in missing})
+    }
+    try:
+        for shard in missing:
+            work = _Work(sources[shard.split], plan, codec)
+            _Packing(dataset, plan, shard, allowed, recorder).write(work, request.threads)
+    finally:
+        for source in sources.values():
+            source.close()
+
+
+def _open(request: Request, plan: Plan, split: str) -> Source:
+    """Opens the source of a split, and makes sure that it is of the kind that was planned."""
+    planned = plan.sources[split]
+    if planned["kind"] == SyntheticSource.kind:
+        return SyntheticSource.from_fields(Fields(planned, f"sources.{split}"))
+    flat = split == VALIDATION and planned["kind"].startswith("flat")
+    option = "--validation-source" if flat else "--source"
+    path = request.validation_source if flat else request.source
+    if path is None:
+        raise InputError(f"{option} is missing: the plan needs a {planned['kind']}")
+    source = detect.open_flat(path) if flat else detect.open_source(path)
+    if source.kind != planned["kind"]:
+        source.close()
+        raise changed(str(path), f"is a {source.kind} in place of a {planned['kind']}")
+    return source
+
+
+class _Work:
+    """What the threads do: read and transcode a batch of images."""
+
+    def __init__(self, source: Source, plan: Plan, codec: Codec) -> None:
+        self._source = source
+        self._recipe = Recipe(plan.options.resize, plan.options.quality)
+        self._codec = codec
+
+    def batch(self, images: list[PlannedImage]) -> list[_Done]:
+        return [self._one(image) for image in images]
+
+    def _one(self, image: PlannedImage) -> _Done:
+        try:
+            data = self._source.read(image.name, image.offset, image.size)
+            packed = transcode(data, self._recipe, self._codec)
+        except DamagedImageError as error:
+            return _Done(image, b"", Moments(), str(error))
+        except PermissionError as error:
+            return _Done(image, b"", Moments(), f"may not be read: {error.strerror}")
+        except OSError as error:
+            raise WorkloadError(
+                f"{readable(image.name)}: cannot be read: {error.strerror}"
+            ) from error
+        return _Done(image, packed.jpeg, Moments.of(packed.sample), "")
+
+
+class _Packing:
+    """The writing of one shard."""
+
+    def __init__(
+        self,
+        dataset: Path,
+        plan: Plan,
+        shard: PlannedShard,
+        allowed: int,
+        recorder: PreparationRecorder,
+    ) -> None:
+        self._dataset = dataset
+        self._plan = plan
+        self._shard = shard
+        self._allowed = allowed
+        self._recorder = recorder
+        self._skipped: list[Skipped] = []
+        self._per_class = [0] * len(plan.classes)
+        self._moments = Moments()
+        self._pace = _Pace(shard)
+
+    def write(self, work: _Work, threads: int) -> None:
+        record = place.NewFile(self._dataset / self._shard.record)
+        index = place.NewFile(self._dataset / self._shard.index)
+        with record, index:
+            writer = Writer(record.file, index.file)
+            images = plans.read_images(self._dataset, self._shard)
+            for done in _in_order(work, images, threads):
+                self._take(writer, done)
+            record.finish()
+            index.finish()
+            self._publish(writer, record, index)
+
+    def _take(self, writer: Writer, done: _Done) -> None:
+        image = done.image
+        if done.damage:
+            self._skip(image, done.damage)
+        else:
+            before = writer.bytes
+            with place.telling_where(self._dataset / self._shard.record):
+                writer.append(image.key, image.label, done.jpeg)
+            self._per_class[image.label] += 1
+            self._moments += done.moments
+            self._recorder.packed(1, writer.bytes - before)
+        self._pace.one_more(len(self._skipped))
+
+    def _skip(self, image: PlannedImage, reason: str) -> None:
+        _log.warning("skipped %s: %s", readable(image.name), reason)
+        self._skipped.append(Skipped(image.name, self._plan.classes[image.label], reason))
+        self._recorder.skipped()
+        # Seal decides over all shards; but what is too much for them together is so for one.
+        if len(self._skipped) > self._allowed:
+            raise limits.too_many(
+                self._skipped, self._plan.images(), self._allowed, f"{self._shard.name} alone"
+            )
+
+    def _publish(self, writer: Writer, record: place.NewFile, index: place.NewFile) -> None:
+        if shards.is_whole(self._dataset, self._shard):
+            _log.info("%s was finished by another run", self._shard.name)
+            return
+        record_sha256, index_sha256 = writer.sha256()
+        sidecar = Sidecar(
+            key=self._plan.key,
+            records=writer.records,
+            bytes=writer.bytes,
+            record_sha256=record_sha256,
+            index_sha256=index_sha256,
+            per_class=tuple(self._per_class),
+            moments=self._moments,
+            skipped=tuple(self._skipped),
+        )
+        try:
+            record.publish()
+            index.publish()
+            place.sync_folder(self._dataset)
+            place.write_file(self._dataset / self._shard.sidecar, [sidecar.to_json().encode()])
+        except FileNotFoundError:
+            # Another run with this key sealed the dataset and swept up; else somebody deletes.
+            if not shards.is_whole(self._dataset, self._shard):
+                raise WorkloadError(
+                    f"{self._dataset}: a file that was being written there has vanished"
+                ) from None
+        _log.info("%s: %d images", self._shard.name, writer.records)
+
+
+def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iterator[_Done]:
+    """Yields what became of the images, in their order, `threads` batches at a time."""
+    waiting: deque[Future[list[_Done]]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="pack")
+    try:
+        while batch := list(islice(images, _BATCH)):
+            waiting.append(pool.submit(work.batch, batch))
+            if len(waiting) >= threads * _AHEAD:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _Pace:
+    """Tells a person now and then how far a shard is."""
+
+    def __init__(self, shard: PlannedShard) -> None:
+        self._shard = shard
+        self._start = self._last = time.monotonic()
+        self._images = 0
+
+    def one_more(self, skipped: int) -> None:
+        self._images += 1
+        now = time.monotonic()
+        if now - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = now
+            _log.info(
+                "%s: %d of %d images, %.0f a second, %d skipped",
+                self._shard.name,
+                self._images,
+                self._shard.images,
+                self._images / (now - self._start),
+                skipped,
+            )

@@ -1,0 +1,210 @@
+"""The plan that index leaves for pack and seal: plan.json, and a file of images for each shard.
+
+A dataset's folder is `datasets/KEY/`. The plan is its folder `plan/`, renamed into place as a
+whole, so that who sees it sees all of it; shards, their sidecars and dataset.json follow beside.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from imagenet_workloads.dataset import Writer
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare import place
+from imagenet_workloads.prepare.options import Options
+
+VERSION = 1
+TRAIN, VALIDATION = "train", "validation"
+
+_FOLDER, _FILE = "plan", "plan.json"
+_PREFIXES = {TRAIN: "train", VALIDATION: "val"}
+
+
+class PlannedImage(NamedTuple):
+    """One line of a shard's file: an image and where it lies.
+
+    Attributes:
+        key: its number in the split, in shuffled order.
+        label: position of its class.
+        offset: in its source's file.
+        size: in bytes.
+        name: in its source.
+    """
+
+    key: int
+    label: int
+    offset: int
+    size: int
+    name: str
+
+
+@dataclass(frozen=True)
+class PlannedShard:
+    """One shard to write.
+
+    Attributes:
+        split: TRAIN or VALIDATION.
+        name: of its files, without suffix, such as train-00000-of-00008.
+        images: planned for it, damaged ones included.
+    """
+
+    split: str
+    name: str
+    images: int
+
+    @property
+    def record(self) -> str:
+        """The name of its .rec file."""
+        return f"{self.name}.rec"
+
+    @property
+    def index(self) -> str:
+        """The name of its .idx file."""
+        return f"{self.name}.idx"
+
+    @property
+    def sidecar(self) -> str:
+        """The name of the file that says that it is whole, and what is in it."""
+        return f"{self.name}.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a dataset is to become.
+
+    Attributes:
+        key: its name.
+        writer: version and codec that decide its bytes.
+        options: likewise.
+        classes: sorted; a label is a position.
+        dropped_classes: left out, with their numbers of images.
+        sources: by split, which source its images are in: `{"kind": …}`, and what a synthetic one
+            is made of.
+        shards: training shards first.
+    """
+
+    key: str
+    writer: Writer
+    options: Options
+    classes: tuple[str, ...]
+    dropped_classes: Mapping[str, int]
+    sources: Mapping[str, Mapping[str, Any]]
+    shards: tuple[PlannedShard, ...]
+
+    def images(self, split: str | None = None) -> int:
+        """Images planned for a split, or for both."""
+        return sum(shard.images for shard in self.shards if split in (None, shard.split))
+
+    def to_json(self) -> str:
+        """The text of plan.json; equal plans give equal bytes."""
+        document = {
+            "version": VERSION,
+            "key": self.key,
+            "writer": {"version": self.writer.version, "codec": self.writer.codec},
+            "options": self.options.to_document(),
+            "classes": list(self.classes),
+            "droppedClasses": dict(self.dropped_classes),
+            "sources": {split: dict(source) for split, source in self.sources.items()},
+            "shards": [
+                {"split": shard.split, "name": shard.name, "images": shard.images}
+                for shard in self.shards
+            ],
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """Reads what `to_json` made.
+
+        Raises:
+            InputError: of another version, or a field is missing or wrong.
+        """
+        if fields.integer("version") != VERSION:
+            raise fields.wrong("version", f"is not {VERSION}, which this program reads")
+        writer, sources = fields.object("writer"), fields.object("sources")
+        return cls(
+            key=fields.text("key"),
+            writer=Writer(version=writer.text("version"), codec=writer.text("codec")),
+            options=Options.from_fields(fields.object("options")),
+            classes=fields.texts("classes"),
+            dropped_classes=fields.counts("droppedClasses"),
+            sources={split: sources.object(split).values for split in sources.values},
+            shards=tuple(
+                PlannedShard(shard.text("split"), shard.file_name("name"), shard.integer("images"))
+                for shard in fields.objects("shards")
+            ),
+        )
+
+
+def folder_of(data: Path, key: str) -> Path:
+    """The folder of a dataset on the dataset volume."""
+    return data / "datasets" / key
+
+
+def name_shards(split: str, sizes: Iterable[int]) -> tuple[PlannedShard, ...]:
+    """The shards of a split, by their numbers of images."""
+    images = tuple(sizes)
+    return tuple(
+        PlannedShard(split, f"{_PREFIXES[split]}-{number:05}-of-{len(images):05}", size)
+        for number, size in enumerate(images)
+    )
+
+
+def exists(dataset: Path) -> bool:
+    """Whether a dataset has its plan."""
+    return (dataset / _FOLDER / _FILE).exists()
+
+
+def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]]) -> None:
+    """Writes a plan as a whole, or leaves the equal one that another run has just written.
+
+    Args:
+        dataset: its folder, which exists.
+        plan: what plan.json says.
+        images: by the name of the shard.
+
+    Raises:
+        PlaceError: it cannot be written.
+    """
+    with place.new_folder(dataset / _FOLDER) as folder:
+        for shard in plan.shards:
+            content = (json.dumps(image).encode() + b"\n" for image in images[shard.name])
+            place.write_file(folder / _images_file(shard), content)
+        place.write_file(folder / _FILE, [plan.to_json().encode()])
+
+
+def read(data: Path, key: str) -> Plan:
+    """Reads the plan of a dataset.
+
+    Raises:
+        InputError: there is none, or it is wrong.
+    """
+    path = folder_of(data, key) / _FOLDER / _FILE
+    if not path.exists():
+        raise InputError(
+            f"{data}: holds no plan for a dataset {key}; run imagenet-index first, "
+            "and give the key that it says"
+        )
+    return Plan.from_fields(Fields.read(path))
+
+
+def read_images(dataset: Path, shard: PlannedShard) -> Iterator[PlannedImage]:
+    """Yields the images of one shard in the order in which they are to be written.
+
+    Raises:
+        InputError: the shard's file cannot be read.
+    """
+    path = dataset / _FOLDER / _images_file(shard)
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                yield PlannedImage(*json.loads(line))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: the plan is damaged: {error}; remove {dataset}") from error
+
+
+def _images_file(shard: PlannedShard) -> str:
+    return f"{shard.name}.jsonl"

@@ -1,0 +1,129 @@
+"""Writes and walks MXNet's RecordIO files and their indexes, without MXNet.
+
+A record is `magic u32 | (cflag << 29 | length) u32 | data | zeros to a multiple of 4`, all little
+endian (dmlc-core, include/dmlc/recordio.h). Readers find the start of a record by the magic
+number, so a record whose data holds it at a multiple of 4 is split there: the number itself is
+dropped, and cflag tells the pieces (0 whole, 1 first, 2 middle, 3 last) from which a reader puts
+it back. An image's data is an IRHeader (flag u32, label f32, id u64, id2 u64) and the JPEG.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+MAGIC = 0xCED7230A
+_MAGIC_BYTES = struct.pack("<I", MAGIC)
+_HEAD = struct.Struct("<II")
+_IMAGE_HEADER = struct.Struct("<IfQQ")
+# The length has 29 bits.
+LARGEST_RECORD = (1 << 29) - 1
+# What a stored image costs beside its JPEG, at most: head, image header, padding, index line.
+OVERHEAD = _HEAD.size + _IMAGE_HEADER.size + 3 + 32
+
+WHOLE, FIRST, MIDDLE, LAST = range(4)
+
+
+class Writer:
+    """Appends images to a .rec file and their places to its .idx file.
+
+    Attributes:
+        bytes: written to the .rec file so far.
+        records: likewise.
+    """
+
+    def __init__(self, record: BinaryIO, index: BinaryIO) -> None:
+        """Takes two files, open for writing and empty; closing them is the caller's."""
+        self._record = record
+        self._index = index
+        self._record_hash = hashlib.sha256()
+        self._index_hash = hashlib.sha256()
+        self.bytes = 0
+        self.records = 0
+
+    def append(self, key: int, label: int, image: bytes) -> None:
+        """Writes one image.
+
+        Args:
+            key: its number in the split; also its id in the record.
+            label: position of its class.
+            image: the JPEG.
+
+        Raises:
+            ValueError: the image is too large for a record.
+        """
+        data = _IMAGE_HEADER.pack(0, label, key, 0) + image
+        line = f"{key}\t{self.bytes}\n".encode("ascii")
+        for piece in encode(data):
+            self._record.write(piece)
+            self._record_hash.update(piece)
+            self.bytes += len(piece)
+        self._index.write(line)
+        self._index_hash.update(line)
+        self.records += 1
+
+    def sha256(self) -> tuple[str, str]:
+        """The hex SHA-256 of the .rec file and of the .idx file."""
+        return self._record_hash.hexdigest(), self._index_hash.hexdigest()
+
+
+def encode(data: bytes) -> Iterator[bytes]:
+    """Yields the bytes of one record, piece by piece.
+
+    Raises:
+        ValueError: the data is longer than a record can be.
+    """
+    if len(data) > LARGEST_RECORD:
+        raise ValueError(f"a record of {len(data)} bytes; at most {LARGEST_RECORD} fit")
+    start, flag_of_last = 0, WHOLE
+    for position in _embedded_magics(data):
+        flag = FIRST if flag_of_last == WHOLE else MIDDLE
+        yield _HEAD.pack(MAGIC, flag << 29 | (position - start)) + data[start:position]
+        start, flag_of_last = position + len(_MAGIC_BYTES), LAST
+    rest = data[start:] if start else data
+    yield b"".join((_HEAD.pack(MAGIC, flag_of_last << 29 | len(rest)), rest, bytes(-len(rest) % 4)))
+
+
+def count_records(blocks: Iterator[bytes]) -> int:
+    """Counts the records in the bytes of a .rec file, given block by block.
+
+    Raises:
+        ValueError: the bytes are no RecordIO, or end inside a record.
+    """
+    records, held, skip, open_record = 0, b"", 0, False
+    for block in blocks:
+        held = held + block if held else block
+        position = 0
+        while True:
+            if skip:
+                step = min(skip, len(held) - position)
+                position, skip = position + step, skip - step
+            if skip or len(held) - position < _HEAD.size:
+                break
+            flag, length = _head(held, position)
+            if (flag in (MIDDLE, LAST)) != open_record:
+                raise ValueError("the pieces of a split record are out of order")
+            open_record = flag in (FIRST, MIDDLE)
+            records += flag in (WHOLE, LAST)
+            position += _HEAD.size
+            skip = length + -length % 4
+        held = held[position:]
+    if held or skip or open_record:
+        raise ValueError("the file ends inside a record")
+    return records
+
+
+def _head(block: bytes, position: int) -> tuple[int, int]:
+    magic, flag_and_length = _HEAD.unpack_from(block, position)
+    if magic != MAGIC:
+        raise ValueError("a record does not begin with the magic number")
+    return flag_and_length >> 29, flag_and_length & LARGEST_RECORD
+
+
+def _embedded_magics(data: bytes) -> Iterator[int]:
+    position = data.find(_MAGIC_BYTES)
+    while position != -1:
+        if position % 4 == 0:
+            yield position
+            position += 3
+        position = data.find(_MAGIC_BYTES, position + 1)

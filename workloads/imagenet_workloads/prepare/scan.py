@@ -1,0 +1,123 @@
+"""Lists a source once: what index must keep of each image, in a few bytes.
+
+In memory stay 12 bytes an image: its class and where its row stands. The row itself (offset, size,
+name) waits in a nameless file on the dataset volume until the plan is written. The fingerprint
+covers all that was listed.
+"""
+
+import hashlib
+import os
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from typing import IO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from imagenet_workloads.prepare.sources.interface import Image, Notes, Source
+
+_ROW = struct.Struct("<QQI")
+# What is read at once to find a row: its fixed part and nearly every name.
+_READ = _ROW.size + 236
+
+# Counting each image alone would cost more than finding it.
+REPORT_EVERY = 1000
+
+
+class Row(NamedTuple):
+    """What pack needs to find one image."""
+
+    offset: int
+    size: int
+    name: str
+
+
+class Scan:
+    """The images of one source, numbered in the order in which they were listed.
+
+    Attributes:
+        class_names: in the order of their first image.
+        bytes: of all images together.
+        notes: what was passed over.
+    """
+
+    def __init__(self, rows: IO[bytes]) -> None:
+        """Starts empty; `rows` is an empty file, open for reading and writing."""
+        self.class_names: list[str] = []
+        self.bytes = 0
+        self.notes = Notes()
+        self._rows = rows
+        self._end = 0
+        self._classes = array("I")
+        self._places = array("Q")
+        self._numbers: dict[str, int] = {}
+        self._hash = hashlib.sha256()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, image: Image) -> None:
+        """Takes down one image."""
+        number = self._numbers.get(image.class_name)
+        if number is None:
+            number = self._numbers[image.class_name] = len(self.class_names)
+            self.class_names.append(image.class_name)
+        name = image.name.encode("utf-8", "surrogateescape")
+        row = _ROW.pack(image.offset, image.size, len(name)) + name
+        self._rows.write(row)
+        self._classes.append(number)
+        self._places.append(self._end)
+        self._end += len(row)
+        self.bytes += image.size
+        self._hash.update(
+            b"%s\0%s\0%d %d %d\n"
+            % (image.class_name.encode(), name, image.offset, image.size, image.mtime)
+        )
+
+    def finish(self) -> None:
+        """Makes every row readable; nothing may be added after."""
+        self._rows.flush()
+
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over class, name, offset, size and time of every image."""
+        return self._hash.hexdigest()
+
+    def classes(self) -> npt.NDArray[np.uint32]:
+        """The position in `class_names` of each image's class."""
+        return np.frombuffer(self._classes, np.uint32) if self._classes else np.empty(0, np.uint32)
+
+    def row(self, number: int) -> Row:
+        """Finds one image again."""
+        descriptor, place = self._rows.fileno(), self._places[number]
+        block = os.pread(descriptor, _READ, place)
+        offset, size, length = _ROW.unpack_from(block)
+        name = block[_ROW.size : _ROW.size + length]
+        if len(name) < length:
+            name = os.pread(descriptor, length, place + _ROW.size)
+        return Row(offset, size, name.decode("utf-8", "surrogateescape"))
+
+    def rows(self) -> Iterator[Row]:
+        """All images, in order."""
+        return (self.row(number) for number in range(len(self)))
+
+
+def scan(source: Source, rows: IO[bytes], listed: Callable[[int], None]) -> Scan:
+    """Lists a source.
+
+    Args:
+        source: what to list.
+        rows: an empty file for the rows.
+        listed: is told of images as they are found.
+
+    Raises:
+        InputError: the source cannot be listed.
+    """
+    result = Scan(rows)
+    for image in source.scan(result.notes):
+        result.add(image)
+        if len(result) % REPORT_EVERY == 0:
+            listed(REPORT_EVERY)
+    listed(len(result) % REPORT_EVERY)
+    result.finish()
+    return result

@@ -1,0 +1,152 @@
+"""`imagenet-seal`: checks every byte of every shard, then writes dataset.json.
+
+Its presence is what makes a dataset: nobody reads one without it.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from imagenet_workloads import dataset as datasets
+from imagenet_workloads.dataset import Dataset, Shard, Split
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import limits, place, shards
+from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.moments import Moments
+from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedShard
+from imagenet_workloads.prepare.recordio import count_records
+from imagenet_workloads.prepare.shards import Sidecar, Skipped
+
+REPORT = "skipped.jsonl"
+
+_BLOCK = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+def run(data: Path, key: str, threads: int) -> None:
+    """Seals a dataset; one that is sealed stays as it is.
+
+    Args:
+        data: the dataset volume.
+        key: the dataset's.
+        threads: shards checked at a time.
+
+    Raises:
+        InputError: a shard is missing or damaged, or too many images are.
+        PlaceError: the volume cannot be written.
+    """
+    plan = plans.read(data, key)
+    dataset = plans.folder_of(data, key)
+    if (dataset / datasets.FILE_NAME).exists():
+        _log.info("%s is sealed already", dataset)
+        return
+    place.make_folder(dataset)
+    sidecars = _check_all(dataset, plan, threads)
+    skipped = [image for sidecar in sidecars.values() for image in sidecar.skipped]
+    if skipped:
+        lines = (json.dumps(image.to_document()).encode() + b"\n" for image in skipped)
+        place.write_file(dataset / REPORT, lines)
+    allowed = limits.read(dataset, plan.images())
+    if len(skipped) > allowed:
+        raise limits.too_many(
+            skipped, plan.images(), allowed, f"the dataset, all named in {dataset / REPORT}"
+        )
+    sealed = _dataset(plan, sidecars, skipped)
+    place.write_file(dataset / datasets.FILE_NAME, [sealed.to_json().encode()])
+    place.sweep(dataset, older_than=0)
+    _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
+
+
+def _check_all(dataset: Path, plan: Plan, threads: int) -> dict[str, Sidecar]:
+    missing = [shard.name for shard in plan.shards if not shards.is_whole(dataset, shard)]
+    if missing:
+        raise InputError(
+            f"{dataset}: {len(missing)} of {len(plan.shards)} shards are not whole: "
+            f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}; run imagenet-pack again"
+        )
+    with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
+        checked = pool.map(lambda shard: _check(dataset, plan, shard), plan.shards)
+        return {shard.name: sidecar for shard, sidecar in zip(plan.shards, checked, strict=True)}
+
+
+def _check(dataset: Path, plan: Plan, shard: PlannedShard) -> Sidecar:
+    """Reads a whole shard and compares it with its sidecar.
+
+    Raises:
+        InputError: they differ; the sidecar is removed, so that pack makes the shard again.
+    """
+    sidecar = shards.read(dataset, shard)
+    difference = _difference(dataset, plan, shard, sidecar)
+    if difference:
+        (dataset / shard.sidecar).unlink(missing_ok=True)
+        raise InputError(
+            f"{dataset / shard.record}: {difference}; the shard no longer counts as whole: "
+            "run imagenet-pack again to make it anew"
+        )
+    return sidecar
+
+
+def _difference(dataset: Path, plan: Plan, shard: PlannedShard, sidecar: Sidecar) -> str:
+    digest = hashlib.sha256()
+    try:
+        records = count_records(_blocks(dataset / shard.record, digest))
+    except ValueError as error:
+        return str(error)
+    index = (dataset / shard.index).read_bytes()
+    checks = (
+        (sidecar.key == plan.key, "it belongs to another dataset"),
+        (digest.hexdigest() == sidecar.record_sha256, "its checksum is wrong"),
+        (hashlib.sha256(index).hexdigest() == sidecar.index_sha256, "its index is damaged"),
+        (records == sidecar.records == index.count(b"\n"), "its number of records is wrong"),
+        (records + len(sidecar.skipped) == shard.images, "it lacks images"),
+        (sum(sidecar.per_class) == records, "its images of each class do not add up"),
+        (len(sidecar.per_class) == len(plan.classes), "its number of classes is wrong"),
+    )
+    return next((message for right, message in checks if not right), "")
+
+
+def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
+    """The bytes of a file, block by block, added to a checksum on the way."""
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            yield block
+
+
+def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[Skipped]) -> Dataset:
+    moments = Moments()
+    for shard in plan.shards:
+        if shard.split == TRAIN:
+            moments += sidecars[shard.name].moments
+    mean, std = ([round(value, 3) for value in moment()] for moment in (moments.mean, moments.std))
+    return Dataset(
+        key=plan.key,
+        writer=plan.writer,
+        options=plan.options.to_document(),
+        classes=plan.classes,
+        dropped_classes=plan.dropped_classes,
+        train=_split(plan, sidecars, TRAIN),
+        validation=_split(plan, sidecars, VALIDATION),
+        mean=(mean[0], mean[1], mean[2]),
+        std=(std[0], std[1], std[2]),
+        skipped=datasets.Skipped(len(skipped), REPORT if skipped else None),
+    )
+
+
+def _split(plan: Plan, sidecars: dict[str, Sidecar], split: str) -> Split:
+    planned = [shard for shard in plan.shards if shard.split == split]
+    parts = [sidecars[shard.name] for shard in planned]
+    per_class = [sum(counts) for counts in zip(*(part.per_class for part in parts), strict=True)]
+    return Split(
+        images=sum(part.records for part in parts),
+        per_class=tuple(per_class) or (0,) * len(plan.classes),
+        shards=tuple(
+            Shard(shard.record, shard.index, part.records, part.bytes, part.record_sha256)
+            for shard, part in zip(planned, parts, strict=True)
+        ),
+    )

@@ -1,0 +1,115 @@
+"""What is known of a finished shard: its sidecar, written last, which says that it is whole."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.moments import Moments
+from imagenet_workloads.prepare.plan import Plan, PlannedShard
+
+VERSION = 1
+
+
+class Skipped(NamedTuple):
+    """A damaged image that was left out."""
+
+    name: str
+    class_name: str
+    reason: str
+
+    def to_document(self) -> dict[str, str]:
+        """As JSON values."""
+        return {"name": self.name, "class": self.class_name, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What is in one shard.
+
+    Attributes:
+        key: the dataset's.
+        records: images in it.
+        bytes: length of the .rec file.
+        record_sha256: hex, of the .rec file.
+        index_sha256: hex, of the .idx file.
+        per_class: images of each class, by label.
+        moments: of the images' colours.
+        skipped: damaged images that it lacks.
+    """
+
+    key: str
+    records: int
+    bytes: int
+    record_sha256: str
+    index_sha256: str
+    per_class: tuple[int, ...]
+    moments: Moments
+    skipped: tuple[Skipped, ...]
+
+    def to_json(self) -> str:
+        """The text of the sidecar; equal shards give equal bytes."""
+        document: dict[str, Any] = {
+            "version": VERSION,
+            "key": self.key,
+            "records": self.records,
+            "bytes": self.bytes,
+            "sha256": self.record_sha256,
+            "indexSha256": self.index_sha256,
+            "perClass": list(self.per_class),
+            "channels": self.moments.to_document(),
+            "skipped": [image.to_document() for image in self.skipped],
+        }
+        return json.dumps(document) + "\n"
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """Reads what `to_json` made.
+
+        Raises:
+            InputError: of another version, or a field is missing or wrong.
+        """
+        if fields.integer("version") != VERSION:
+            raise fields.wrong("version", f"is not {VERSION}, which this program reads")
+        return cls(
+            key=fields.text("key"),
+            records=fields.integer("records"),
+            bytes=fields.integer("bytes"),
+            record_sha256=fields.text("sha256"),
+            index_sha256=fields.text("indexSha256"),
+            per_class=fields.integers("perClass"),
+            moments=Moments.from_fields(fields.object("channels")),
+            skipped=tuple(
+                Skipped(image.text("name"), image.text("class"), image.text("reason"))
+                for image in fields.objects("skipped")
+            ),
+        )
+
+
+def read(dataset: Path, shard: PlannedShard) -> Sidecar:
+    """Reads the sidecar of a shard.
+
+    Raises:
+        InputError: it is missing or wrong.
+    """
+    return Sidecar.from_fields(Fields.read(dataset / shard.sidecar))
+
+
+def is_whole(dataset: Path, shard: PlannedShard) -> bool:
+    """Whether a shard needs no work: its sidecar is there, and its files as long as that says."""
+    if not (dataset / shard.sidecar).exists():
+        return False
+    try:
+        length = (dataset / shard.record).stat().st_size
+        (dataset / shard.index).stat()
+    except FileNotFoundError:
+        return False
+    return read(dataset, shard).bytes == length
+
+
+def bytes_present(dataset: Path, plan: Plan) -> int:
+    """The bytes of the shards that are whole already."""
+    return sum(
+        (dataset / shard.record).stat().st_size for shard in plan.shards if is_whole(dataset, shard)
+    )

@@ -1,0 +1,59 @@
+"""A folder or tar of images with no classes in it, as ILSVRC2012_img_val.tar; `labels` has them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from imagenet_workloads.prepare.sources.archive import Archive
+from imagenet_workloads.prepare.sources.folder import entries, image_at, read_file
+from imagenet_workloads.prepare.sources.interface import Image, Notes, is_image
+from imagenet_workloads.prepare.sources.tar import Kind, members
+
+
+class FlatTar:
+    """A tar whose images count by their last name, whatever folders they are in."""
+
+    kind = "flat tar"
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in the order of the archive."""
+        for member in members(self._archive.whole()):
+            if not is_image(member.name) or member.kind is Kind.FOLDER:
+                notes.ignored += member.kind is not Kind.FOLDER
+                continue
+            self._archive.require_data(member, str(self._archive.path))
+            yield Image("", member.name, member.offset, member.size, member.mtime)
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return self._archive.read(name, offset, size)
+
+    def close(self) -> None:
+        """Closes the archive."""
+        self._archive.close()
+
+
+class FlatFolder:
+    """A folder with the images directly in it. Holds their names while it is scanned."""
+
+    kind = "flat folder"
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images by name."""
+        for entry in entries(self._root):
+            if is_image(entry.name) and not entry.is_dir():
+                yield image_at(entry, "", entry.name)
+            else:
+                notes.ignored += 1
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return read_file(self._root, name, size)
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,94 @@
+"""Images made from numbers, for trying a cluster and its speed without an archive.
+
+Each class is a smooth pattern of colours and each image that pattern, shifted, under noise: a
+network can learn the classes. An image depends on its class, its number and the shape alone.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import cv2
+import numpy as np
+import simplejpeg
+
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources.interface import Image, Notes, changed
+
+_CELLS = 4
+_NOISE = 24
+
+
+class SyntheticSource:
+    """`images_per_class` JPEGs of each of `classes` classes; an image's offset is its number."""
+
+    kind = "synthetic"
+
+    def __init__(self, classes: int, images_per_class: int, shape: tuple[int, int, int]) -> None:
+        """Makes nothing yet.
+
+        Args:
+            classes: at least 1.
+            images_per_class: likewise.
+            shape: channels (3), height and width in pixels.
+        """
+        self.classes = classes
+        self.images_per_class = images_per_class
+        self.shape = shape
+        self._digits = len(str(classes - 1))
+
+    def to_document(self) -> dict[str, Any]:
+        """What `from_fields` needs to make the same source again, as JSON values."""
+        return {
+            "kind": self.kind,
+            "classes": self.classes,
+            "imagesPerClass": self.images_per_class,
+            "shape": list(self.shape),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """Reads what `to_document` made.
+
+        Raises:
+            InputError: a field is missing or wrong.
+        """
+        shape = fields.integers("shape")
+        if len(shape) != 3:
+            raise fields.wrong("shape", "must be channels, height and width")
+        return cls(
+            fields.integer("classes", minimum=1),
+            fields.integer("imagesPerClass", minimum=1),
+            (shape[0], shape[1], shape[2]),
+        )
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images by class and number."""
+        _, height, width = self.shape
+        for label in range(self.classes):
+            class_name = f"class-{label:0{self._digits}}"
+            for number in range(self.images_per_class):
+                name = f"{class_name}/{number}.jpeg"
+                offset = label * self.images_per_class + number
+                yield Image(class_name, name, offset, 3 * height * width, 0)
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """Makes the JPEG of one image."""
+        _, height, width = self.shape
+        label, number = divmod(offset, self.images_per_class)
+        if size != 3 * height * width or label >= self.classes:
+            raise changed(name, f"is no image of shape {self.shape}")
+        pattern = np.random.Generator(np.random.PCG64([label])).integers(
+            0, 256, (_CELLS, _CELLS, 3), dtype=np.uint8
+        )
+        own = np.random.Generator(np.random.PCG64([label, number, 1]))
+        shifted = np.roll(pattern, int(own.integers(2)), axis=1)
+        smooth = cv2.resize(shifted, (width, height), interpolation=cv2.INTER_LINEAR)
+        noise = own.integers(-_NOISE, _NOISE + 1, (height, width, 3), dtype=np.int16)
+        pixels = np.clip(smooth.astype(np.int16) + noise, 0, 255).astype(np.uint8)
+        jpeg: bytes = simplejpeg.encode_jpeg(
+            pixels, quality=95, colorspace="RGB", colorsubsampling="420"
+        )
+        return jpeg
+
+    def close(self) -> None:
+        """Nothing is held open."""

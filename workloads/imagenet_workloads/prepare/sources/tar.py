@@ -1,0 +1,266 @@
+"""Lists the members of an uncompressed tar, or of a tar inside a tar, without reading their data.
+
+The standard library's tarfile keeps every member in memory (about a kilobyte each) and takes an
+archive that is cut off between two members for a whole one, so the walk is our own: one header
+block at a time, by offset. Formats: v7, ustar, GNU (long names, base-256 numbers) and pax, as in
+https://www.gnu.org/software/tar/manual/html_node/Standard.html and POSIX.1-2017 pax.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Enum, auto
+from typing import NamedTuple
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources.interface import readable
+
+BLOCK = 512
+NANOSECONDS = 10**9
+# A path or pax record longer than this is damage, not a name.
+LONGEST_EXTENSION = 1 << 20
+
+_ZERO_BLOCK = bytes(BLOCK)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of an open file that holds one tar.
+
+    Attributes:
+        descriptor: of the file.
+        start: of the part, in bytes.
+        end: likewise.
+        where: names it in messages.
+    """
+
+    descriptor: int
+    start: int
+    end: int
+    where: str
+
+
+class Kind(Enum):
+    """What a member is, as far as images are concerned."""
+
+    FILE = auto()
+    FOLDER = auto()
+    LINK = auto()
+    SPARSE = auto()
+    OTHER = auto()
+
+
+class Member(NamedTuple):
+    """One member of a tar.
+
+    Attributes:
+        name: its path, without a leading `./`; bytes that are not UTF-8 as surrogates.
+        kind: what it is.
+        offset: of its data, in the file.
+        size: of its data, in bytes.
+        mtime: in nanoseconds since 1970.
+    """
+
+    name: str
+    kind: Kind
+    offset: int
+    size: int
+    mtime: int
+
+
+_KINDS = {
+    b"0": Kind.FILE,
+    b"\0": Kind.FILE,
+    b"7": Kind.FILE,
+    b"1": Kind.LINK,
+    b"2": Kind.LINK,
+    b"5": Kind.FOLDER,
+    b"D": Kind.FOLDER,
+    b"S": Kind.SPARSE,
+}
+_EXTENSIONS = frozenset((b"L", b"K", b"x", b"X", b"g"))
+
+
+@dataclass
+class _Override:
+    """What the extension blocks before a header say in its stead."""
+
+    name: bytes | None = None
+    size: int | None = None
+    mtime: int | None = None
+    sparse: bool = False
+
+
+def members(region: Region) -> Iterator[Member]:
+    """Yields the members in their order.
+
+    Raises:
+        InputError: the archive is cut off or damaged; the message names the byte.
+    """
+    position, override = region.start, _Override()
+    while True:
+        header = _read(region, position, BLOCK)
+        if header == _ZERO_BLOCK:
+            return
+        _check_sum(header, region, position)
+        kind = header[156:157]
+        size = _number(header[124:136], region, position)
+        if kind in _EXTENSIONS:
+            data = _extension(region, position, size)
+            _extend(override, kind, data, region, position)
+            position += BLOCK + _padded(size)
+            continue
+        member = _member(header, size, override, region, position)
+        # Links and folders carry no data, whatever their size field says.
+        held = member.size if member.kind not in (Kind.LINK, Kind.FOLDER) else 0
+        if member.offset + held > region.end:
+            raise _cut_off(region, f"its member {readable(member.name)} is not whole")
+        yield member
+        position = member.offset + _padded(held)
+        override = _Override()
+
+
+def header_size(header: bytes) -> int | None:
+    """The size that a member's header block states; None where it is not a header block."""
+    if len(header) != BLOCK or header == _ZERO_BLOCK or not _sum_is_right(header):
+        return None
+    try:
+        return parse_number(header[124:136])
+    except ValueError:
+        return None
+
+
+def parse_number(field: bytes) -> int:
+    """A numeric header field: octal digits, or GNU's base-256 where the first bit is set.
+
+    Raises:
+        ValueError: neither.
+    """
+    if field[0] & 0x80:
+        value = int.from_bytes(field, "big", signed=False) - (0x80 << 8 * (len(field) - 1))
+        # A first byte of 0xff marks a negative number in two's complement.
+        return value if field[0] == 0x80 else int.from_bytes(field, "big", signed=True)
+    digits = field.partition(b"\0")[0].strip()
+    return int(digits, 8) if digits else 0
+
+
+def _member(header: bytes, size: int, override: _Override, region: Region, position: int) -> Member:
+    kind = _KINDS.get(header[156:157], Kind.OTHER)
+    name = override.name if override.name is not None else _header_name(header)
+    if kind is Kind.FILE and name.endswith(b"/"):
+        kind = Kind.FOLDER  # as v7 tars write folders
+    if override.sparse:
+        kind = Kind.SPARSE
+    mtime = override.mtime
+    if mtime is None:
+        mtime = _number(header[136:148], region, position) * NANOSECONDS
+    text = name.decode("utf-8", "surrogateescape").rstrip("/")
+    while text.startswith("./"):
+        text = text[2:].lstrip("/")
+    size = size if override.size is None else override.size
+    return Member(text, kind, position + BLOCK, size, mtime)
+
+
+def _header_name(header: bytes) -> bytes:
+    name = header[:100].partition(b"\0")[0]
+    # Only ustar has a prefix here; GNU's own format keeps other things in its place.
+    if header[257:263] == b"ustar\0":
+        prefix = header[345:500].partition(b"\0")[0]
+        if prefix:
+            return prefix + b"/" + name
+    return name
+
+
+def _extend(override: _Override, kind: bytes, data: bytes, region: Region, position: int) -> None:
+    if kind == b"L":
+        override.name = data.partition(b"\0")[0]
+    elif kind in (b"x", b"X"):
+        for keyword, value in _pax_records(data, region, position):
+            _extend_by_record(override, keyword, value, region, position)
+    # K names a link's target. g sets defaults for all members, never a path or size of an image.
+
+
+def _extend_by_record(
+    override: _Override, keyword: bytes, value: bytes, region: Region, position: int
+) -> None:
+    try:
+        if keyword == b"path":
+            override.name = value
+        elif keyword == b"size":
+            override.size = int(value)
+        elif keyword == b"mtime":
+            override.mtime = int(Decimal(value.decode("ascii")) * NANOSECONDS)
+        elif keyword.startswith(b"GNU.sparse."):
+            override.sparse = True
+    except (ValueError, InvalidOperation):
+        raise _damaged(region, position) from None
+
+
+def _pax_records(data: bytes, region: Region, position: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the records of a pax header, each `LENGTH KEYWORD=VALUE` and a newline."""
+    start = 0
+    while start < len(data) and data[start]:
+        length_text, _, _ = data[start : start + 20].partition(b" ")
+        if not length_text.isdigit() or int(length_text) <= len(length_text) + 2:
+            raise _damaged(region, position)
+        end = start + int(length_text)
+        keyword, equals, value = data[start + len(length_text) + 1 : end - 1].partition(b"=")
+        if end > len(data) or data[end - 1 : end] != b"\n" or not equals:
+            raise _damaged(region, position)
+        yield keyword, value
+        start = end
+
+
+def _extension(region: Region, position: int, size: int) -> bytes:
+    if size > LONGEST_EXTENSION:
+        raise _damaged(region, position)
+    return _read(region, position + BLOCK, size)
+
+
+def _read(region: Region, position: int, size: int) -> bytes:
+    if position + size > region.end:
+        raise _cut_off(region, "it has no end-of-archive mark")
+    data = os.pread(region.descriptor, size, position)
+    if len(data) != size:
+        raise _cut_off(region, "it ends early")
+    return data
+
+
+def _number(field: bytes, region: Region, position: int) -> int:
+    try:
+        return parse_number(field)
+    except ValueError:
+        raise _damaged(region, position) from None
+
+
+def _check_sum(header: bytes, region: Region, position: int) -> None:
+    if not _sum_is_right(header):
+        raise _damaged(region, position)
+
+
+def _sum_is_right(header: bytes) -> bool:
+    """Whether the checksum holds: the sum of the bytes, the checksum's own counted as spaces."""
+    try:
+        stated = parse_number(header[148:156])
+    except ValueError:
+        return False
+    return sum(header) - sum(header[148:156]) + 8 * 0x20 == stated
+
+
+def _padded(size: int) -> int:
+    return (size + BLOCK - 1) // BLOCK * BLOCK
+
+
+def _damaged(region: Region, position: int) -> InputError:
+    return InputError(
+        f"{region.where}: no tar header at byte {position - region.start}: the archive is damaged, "
+        "or no tar; copy or download it again"
+    )
+
+
+def _cut_off(region: Region, what: str) -> InputError:
+    return InputError(
+        f"{region.where}: {what}, so the archive is truncated "
+        f"at byte {region.end - region.start}; copy or download it again"
+    )

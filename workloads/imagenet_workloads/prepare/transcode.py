@@ -1,0 +1,89 @@
+"""Decides what becomes of one image: passed through as it is, made anew, or refused as damaged.
+
+The rules:
+
+- every record holds an RGB JPEG, upright. An RGB JPEG passes through byte for byte where no
+  resize is asked for; grey and CMYK JPEGs, PNGs and what else OpenCV reads are made into one,
+  whatever their names say. Transparency is dropped.
+- an EXIF orientation is always applied to the pixels: such an image is made anew even without a
+  resize. No record has an orientation left for a reader to apply or to forget.
+- an image is damaged where libjpeg reports an error or a warning (half a picture is only a
+  warning to it), where a PNG's checksums are wrong, or where nothing can read it. Images that
+  pass through are decoded too, to know.
+"""
+
+import cv2
+import numpy as np
+import simplejpeg
+
+from imagenet_workloads.prepare import exif, png
+from imagenet_workloads.prepare.codecs import opencv
+from imagenet_workloads.prepare.codecs.interface import (
+    MOST_PIXELS,
+    Codec,
+    DamagedImageError,
+    Jpeg,
+    Packed,
+    Pixels,
+    Recipe,
+    target_size,
+)
+from imagenet_workloads.prepare.recordio import LARGEST_RECORD, OVERHEAD
+
+_JPEG = b"\xff\xd8\xff"
+
+
+def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
+    """Makes one image ready for its record.
+
+    Raises:
+        DamagedImageError: with the reason.
+    """
+    packed = _from_jpeg(data, recipe, codec) if data[:3] == _JPEG else _from_other(data, recipe)
+    if len(packed.jpeg) > LARGEST_RECORD - OVERHEAD:
+        raise DamagedImageError(f"{len(packed.jpeg)} bytes do not fit into a record")
+    return packed
+
+
+def _from_jpeg(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
+    image = _header(data)
+    if recipe.resize is None and image.colours in ("YCbCr", "RGB") and image.orientation == 1:
+        return Packed(data, opencv.sample(opencv.decode(image)))
+    return codec.recode(image, recipe)
+
+
+def _header(data: bytes) -> Jpeg:
+    try:
+        height, width, colours, subsampling = simplejpeg.decode_jpeg_header(data)
+    except ValueError as error:
+        raise DamagedImageError(str(error)) from None
+    if height * width > MOST_PIXELS:
+        raise DamagedImageError(f"claims {width}x{height} pixels; at most {MOST_PIXELS} are read")
+    return Jpeg(data, height, width, colours, subsampling, exif.of_jpeg(data))
+
+
+def _from_other(data: bytes, recipe: Recipe) -> Packed:
+    if not data:
+        raise DamagedImageError("is empty")
+    orientation = exif.UPRIGHT
+    if data.startswith(png.SIGNATURE):
+        try:
+            block = png.exif_block(data)
+        except ValueError as error:
+            raise DamagedImageError(str(error)) from None
+        orientation = exif.of_tiff(block) if block else exif.UPRIGHT
+    pixels = opencv.turned(_read_by_opencv(data), orientation)
+    height, width = pixels.shape[:2]
+    target = target_size(height, width, recipe.resize)
+    return opencv.encode(pixels, target, recipe.quality)
+
+
+def _read_by_opencv(data: bytes) -> Pixels:
+    how = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), how)
+    except cv2.error as error:
+        raise DamagedImageError(f"OpenCV cannot read it: {error.err or error}") from None
+    if pixels is None:
+        raise DamagedImageError("is no image that libjpeg or OpenCV can read")
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB).astype(np.uint8, copy=False)
