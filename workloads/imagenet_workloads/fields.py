@@ -16,6 +16,23 @@ from imagenet_workloads.errors import InputError
 _Value = TypeVar("_Value")
 
 
+def read_json(path: Path) -> Any:
+    """Reads a file that holds one JSON value.
+
+    Raises:
+        InputError: the file cannot be read, or is not JSON.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+    return _parse(text, str(path))
+
+
 @dataclass(frozen=True)
 class Fields:
     """One JSON object and where it stands.
@@ -35,15 +52,7 @@ class Fields:
         Raises:
             InputError: the file cannot be read, is not JSON, or is not an object.
         """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file") from None
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
-        return cls.parse(text, str(path))
+        return cls.of(read_json(path), str(path))
 
     @classmethod
     def parse(cls, text: str, where: str) -> "Fields":
@@ -52,13 +61,18 @@ class Fields:
         Raises:
             InputError: the text is not JSON, or not an object.
         """
-        try:
-            values = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"{where}: is not valid JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise InputError(f"{where}: must hold one JSON object, not {_kind(values)}")
-        return cls(values, f"{where}:")
+        return cls.of(_parse(text, where), where)
+
+    @classmethod
+    def of(cls, value: object, where: str) -> "Fields":
+        """Takes a parsed JSON value, which must be an object.
+
+        Raises:
+            InputError: it is not.
+        """
+        if not isinstance(value, dict):
+            raise InputError(f"{where}: must hold one JSON object, not {_kind(value)}")
+        return cls(value, f"{where}:")
 
     def has(self, name: str) -> bool:
         """Whether the field is there and is not null."""
@@ -138,6 +152,13 @@ class Fields:
         if not isinstance(value, kind):
             raise self.wrong(name, f"must be {description}, not {_kind(value)}")
         return value
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{where}: is not valid JSON: {error}") from error
 
 
 def _kind(value: object) -> str:

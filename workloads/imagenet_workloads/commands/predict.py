@@ -1,0 +1,86 @@
+"""`imagenet-predict`: names what is in an image, with the model that a training left.
+
+The command line of `prediction`. Needs the folder of a finished attempt and nothing of a cluster.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagenet_workloads.commands.program import run_program
+
+if TYPE_CHECKING:
+    from imagenet_workloads.prediction import Prediction
+
+PROGRAM = "imagenet-predict"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `imagenet-predict`."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description="Classify images with the model that a training left."
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="the folder of a finished attempt (…/attempts/rN), its result.json, "
+        "or the job's folder above attempts",
+    )
+    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="a JPEG, PNG, …")
+    parser.add_argument(
+        "--top", type=_count, default=5, metavar="N", help="classes to name (default: 5)"
+    )
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="json prints one list, for programs (default: text)",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `imagenet-predict`; returns the exit code."""
+    parsed = build_parser().parse_args(arguments)
+    return run_program(PROGRAM, lambda: _run(parsed))
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    # Here, and not above, since the parser must be importable without MXNet.
+    from imagenet_workloads.prediction import Classifier
+
+    classifier = Classifier.load(parsed.model)
+    found = [(path, classifier.classify(path, parsed.top)) for path in parsed.images]
+    if parsed.output == "json":
+        print(json.dumps([_document(path, likeliest) for path, likeliest in found], indent=2))
+    else:
+        print("\n".join(_text(path, likeliest) for path, likeliest in found))
+
+
+def _document(path: Path, likeliest: Sequence["Prediction"]) -> dict[str, object]:
+    return {
+        "image": str(path),
+        "predictions": [
+            {"class": one.name, "label": one.label, "probability": one.probability}
+            for one in likeliest
+        ],
+    }
+
+
+def _text(path: Path, likeliest: Sequence["Prediction"]) -> str:
+    return "\n".join([str(path), *(f"  {one.probability:6.1%}  {one.name}" for one in likeliest)])
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

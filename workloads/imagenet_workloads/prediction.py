@@ -1,0 +1,243 @@
+"""Classifies images with what a training left: its model, its labels, its result.json.
+
+The work of `imagenet-predict`. An image is brought to the network as in the validation, which
+result.json describes: shorter edge, central crop, mean and standard deviation. Imports MXNet and
+OpenCV.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import cv2
+import mxnet as mx
+import numpy as np
+import numpy.typing as npt
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields, read_json
+
+_log = logging.getLogger(__name__)
+
+RESULT_NAME = "result.json"
+LABELS_NAME = "labels.json"
+
+Pixels = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How an image becomes what the network sees.
+
+    Attributes:
+        height: of the network's input, in pixels.
+        width: likewise.
+        mean: red, green, blue in 0..255, subtracted.
+        std: likewise, divides.
+        resize: shorter edge in pixels before the central crop; 0 is as it comes.
+    """
+
+    height: int
+    width: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    resize: int
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Reads the `inputs` of a result.json.
+
+        Raises:
+            InputError: a field is missing or wrong.
+        """
+        shape = fields.integers("imageShape")
+        if len(shape) != 3 or shape[0] != 3 or min(shape) < 1:
+            raise fields.wrong("imageShape", f"must be 3, height, width, not {list(shape)}")
+        return cls(
+            height=shape[1],
+            width=shape[2],
+            mean=fields.three_numbers("mean"),
+            std=fields.three_numbers("std"),
+            resize=fields.integer("resize"),
+        )
+
+    def prepare(self, image: Pixels) -> npt.NDArray[np.float32]:
+        """The network's input, 1 x 3 x height x width, of an image in height x width x RGB.
+
+        The arithmetic is that of MXNet's ImageRecordIter with these settings, but that an image
+        smaller than the crop, which that refuses, is enlarged.
+        """
+        height, width = self._resized(*image.shape[:2])
+        if (height, width) != image.shape[:2]:
+            image = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
+        top, left = (height - self.height) // 2, (width - self.width) // 2
+        crop = image[top : top + self.height, left : left + self.width].astype(np.float32)
+        normal = (crop - np.asarray(self.mean)) / np.asarray(self.std)
+        return np.ascontiguousarray(normal.transpose(2, 0, 1)[np.newaxis], np.float32)
+
+    def _resized(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width before the crop; the longer edge is rounded down."""
+        shorter = min(height, width)
+        target = self.resize or shorter
+        if height > width:
+            size = target * height // width, target
+        else:
+            size = target, target * width // height
+        if size[0] >= self.height and size[1] >= self.width:
+            return size
+        scale = max(self.height / height, self.width / width)
+        return max(round(height * scale), self.height), max(round(width * scale), self.width)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One class that an image may be of.
+
+    Attributes:
+        label: the class's number.
+        name: its name; the number as text where the training knew no names.
+        probability: by the network, 0..1.
+    """
+
+    label: int
+    name: str
+    probability: float
+
+
+class Classifier:
+    """A trained network, ready for one image at a time on the CPU."""
+
+    def __init__(self, folder: Path, result: Fields) -> None:
+        """Loads what a result.json names.
+
+        Args:
+            folder: that holds the files.
+            result: the content of the result.json.
+
+        Raises:
+            InputError: a file is missing or damaged, or they do not fit together.
+        """
+        self.inputs = Inputs.read(result.object("inputs"))
+        model = result.object("model")
+        symbol = folder / model.file_name("symbol")
+        self._executor = _bind(symbol, folder / model.file_name("params"), self.inputs)
+        self.names = _read_names(folder / LABELS_NAME)
+        outputs = self._executor.outputs[0].shape[1]
+        if self.names is not None and len(self.names) != outputs:
+            raise InputError(
+                f"{folder / LABELS_NAME}: names {len(self.names)} classes, "
+                f"but the network of {symbol} has {outputs}"
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Loads a training's result.
+
+        Args:
+            path: a result.json, its folder (…/attempts/rN), or the job's folder above attempts.
+
+        Raises:
+            InputError: there is no result, or it is damaged.
+        """
+        file = _find_result(path)
+        return cls(file.parent, Fields.read(file))
+
+    def classify(self, path: Path, top: int) -> list[Prediction]:
+        """The `top` likeliest classes of an image file, the likeliest first.
+
+        Raises:
+            InputError: the file is no image that can be read.
+        """
+        image = read_image(path)
+        if not self.inputs.resize and min(image.shape[:2]) > 2 * max(
+            self.inputs.height, self.inputs.width
+        ):
+            _log.warning(
+                "%s: only the central %d by %d of its %d by %d pixels are looked at, since the "
+                "network was validated on images of their original size",
+                path, self.inputs.width, self.inputs.height, image.shape[1], image.shape[0],
+            )  # fmt: skip
+        output = self._executor.forward(
+            is_train=False, data=mx.nd.array(self.inputs.prepare(image))
+        )
+        probabilities = output[0].asnumpy()[0]
+        order = np.argsort(-probabilities, kind="stable")[:top]
+        return [
+            Prediction(int(label), self._name(int(label)), float(probabilities[label]))
+            for label in order
+        ]
+
+    def _name(self, label: int) -> str:
+        return str(label) if self.names is None else self.names[label]
+
+
+def read_image(path: Path) -> Pixels:
+    """Decodes an image file: height x width x RGB in 0..255, upright by its EXIF orientation.
+
+    Raises:
+        InputError: it cannot be read or is no image.
+    """
+    try:
+        content = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    image = cv2.imdecode(content, cv2.IMREAD_COLOR) if content.size else None
+    if image is None:
+        raise InputError(f"{path}: is no image that OpenCV can read")
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+
+
+def _find_result(path: Path) -> Path:
+    if path.is_file():
+        return path
+    if (path / RESULT_NAME).exists():
+        return path / RESULT_NAME
+    attempts = path.glob(f"attempts/r[0-9]*/{RESULT_NAME}")
+    found = max(attempts, key=lambda file: (len(file.parent.name), file.parent.name), default=None)
+    if found is None:
+        raise InputError(
+            f"--model {path}: holds no {RESULT_NAME}, which a training writes when it is done; "
+            "give the folder of the attempt that finished (…/attempts/rN)"
+        )
+    return found
+
+
+def _bind(symbol: Path, params: Path, inputs: Inputs) -> Any:
+    for path in (symbol, params):
+        if not path.exists():
+            raise InputError(f"{path}: no such file, though {RESULT_NAME} names it")
+    try:
+        network = mx.sym.load(str(symbol))
+        arrays = mx.nd.load(str(params))
+        executor = network.simple_bind(
+            mx.cpu(), grad_req="null", data=(1, 3, inputs.height, inputs.width)
+        )
+        executor.copy_params_from(_part(arrays, "arg:"), _part(arrays, "aux:"))
+    except (mx.MXNetError, ValueError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        raise InputError(f"{symbol} with {params.name}: cannot be loaded: {reason}") from error
+    missing = {*executor.arg_dict, *executor.aux_dict} - {name[4:] for name in arrays}
+    missing -= {"data", "softmax_label"}
+    if missing:
+        raise InputError(f"{params}: holds no values for {', '.join(sorted(missing))}")
+    return executor
+
+
+def _part(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _read_names(path: Path) -> Sequence[str] | None:
+    """The class names by label; None where the training knew none."""
+    if not path.exists():
+        return None
+    names = read_json(path)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: must be a list of class names")
+    return names
