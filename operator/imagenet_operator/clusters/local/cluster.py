@@ -55,10 +55,12 @@ class LocalCluster:
         self._kubelet = Kubelet(machine, self._objects, self._selector)
         self._controllers: dict[str, JobController] = {}
         self._job_wake: datetime | None = None
+        self._is_news = False
 
     def observe(self, job: ImageNetJob) -> list[Manifest]:
         """Every object: there are none but this job's."""
         del job
+        self._is_news = False
         return copy.deepcopy(self._objects.all())
 
     def unreachable_nodes(self) -> frozenset[str]:
@@ -111,9 +113,14 @@ class LocalCluster:
     def wait(self, timeout: float | None) -> None:
         """Sleep until a pod ends, something is due, or `wake` is called.
 
+        What happened since the last `observe` (a pod may have ended while another was made) ends
+        the wait at once.
+
         Args:
             timeout: The longest wait in seconds; None for no limit.
         """
+        if self._is_news:
+            return
         dues = [due for due in (self._next_due(), timeout) if due is not None]
         for key, _ in self._selector.select(min(dues, default=None)):
             if key.fd == self._wakeup:
@@ -182,6 +189,7 @@ class LocalCluster:
             changed |= self._run_jobs()
             changed |= self._remove_ended()
             changed |= self._kubelet.start_pending()
+            self._is_news |= changed
 
     def _run_jobs(self) -> bool:
         now = datetime.now(UTC)

@@ -1,0 +1,222 @@
+"""What a run shows while it lives: bars on a terminal, sparse lines elsewhere, JSON for scripts.
+
+All of it goes to the standard error, so that the standard output is the result alone; only the
+JSON lines, which are made for reading by programs, are all on the standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from imagenet_operator.cli.progress import TRAIN, Bar, bars
+from imagenet_operator.clusters.local.loop import View
+from imagenet_operator.reconcile.types import Event
+
+_STEPS = 4
+"""In how many steps a bar without a terminal is told of."""
+
+
+class Display(Protocol):
+    """Something that a run can be watched on, while it is entered."""
+
+    def show(self, view: View) -> None:
+        """Show how far the job is."""
+
+    def tell(self, event: Event) -> None:
+        """Show an event."""
+
+    def say(self, text: str) -> None:
+        """Show a line for people."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop showing; what was shown stays."""
+
+
+class Terminal:
+    """Bars with rate and remaining time, and the events above them.
+
+    Args:
+        console: Where to draw.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.fields[stage]:>6}", style="bold"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.percentage:>3.0f}%"),
+            _Speed(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}", style="dim"),
+            console=console,
+            refresh_per_second=4,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def show(self, view: View) -> None:
+        """Move the bars."""
+        for bar in bars(view):
+            if bar.name not in self._tasks:
+                self._tasks[bar.name] = self._progress.add_task(
+                    "", total=None, stage=bar.name, note="", unit="", said=None
+                )
+            self._progress.update(
+                self._tasks[bar.name],
+                completed=bar.done,
+                total=bar.total,
+                note=bar.note,
+                unit=bar.unit,
+                said=bar.speed,
+            )
+
+    def tell(self, event: Event) -> None:
+        """Print an event above the bars."""
+        style = "yellow" if event.type == "Warning" else "green"
+        line = Text.assemble((event.reason, style), "  ", event.message)
+        self._progress.console.print(line, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bars."""
+        self._progress.console.print(Text(text), soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+class _Speed(ProgressColumn):
+    """Images per second: as the members say it, else as the bar moves."""
+
+    def render(self, task: Task) -> Text:
+        said, unit = task.fields["said"], task.fields["unit"]
+        if said is None and unit == "images" and not task.finished:
+            said = task.speed
+        return Text("" if said is None else f"{said:,.0f} images/s", style="cyan")
+
+
+class Lines:
+    """Events, and a line at every epoch and every quarter of a preparation.
+
+    Args:
+        write: Takes one line.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._told: dict[str, object] = {}
+
+    def show(self, view: View) -> None:
+        """Write what moved by a step since the last time."""
+        for bar in bars(view):
+            step = _step(bar, view)
+            if step is not None and self._told.get(bar.name) != step:
+                self._told[bar.name] = step
+                self._write(_line(bar))
+
+    def tell(self, event: Event) -> None:
+        """Write an event."""
+        self._write(f"{event.reason}: {event.message}")
+
+    def say(self, text: str) -> None:
+        """Write a line."""
+        self._write(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _step(bar: Bar, view: View) -> object:
+    """What a bar stands at, as coarse as lines are written; None where there is nothing to say."""
+    if bar.name == TRAIN:
+        sample = view.sample
+        return None if sample is None or bar.speed is None else (sample.attempt, sample.epoch)
+    if not bar.total or not bar.done:
+        return None
+    return bar.done * _STEPS // bar.total
+
+
+def _line(bar: Bar) -> str:
+    parts = [f"{bar.name}:"]
+    if bar.unit == "images" and bar.total:
+        parts.append(f"{bar.done:,} of {bar.total:,} images")
+    parts.append(f"({bar.note})" if bar.note and len(parts) > 1 else bar.note)
+    if bar.speed is not None:
+        parts.append(f"at {bar.speed:,.0f} images/s")
+    return " ".join(part for part in parts if part)
+
+
+class JsonLines:
+    """One JSON object a line: {"type": "event", …}.
+
+    Args:
+        output: Where to write.
+    """
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def show(self, view: View) -> None:
+        """Say nothing: a script follows a run by its events."""
+
+    def tell(self, event: Event) -> None:
+        """Write an event."""
+        self.write(
+            {
+                "type": "event",
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "level": event.type,
+                "reason": event.reason,
+                "message": event.message,
+            }
+        )
+
+    def say(self, text: str) -> None:
+        """Say nothing: lines are for people."""
+
+    def write(self, document: dict[str, Any]) -> None:
+        """Write any object as a line."""
+        print(json.dumps(document), file=self._output, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def of_people() -> Display:
+    """Bars if somebody looks at the standard error, else lines."""
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        return Terminal(console)
+    return Lines(lambda line: print(line, file=sys.stderr, flush=True))

@@ -1,0 +1,16 @@
+"""The exit codes of `imagenetctl`, in one place: for the commands, their help and scripts."""
+
+SUCCESS = 0
+FAILED = 1
+USAGE = 2
+ENVIRONMENT = 3
+INTERRUPTED = 130
+
+HELP = f"""exit codes:
+  {SUCCESS:<5}success
+  {FAILED:<5}the job failed, or an image could not be classified
+  {USAGE:<5}wrong usage, or a manifest that is not valid
+  {ENVIRONMENT:<5}this machine cannot do it: a program is missing, the working directory is in use,
+       too few GPUs
+  {INTERRUPTED:<5}interrupted (Ctrl-C or SIGTERM); the same command goes on from there
+"""

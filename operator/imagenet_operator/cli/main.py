@@ -1,0 +1,67 @@
+"""`imagenetctl`: the command line of ImageNetJobs, with a cluster and without one.
+
+Each command is a module of this package. Errors that a user can cause arrive here as
+`ImageNetJobError` and leave as one message and an exit code; anything else is a bug and keeps its
+traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from imagenet_operator.cli import exit_codes, predict, run, validate
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.errors import ImageNetJobError
+
+PROGRAM = "imagenetctl"
+
+_EXAMPLES = """examples:
+  imagenetctl validate job.yaml      check a manifest as the API server and the operator would
+  imagenetctl run job.yaml           run it on this machine: each pod is a process
+  imagenetctl render job.yaml        show what a cluster would get
+  imagenetctl predict photo.jpg      classify an image with the newest result
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Take image archives to trained networks, one manifest each.",
+        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
+    )
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (validate, run, predict):
+        command.add_parser(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        code: int = parsed.run(parsed)
+        sys.stdout.flush()
+    except BrokenPipeError:  # a reader such as `head` has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_codes.SUCCESS
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED
+    except LocalError as error:
+        return _report(error, exit_codes.ENVIRONMENT)
+    except ImageNetJobError as error:
+        return _report(error, exit_codes.USAGE)
+    return code
+
+
+def _report(error: ImageNetJobError, code: int) -> int:
+    print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+    return code

@@ -1,0 +1,74 @@
+"""`imagenetctl predict IMAGE…`: classify images with a result.
+
+The work is `imagenet-predict`'s, a program of the workloads that is run as a process: this package
+does not import MXNet. Without `--model`, the newest result of the working directory is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+from pathlib import Path
+
+from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.run import DEFAULT_WORKDIR
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.local.kubelet import missing_program
+from imagenet_operator.clusters.local.process import find_program, program_folders
+
+PROGRAM = "imagenet-predict"
+
+_EXAMPLES = """examples:
+  imagenetctl predict photo.jpg                     with the newest result in ./imagenet-work
+  imagenetctl predict a.jpg b.png --model FOLDER    with the model in a folder
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "predict",
+        help="classify images with a result",
+        description="Classify images with the model that a job trained.",
+        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="an image file")
+    parser.add_argument(
+        "--model", type=Path, metavar="FOLDER", help="a result's folder (default: the newest one)"
+    )
+    parser.add_argument(
+        "--workdir",
+        type=Path,
+        default=DEFAULT_WORKDIR,
+        metavar="DIR",
+        help=f"where the newest result is looked for (default: ./{DEFAULT_WORKDIR})",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Classify; return the program's exit code."""
+    program = find_program(PROGRAM, program_folders(os.environ["PATH"]))
+    if program is None:
+        raise missing_program(PROGRAM)
+    model = arguments.model if arguments.model is not None else newest_model(arguments.workdir)
+    command = [str(program), *arguments.images, "--model", str(model)]
+    return subprocess.run(command, check=False).returncode
+
+
+def newest_model(workdir: Path) -> Path:
+    """The model of the job that succeeded last in a working directory.
+
+    Raises:
+        LocalError: No job has.
+    """
+    links = [link for link in workdir.glob("jobs/*/model") if link.is_dir()]
+    if not links:
+        raise LocalError(
+            f"no job has succeeded in {workdir} yet; name a result's folder with --model, "
+            "or another working directory with --workdir"
+        )
+    newest = max(links, key=lambda link: link.lstat().st_mtime_ns)
+    return newest.resolve()

@@ -1,0 +1,115 @@
+"""How far a job is, as bars: pure, from what a pass saw. `display` draws them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imagenet_operator.api.status import Status
+from imagenet_operator.clusters.local.loop import View
+from imagenet_operator.manifests.dataset import INDEX, PACK, SEAL
+from imagenet_operator.reconcile.policies.conditions import holds
+from imagenet_operator.reconcile.sample import Preparation, Sample
+
+TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One stage of a job.
+
+    Attributes:
+        name: index, pack, seal or train.
+        done: Of `total`, in `unit`.
+        total: None where nobody knows yet.
+        unit: What is counted.
+        note: Where it stands, in words.
+        speed: In images per second, where the members say it themselves.
+        is_finished: Nothing of this stage is left to do.
+    """
+
+    name: str
+    done: int
+    total: int | None
+    unit: str
+    note: str = ""
+    speed: float | None = None
+    is_finished: bool = False
+
+
+def bars(view: View) -> list[Bar]:
+    """The stages that have begun, in order."""
+    status = view.job.status
+    ready = holds(status.conditions, "DatasetReady")
+    found = [
+        bar
+        for bar in (_index(view, ready), _pack(view, ready), _seal(view, ready))
+        if bar is not None
+    ]
+    if status.training is not None:
+        found.append(_train(view, status))
+    return found
+
+
+def _heard(sample: Sample | None, role: str) -> Preparation:
+    said = sample.preparation if sample is not None else None
+    return (said or {}).get(role, Preparation())
+
+
+def _index(view: View, ready: bool) -> Bar | None:
+    job, found = view.observed.jobs.get(INDEX), view.job.status.dataset
+    if job is None or (ready and found is not None and job.complete is False):
+        return None
+    if found is not None:
+        images = found.images.train + found.images.validation
+        dropped = f", {found.dropped_classes} dropped" if found.dropped_classes else ""
+        note = f"{found.classes} classes{dropped}"
+        return Bar(INDEX, images, images, "images", note, is_finished=True)
+    heard = _heard(view.sample, INDEX)
+    return Bar(INDEX, heard.images, heard.planned or None, "images")
+
+
+def _pack(view: View, ready: bool) -> Bar | None:
+    job, found = view.observed.jobs.get(PACK), view.job.status.dataset
+    if job is None or found is None:
+        return None
+    images = found.images.train + found.images.validation
+    shards = f"{job.succeeded}/{found.shards} shards"
+    if job.complete or ready:
+        return Bar(PACK, images, images, "images", shards, is_finished=True)
+    complete = images * job.succeeded // max(found.shards, 1)
+    done = min(images, complete + _heard(view.sample, PACK).images)
+    return Bar(PACK, done, images, "images", shards)
+
+
+def _seal(view: View, ready: bool) -> Bar | None:
+    job = view.observed.jobs.get(SEAL)
+    if job is None:
+        return None
+    finished = job.complete or ready
+    return Bar(SEAL, int(finished), 1, "dataset", is_finished=finished)
+
+
+def _train(view: View, status: Status) -> Bar:
+    training, sample = status.training, view.sample
+    assert training is not None
+    planned = view.job.spec.training.epochs
+    finished = holds(status.conditions, "Succeeded")
+    restarted = f"attempt {training.attempt}, " if training.attempt else ""
+    if finished:
+        return Bar(TRAIN, planned, planned, "epochs", _accuracy(sample), is_finished=True)
+    if sample is None or sample.attempt != training.attempt or sample.epoch is None:
+        return Bar(TRAIN, 0, planned, "epochs", f"{restarted}starting")
+    batches = sample.batches_per_epoch or 1
+    done = min(sample.epoch * batches + (sample.batch or 0), planned * batches)
+    epoch = min(sample.epoch + 1, planned)
+    note = f"{restarted}epoch {epoch}/{planned}{_accuracy(sample, ', ')}"
+    return Bar(TRAIN, done, planned * batches, "batches", note, sample.images_per_second)
+
+
+def _accuracy(sample: Sample | None, before: str = "") -> str:
+    """Top-1 accuracies as far as they are known."""
+    if sample is None:
+        return ""
+    figures = {"top-1": sample.accuracy, "validation top-1": sample.validation_accuracy}
+    known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
+    return before + ", ".join(known) if known else ""

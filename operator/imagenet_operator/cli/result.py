@@ -1,0 +1,167 @@
+"""What a run has come to: read from the volumes, and told to people or scripts."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import Condition
+from imagenet_operator.clusters.local.kubelet import tail
+from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.manifests import names, volumes
+from imagenet_operator.reconcile.policies.conditions import find, holds
+
+_LOG_BYTES = 4096
+_LOG_LINES = 12
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a run.
+
+    Attributes:
+        job: With its last status.
+        seconds: How long this run took.
+        model: The folder of the trained model, if there is one.
+        training: What the training wrote of itself (result.json), if it did.
+        dataset: The folder of the dataset, once its key is known.
+        log: The log of the pod that failed first, if one did.
+    """
+
+    job: ImageNetJob
+    seconds: float
+    model: Path | None
+    training: dict[str, Any]
+    dataset: Path | None
+    log: Path | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the job has."""
+        return holds(self.job.status.conditions, "Succeeded")
+
+    @property
+    def failure(self) -> Condition | None:
+        """Why the job failed, if it did."""
+        condition = find(self.job.status.conditions, "Failed")
+        return condition if condition is not None and condition.status == "True" else None
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether the dataset had been sealed by an earlier run."""
+        ready = find(self.job.status.conditions, "DatasetReady")
+        return ready is not None and ready.reason == "Reused"
+
+
+def collect(job: ImageNetJob, found: Volumes, seconds: float, log: Path | None) -> Result:
+    """Read what a run has left on the volumes.
+
+    Args:
+        job: With its last status.
+        found: The volumes.
+        seconds: How long the run took.
+        log: The log of the pod that failed first.
+    """
+    model, training = _newest_result(job, found)
+    return Result(job, seconds, model, training, _dataset(job, found), log)
+
+
+def _newest_result(job: ImageNetJob, found: Volumes) -> tuple[Path | None, dict[str, Any]]:
+    """The newest attempt that wrote a result: its folder and the result."""
+    mount = volumes.output(job) or volumes.data(job)
+    folder = found.path(mount.claim) / names.output_folder(job.metadata.name, job.metadata.uid)
+    newest = job.status.training.attempt if job.status.training is not None else -1
+    for attempt in range(newest, -1, -1):
+        path = folder / "attempts" / f"r{attempt}" / "result.json"
+        if path.is_file():
+            return path.parent, json.loads(path.read_bytes())
+    return None, {}
+
+
+def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
+    root = found.path(volumes.data(job).claim)
+    prepared, status = job.spec.dataset.source.prepared, job.status.dataset
+    if prepared is not None:
+        return root / prepared.path
+    return None if status is None else root / names.dataset_folder(status.key)
+
+
+def link_model(result: Result, link: Path) -> None:
+    """Let a link in the job's folder lead to its newest model, for `imagenetctl predict`."""
+    if result.model is not None:
+        temporary = link.with_name(f".{link.name}.tmp-{secrets.token_hex(4)}")
+        temporary.symlink_to(result.model)
+        temporary.rename(link)
+
+
+def as_text(result: Result) -> str:
+    """The last screen of a run that succeeded."""
+    status = result.job.status
+    rows = {"accuracy": _accuracy(result.training), "model": str(result.model or "none")}
+    if result.dataset is not None:
+        key = status.dataset.key[:12] if status.dataset is not None else result.dataset.name
+        reused = f" (dataset {key} reused)" if result.is_reused else ""
+        rows["dataset"] = f"{result.dataset}{reused}"
+    rows["restarts"] = f"{status.restarts}"
+    if status.disruptions:
+        rows["restarts"] += f", and {status.disruptions} after interruptions"
+    if result.model is not None:
+        rows["try it"] = f"imagenetctl predict IMAGE --model {result.model}"
+    head = f"{result.job.metadata.name} succeeded in {result.seconds:.0f} s"
+    return "\n".join([head, *(f"  {name:<10}{value}" for name, value in rows.items() if value)])
+
+
+def _accuracy(training: dict[str, Any]) -> str:
+    validation = training.get("validation")
+    if not validation:
+        return ""
+    images = f"on {validation['images']:,} validation images"
+    return f"top-1 {validation['top1']:.4f}, top-5 {validation['top5']:.4f} {images}"
+
+
+def failure_text(result: Result) -> str:
+    """Why a job failed, and the last lines of the log that explains it."""
+    condition = result.failure
+    assert condition is not None
+    name = result.job.metadata.name
+    lines = [f"{name} failed: {condition.reason}: {condition.message}"]
+    if result.log is not None and result.log.is_file():
+        last = tail(result.log, _LOG_BYTES).splitlines()[-_LOG_LINES:]
+        lines += [f"the last lines of {result.log}:", *(f"  {line}" for line in last)]
+    return "\n".join(lines)
+
+
+def as_json(result: Result, outcome: str) -> dict[str, Any]:
+    """The last line of a run for scripts.
+
+    Args:
+        result: The end of the run.
+        outcome: Succeeded, Failed or Interrupted.
+    """
+    status, failure = result.job.status, result.failure
+    return {
+        "type": "result",
+        "outcome": outcome,
+        "job": result.job.metadata.name,
+        "uid": result.job.metadata.uid,
+        "reason": failure.reason if failure else None,
+        "message": failure.message if failure else None,
+        "log": str(result.log) if failure and result.log else None,
+        "seconds": round(result.seconds, 1),
+        "attempt": status.training.attempt if status.training else None,
+        "restarts": status.restarts,
+        "disruptions": status.disruptions,
+        "dataset": {
+            "key": status.dataset.key if status.dataset else None,
+            "folder": str(result.dataset) if result.dataset else None,
+            "reused": result.is_reused,
+        },
+        "model": {"folder": str(result.model), **result.training.get("model", {})}
+        if result.model
+        else None,
+        "validation": result.training.get("validation"),
+    }

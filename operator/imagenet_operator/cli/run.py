@@ -1,0 +1,230 @@
+"""`imagenetctl run FILE`: a job on this machine, from the raw archive to the trained model.
+
+Reads the manifest, checks that the machine can do it, opens the working directory, and lets
+`clusters.local.loop` work until the job is finished; shows how far it is, and what it came to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from imagenet_operator.api import ImageNetJob, load
+from imagenet_operator.api.validation import parse
+from imagenet_operator.cli import display as displays
+from imagenet_operator.cli import exit_codes, result
+from imagenet_operator.cli.display import Display, JsonLines
+from imagenet_operator.cli.interrupts import Interrupts
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.local import addresses, gpus, loop, pods, preflight
+from imagenet_operator.clusters.local.cluster import LocalCluster
+from imagenet_operator.clusters.local.kubelet import Machine
+from imagenet_operator.clusters.local.process import program_folders
+from imagenet_operator.clusters.local.state import JobFolder
+from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.sampler import Sampler
+from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.reconcile.types import Settings
+
+DEFAULT_WORKDIR = Path("imagenet-work")
+SETTINGS = Settings(
+    restart_delay=timedelta(seconds=1),
+    restart_delay_limit=timedelta(seconds=30),
+    disruption_delay=timedelta(0),
+)
+"""Somebody is watching, and no API server has to be spared: shorter waits than in a cluster."""
+
+_SAMPLE_SECONDS = 1.0
+_SAMPLE_TIMEOUT_SECONDS = 2.0
+_FAREWELL_SECONDS = 10.0
+"""What pods get to end in after Ctrl-C."""
+
+_EXAMPLES = """examples:
+  imagenetctl run examples/digits.yaml
+  imagenetctl run job.yaml --workdir /data/work --volume raw=/data/archives
+  imagenetctl run job.yaml --output json | jq 'select(.type == "result") | .validation.top1'
+
+The working directory keeps everything: volumes/CLAIM is the folder of a claim, jobs/NAME/logs holds
+a log for each pod. A run that was interrupted goes on when the same command is typed again; one
+that had finished starts anew, and reuses the dataset.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run a job on this machine: each pod is a process",
+        description="Run one ImageNetJob on this machine, with no cluster, container or root.",
+        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the manifest of one ImageNetJob")
+    parser.add_argument(
+        "--workdir",
+        type=Path,
+        default=DEFAULT_WORKDIR,
+        metavar="DIR",
+        help=f"where data, results and logs are kept (default: ./{DEFAULT_WORKDIR})",
+    )
+    parser.add_argument(
+        "--volume",
+        type=_mapping,
+        action="append",
+        default=[],
+        metavar="CLAIM=PATH",
+        help="the folder that a claim stands for (default: WORKDIR/volumes/CLAIM); repeatable",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=_count,
+        metavar="N",
+        help="how many GPUs pods may use (default: those that nvidia-smi shows)",
+    )
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text for people, or one JSON object a line for scripts (default: text)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the job; return the exit code."""
+    if sys.platform != "linux":
+        raise LocalError("a local run needs Linux: it relies on its processes and addresses")
+    started = time.monotonic()
+    job = read(arguments.file)
+    volumes = Volumes(arguments.workdir.resolve() / "volumes", dict(arguments.volume))
+    devices = gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev")))
+    wanted = preflight.needs(job, SETTINGS.manifests)
+    preflight.check(wanted, devices.capacity, volumes, program_folders(os.environ["PATH"]))
+    folder = JobFolder(arguments.workdir.resolve(), job.metadata.name)
+    display = JsonLines(sys.stdout) if arguments.output == "json" else displays.of_people()
+    with folder.locked(), closing(addresses.claim(sorted(wanted.ports))) as block:
+        machine = _machine(job, folder, volumes, devices, block)
+        with _cluster(machine, folder, display) as cluster, Interrupts(cluster.wake) as interrupts:
+            job, blame = _work(job, folder, cluster, display, interrupts)
+        log = folder.logs / f"{blame.culprit}.log" if blame.culprit else None
+        end = result.collect(job, volumes, time.monotonic() - started, log)
+        if end.succeeded:
+            result.link_model(end, folder.path / "model")
+    return _conclude(end, display)
+
+
+def read(path: Path) -> ImageNetJob:
+    """The one valid job of a file.
+
+    Raises:
+        ImageNetJobError: There is none, or more than one, or one that cannot run here.
+    """
+    documents = load(path)
+    if len(documents) > 1:
+        raise ImageNetJobError(
+            f"{path}: holds {len(documents)} documents; a local run takes a file with one"
+        )
+    job = parse(documents[0])
+    if job.spec.run_policy.suspend:
+        raise ImageNetJobError(
+            f"{path}: spec.runPolicy.suspend is true, and a local run would wait for ever; "
+            "write false or leave it out"
+        )
+    return job
+
+
+def _machine(
+    job: ImageNetJob,
+    folder: JobFolder,
+    volumes: Volumes,
+    devices: gpus.Gpus,
+    block: addresses.AddressBlock,
+) -> Machine:
+    """This machine, as far as the job may use it."""
+    cores = len(os.sched_getaffinity(0))
+    # A container would see all cores too, but rarely shares them with every other member.
+    share = str(max(1, cores // job.spec.training.workers.replicas))
+    return Machine(
+        volumes=volumes,
+        addresses=block,
+        gpus=devices,
+        program_folders=program_folders(os.environ["PATH"]),
+        environment={"OMP_NUM_THREADS": share, **pods.inherited(os.environ)},
+        images=preflight.images(SETTINGS.manifests),
+        logs=folder.logs,
+        scratch=folder.scratch,
+        slots=cores,
+        shared=(folder.fileno(), block.fileno()),
+    )
+
+
+@contextmanager
+def _cluster(machine: Machine, folder: JobFolder, display: Display) -> Iterator[LocalCluster]:
+    """The local cluster; whatever happens, none of its processes outlives it."""
+    with closing(LocalCluster(machine, folder.save, display.tell)) as cluster:
+        yield cluster
+
+
+def _work(
+    job: ImageNetJob,
+    folder: JobFolder,
+    cluster: LocalCluster,
+    display: Display,
+    interrupts: Interrupts,
+) -> tuple[ImageNetJob, loop.Blame]:
+    """Open the job and work on it until it is finished or interrupted."""
+    opened = folder.open(job.to_manifest())
+    job = ImageNetJob.model_validate(opened.job)
+    sampler = Sampler(_SAMPLE_SECONDS, _SAMPLE_TIMEOUT_SECONDS, cluster.wake)
+    with display, sampler:
+        if opened.resumed:
+            display.say(f"going on with {job.metadata.name}, which was interrupted")
+        done = loop.run(cluster, job, sampler, SETTINGS, display.show, lambda: bool(interrupts))
+        if interrupts:
+            display.say("stopping; press Ctrl-C again to kill what still runs")
+        cluster.shut_down(_FAREWELL_SECONDS, lambda: interrupts.count > 1)
+    return done
+
+
+def _conclude(end: result.Result, display: Display) -> int:
+    """Tell what the run came to; return the exit code."""
+    if end.succeeded:
+        code, outcome = exit_codes.SUCCESS, "Succeeded"
+    elif end.failure is not None:
+        code, outcome = exit_codes.FAILED, "Failed"
+    else:
+        code, outcome = exit_codes.INTERRUPTED, "Interrupted"
+    if isinstance(display, JsonLines):
+        display.write(result.as_json(end, outcome))
+    elif end.succeeded:
+        print(result.as_text(end))
+    elif end.failure is not None:
+        print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
+    else:
+        print(
+            "interrupted; type the same command again to go on from the newest checkpoint",
+            file=sys.stderr,
+        )
+    return code
+
+
+def _mapping(text: str) -> tuple[str, Path]:
+    claim, equals, path = text.partition("=")
+    if not (claim and equals and path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not CLAIM=PATH")
+    folder = Path(path).resolve()
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"{path!r} is not a folder")
+    return claim, folder
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs; write 0 or more")
+    return int(text)

@@ -1,0 +1,107 @@
+"""Before anything starts: whether this machine can run every pod that a job is going to need.
+
+`cli.run` asks once. Everything that a later failure would tell after minutes of preparation (a
+missing program, too few GPUs, an empty claim, a sidecar in a template) is told now.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import DatasetStatus, ImageCounts
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.local import pods
+from imagenet_operator.clusters.local.kubelet import missing_program
+from imagenet_operator.clusters.local.process import find_program
+from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.manifests import attempt, dataset, volumes
+from imagenet_operator.manifests.settings import Settings
+
+Manifest = dict[str, Any]
+
+_STAND_IN = DatasetStatus(key="0" * 64, classes=1, images=ImageCounts(train=1), shards=1)
+"""A dataset that is only there to be named in arguments."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a job's pods need of a machine.
+
+    Attributes:
+        programs: The console scripts that they run.
+        claims: The claims that they mount and that the job does not make.
+        gpus: GPUs of one attempt.
+        ports: Ports that they listen on.
+    """
+
+    programs: frozenset[str]
+    claims: frozenset[str]
+    gpus: int
+    ports: frozenset[int]
+
+
+def images(settings: Settings) -> frozenset[str]:
+    """The images whose programs are installed with this package's sibling."""
+    return frozenset({settings.image, settings.gpu_image})
+
+
+def needs(job: ImageNetJob, settings: Settings) -> Needs:
+    """What the job needs.
+
+    Raises:
+        Unsupported: A pod uses what a local run cannot do.
+        InvalidTemplate: A template has no meaning, or overrides what is the operator's.
+    """
+    members = _members(job, settings)
+    everything = [*_preparation(job, settings), *members]
+    for pod in everything:
+        pods.check(pod, images(settings))
+    made = {claim["metadata"]["name"] for claim in volumes.claims(job)}
+    return Needs(
+        programs=frozenset(pod["spec"]["containers"][0]["command"][0] for pod in everything),
+        claims=frozenset(claim for pod in everything for claim in pods.claims(pod)) - made,
+        gpus=sum(pods.gpus(pod) for pod in members),
+        ports=frozenset(port for pod in everything for port in pods.ports(pod)),
+    )
+
+
+def check(wanted: Needs, capacity: int, found: Volumes, program_folders: tuple[Path, ...]) -> None:
+    """Compare what a job needs with what there is.
+
+    Args:
+        wanted: What the job needs.
+        capacity: How many GPUs there are.
+        found: The claims.
+        program_folders: Where programs are looked for.
+
+    Raises:
+        LocalError: Something is missing; it says what, and what to do.
+    """
+    for program in sorted(wanted.programs):
+        if find_program(program, program_folders) is None:
+            raise missing_program(program)
+    if wanted.gpus > capacity:
+        raise LocalError(
+            f"the job asks for {wanted.gpus} GPUs at a time and this machine has {capacity}; "
+            "lower spec.training.workers.replicas or gpus, or say with --gpus how many there are"
+        )
+    for claim in sorted(wanted.claims):
+        found.folder(claim)
+
+
+def _preparation(job: ImageNetJob, settings: Settings) -> list[Manifest]:
+    if job.spec.dataset.source.prepared is not None:
+        return []
+    built = [
+        dataset.index_job(job, settings),
+        dataset.pack_job(job, _STAND_IN, settings),
+        dataset.seal_job(job, _STAND_IN, settings),
+    ]
+    return [item["spec"]["template"] for item in built]
+
+
+def _members(job: ImageNetJob, settings: Settings) -> list[Manifest]:
+    status = job.status.model_copy(update={"dataset": _STAND_IN})
+    built = attempt.build(job.model_copy(update={"status": status}), 0, settings)
+    return [item for item in built if item["kind"] == "Pod"]
