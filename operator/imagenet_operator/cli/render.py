@@ -1,0 +1,117 @@
+"""`imagenetctl render FILE`: the manifests that a cluster would get for a job, as a YAML stream.
+
+For reading, for policy checks, and for whoever wants to know what a field does. What only the
+cluster or the index Job finds out stands there as a placeholder, which the first lines explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from imagenet_operator.api import ImageNetJob, load
+from imagenet_operator.api.load import parse as parse_text
+from imagenet_operator.api.validation import parse
+from imagenet_operator.cli import exit_codes
+from imagenet_operator.manifests import preview
+
+STAND_IN_UID = "JOB-UID"
+
+
+class _Dumper(yaml.SafeDumper):
+    """A dumper that writes everything out: an alias in a manifest helps nobody."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "render",
+        help="print the manifests that a cluster would get",
+        description="Print the manifests that a cluster would get for a job, in their order.",
+        epilog="Exit codes: 0 printed, 2 the manifest is not valid or cannot be read.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a manifest, or - for the input")
+    parser.add_argument(
+        "--attempt",
+        type=_whole(0),
+        default=0,
+        metavar="N",
+        help="which attempt to train (default: 0)",
+    )
+    parser.add_argument(
+        "--key",
+        default=preview.STAND_IN_KEY,
+        help="the dataset's key, as the index Job reports it (default: a placeholder)",
+    )
+    parser.add_argument(
+        "--shards",
+        type=_whole(1),
+        metavar="N",
+        help="shards of both splits, as the index Job reports them (default: those of training)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the manifests of every job in the file; return the exit code."""
+    jobs = [_with_uid(parse(document)) for document in _documents(arguments.file)]
+    rendered = [
+        preview.everything(
+            job,
+            status=preview.stand_in(job, arguments.key, arguments.shards),
+            attempt=arguments.attempt,
+        )
+        for job in jobs
+    ]
+    for job, manifests in zip(jobs, rendered, strict=True):
+        for line in _placeholders(job, arguments):
+            print(f"# {line}")
+        yaml.dump_all(
+            manifests, sys.stdout, _Dumper, sort_keys=False, explicit_start=True, width=100
+        )
+    return exit_codes.SUCCESS
+
+
+def _documents(file: str) -> list[dict[str, Any]]:
+    return parse_text(sys.stdin.read(), file) if file == "-" else load(Path(file))
+
+
+def _with_uid(job: ImageNetJob) -> ImageNetJob:
+    """Give a job that no cluster has seen a placeholder for its UID."""
+    if job.metadata.uid:
+        return job
+    metadata = job.metadata.model_copy(update={"uid": STAND_IN_UID})
+    return job.model_copy(update={"metadata": metadata})
+
+
+def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[str]:
+    """Say which values stand in for what is not known yet."""
+    name = job.metadata.name
+    yield f"What a cluster gets for {name}, in the order of creation."
+    if job.metadata.uid == STAND_IN_UID:
+        yield f"{STAND_IN_UID} is set by the cluster; its first 8 characters are used in paths."
+    if job.spec.dataset.source.prepared is not None:
+        return
+    if arguments.key == preview.STAND_IN_KEY:
+        yield f"{preview.STAND_IN_KEY} is reported by {name}-index; give it with --key."
+    if arguments.shards is None:
+        yield f"{name}-pack gets completions for validation, too; give all with --shards."
+
+
+def _whole(least: int) -> Any:
+    """Return a reader of whole numbers that are not below `least`."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return read

@@ -1,0 +1,43 @@
+"""Everything a job needs, at once and in order."""
+
+import pytest
+from imagenet_operator.api import parse
+from imagenet_operator.manifests import attempt, dataset, preview, volumes
+from support.job_table import JOBS, KEY, TABLE
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_it_is_what_the_single_builders_make(name: str) -> None:
+    job = JOBS[name]
+    status = job.status.dataset
+    assert status is not None
+    preparation = (
+        []
+        if job.spec.dataset.source.prepared
+        else [
+            dataset.index_job(job),
+            dataset.pack_job(job, status),
+            dataset.seal_job(job, status),
+        ]
+    )
+    assert preview.everything(job, status=status, attempt=3) == [
+        *volumes.claims(job),
+        *preparation,
+        *attempt.build(job, 3),
+    ]
+
+
+def test_a_job_that_nobody_has_listed_gets_a_stand_in() -> None:
+    job = parse(TABLE["defaults"])
+    _, _, pack, seal, *_ = preview.everything(job)
+    assert pack["spec"]["completions"] == job.spec.dataset.preprocessing.shards
+    for built in (pack, seal):
+        args = built["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert args[args.index("--key") + 1] == preview.STAND_IN_KEY
+
+
+def test_what_is_known_is_taken() -> None:
+    job = parse(TABLE["defaults"])
+    built = preview.everything(job, status=preview.stand_in(job, KEY, 11))
+    assert built[2]["spec"]["completions"] == 11
+    assert f"$(IMAGENET_DATA)/datasets/{KEY}" in built[-1]["spec"]["containers"][0]["args"]
