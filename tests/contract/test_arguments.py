@@ -1,0 +1,143 @@
+"""Every argument list that the operator builds is one that the workloads' own parsers take.
+
+The two packages share these command lines and nothing else, so that each may be installed alone.
+"""
+
+import argparse
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.options import OPERATOR_OPTIONS
+from imagenet_operator.api.strategies import ParameterServer, Single
+from imagenet_operator.manifests import preview
+from support.job_table import JOBS, jobs
+from support.pod_subset import REFERENCE, console_scripts
+
+Manifest = dict[str, Any]
+
+
+def pods(job: ImageNetJob) -> list[Manifest]:
+    """Return the specs of all pods that a job makes."""
+    built = preview.everything(job, status=job.status.dataset)
+    templates = [item["spec"]["template"] for item in built if item["kind"] == "Job"]
+    return [pod["spec"] for pod in [*templates, *(i for i in built if i["kind"] == "Pod")]]
+
+
+def parser_of(script: str) -> argparse.ArgumentParser:
+    module, _, _ = console_scripts()[script].partition(":")
+    parser: argparse.ArgumentParser = import_module(module).build_parser()
+    return parser
+
+
+def expanded(container: Manifest) -> list[str]:
+    """Return a container's arguments as the kubelet would hand them over."""
+    variables = {item["name"]: item.get("value", "10.0.0.1") for item in container["env"]}
+    return [
+        REFERENCE.sub(lambda match: variables[match[1]], argument) for argument in container["args"]
+    ]
+
+
+def parse(container: Manifest) -> argparse.Namespace:
+    """Parse a container's arguments; a parser that refuses them fails the test with its message."""
+    return parser_of(container["command"][0]).parse_args(expanded(container))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_parsers_take_what_the_tables_jobs_give(name: str) -> None:
+    for spec in pods(JOBS[name]):
+        parse(spec["containers"][0])
+
+
+@given(job=jobs())
+@settings(max_examples=30)
+def test_the_parsers_take_what_any_job_gives(job: ImageNetJob) -> None:
+    seen = set()
+    for spec in pods(job):
+        container = spec["containers"][0]
+        line = (container["command"][0], *container["args"])
+        if line not in seen:
+            parse(container)
+            seen.add(line)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_programs_see_no_contradiction_either(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`imagenet-train` and `imagenet-index` look at more than a parser: at options together."""
+    train = import_module("imagenet_workloads.train.options")
+    index = import_module("imagenet_workloads.commands.index")
+    monkeypatch.setattr(index, "run_program", lambda *_: 0)
+    for spec in pods(JOBS[name]):
+        container = spec["containers"][0]
+        if container["command"] == ["imagenet-train"]:
+            train.parse(expanded(container))
+        elif container["command"] == ["imagenet-index"]:
+            assert index.main(expanded(container)) == 0
+
+
+def worker_options(job: ImageNetJob) -> argparse.Namespace:
+    return parse(pods(job)[-1]["containers"][0])
+
+
+def test_each_field_arrives_at_its_option() -> None:
+    job = JOBS["all of training"]
+    options, training = worker_options(job), job.spec.training
+    assert options.network == training.model.network
+    assert options.image_shape == training.model.image_shape
+    assert options.batch_size * training.workers.replicas == training.batch_size
+    assert options.num_epochs == training.epochs
+    assert options.data_nthreads == training.data_threads
+    assert options.optimizer == training.optimizer.name
+    assert options.lr == training.optimizer.learning_rate
+    assert options.mom == training.optimizer.momentum
+    assert options.wd == training.optimizer.weight_decay
+    assert options.lr_factor == training.optimizer.learning_rate_factor
+    assert options.lr_step_epochs is None
+    assert options.warmup_epochs == training.optimizer.warmup_epochs
+    assert options.warmup_strategy == training.optimizer.warmup_strategy
+    assert options.checkpoint_every_epochs == training.checkpoint.every_epochs
+    assert options.checkpoint_every_seconds == training.checkpoint.every_seconds
+    assert options.checkpoint_keep == training.checkpoint.keep
+    assert options.kv_store == "dist_device_sync"
+    assert options.disp_batches == 50 and options.benchmark is True
+    assert worker_options(JOBS["gpus"]).gpus == tuple(range(8))
+
+
+@pytest.mark.parametrize("name", ["defaults", "all of training"])
+def test_augmentation_is_the_same_on_both_sides(name: str) -> None:
+    """Options at their defaults are left out, so the two sides' defaults have to agree."""
+    options = worker_options(JOBS[name])
+    for field, value in JOBS[name].spec.training.augmentation.model_dump().items():
+        assert getattr(options, field) == value, field
+
+
+def test_every_option_of_a_worker_is_one_that_extra_arguments_may_not_repeat() -> None:
+    for name, job in JOBS.items():
+        container = pods(job)[-1]["containers"][0]
+        extra = len(job.spec.training.extra_args)
+        built = container["args"][: len(container["args"]) - extra]
+        assert {text for text in built if text.startswith("--")} <= OPERATOR_OPTIONS.keys(), name
+
+
+def test_every_option_that_is_the_operators_exists() -> None:
+    actions = parser_of("imagenet-train")._actions
+    known = {option for action in actions for option in action.option_strings}
+    assert OPERATOR_OPTIONS.keys() <= known
+    assert len(Augmentation.model_fields) == len(
+        [path for path in OPERATOR_OPTIONS.values() if ".augmentation." in path]
+    )
+
+
+@pytest.mark.parametrize("strategy", [ParameterServer, Single])
+def test_every_kvstore_is_known_to_the_program(strategy: type[ParameterServer | Single]) -> None:
+    action = next(
+        action for action in parser_of("imagenet-train")._actions if action.dest == "kv_store"
+    )
+    assert action.choices is not None
+    stores = strategy.model_fields["kv_store"].annotation.__args__  # type: ignore[union-attr]
+    assert set(stores) <= set(action.choices)

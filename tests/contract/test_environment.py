@@ -1,0 +1,127 @@
+"""The environment that the operator sets is the one that the workloads read."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imagenet_operator.api.status import DatasetStatus
+from imagenet_operator.manifests import preview
+from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
+from imagenet_workloads import environment as workloads
+from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
+from imagenet_workloads.prepare.index import Result
+from support.job_table import JOBS, KEY, UID
+from support.pod_subset import REFERENCE
+
+Manifest = dict[str, Any]
+
+PS_LITE = {
+    "DMLC_ROLE",
+    "DMLC_PS_ROOT_URI",
+    "DMLC_PS_ROOT_PORT",
+    "DMLC_NUM_WORKER",
+    "DMLC_NUM_SERVER",
+    "DMLC_NODE_HOST",
+    "PORT",
+}
+"""Read by MXNet's own code."""
+
+FOR_LIBRARIES = {"HOME", "TMPDIR", "OMP_NUM_THREADS"}
+
+
+class Recorded(dict[str, str]):
+    """A mapping that knows what was asked of it."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        super().__init__(variables)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+def containers(name: str) -> list[Manifest]:
+    built = preview.everything(JOBS[name], status=JOBS[name].status.dataset, attempt=3)
+    templates = [item["spec"]["template"] for item in built if item["kind"] == "Job"]
+    pods = [*templates, *(item for item in built if item["kind"] == "Pod")]
+    return [pod["spec"]["containers"][0] for pod in pods]
+
+
+def variables(container: Manifest) -> dict[str, str]:
+    """Return a container's environment as its program sees it."""
+    found: dict[str, str] = {}
+    for item in container["env"]:
+        text = item.get("value", f"<{item['name']}>")
+        found[item["name"]] = REFERENCE.sub(lambda match: found[match[1]], text)
+    return found
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_variable_is_read_by_somebody(name: str) -> None:
+    for container in containers(name):
+        recorded = Recorded(variables(container))
+        workloads.Environment.from_mapping(recorded)
+        assert recorded.keys() <= recorded.asked | PS_LITE | FOR_LIBRARIES
+
+
+def test_every_variable_that_is_read_is_set_on_some_pod() -> None:
+    recorded = Recorded({})
+    workloads.Environment.from_mapping(recorded)
+    # Kubernetes itself sets the index of a completion.
+    wanted = recorded.asked - {"JOB_COMPLETION_INDEX"}
+    assert wanted <= {name for container in containers("defaults") for name in variables(container)}
+
+
+def test_a_worker_reads_what_the_operator_meant() -> None:
+    worker = containers("output on one node")[-1]
+    read = workloads.Environment.from_mapping(variables(worker))
+    expected = {
+        "pod_name": "<POD_NAME>",
+        "pod_ip": "<POD_IP>",
+        "job": "digits",
+        "namespace": "vision",
+        "job_uid": UID,
+        "role": workloads.Role.WORKER,
+        "metrics_port": 9090,
+        "termination_log": Path("/dev/termination-log"),
+        "source": None,
+        "data": Path("/data"),
+        "output": Path("/output"),
+        "scratch": Path("/scratch"),
+        "attempt": 3,
+        "completion_index": None,
+    }
+    actual = dataclasses.asdict(read)
+    assert {name: actual[name] for name in expected} == expected
+    assert len(read.spec_hash) == 64
+
+
+def test_results_go_beside_the_dataset_where_no_output_is_named() -> None:
+    read = workloads.Environment.from_mapping(variables(containers("defaults")[-1]))
+    assert read.output == read.data == Path("/data")
+
+
+def test_the_roles_are_the_same_on_both_sides() -> None:
+    built = {variables(container)["IMAGENET_ROLE"] for container in containers("defaults")}
+    assert built == {role.value for role in workloads.Role}
+
+
+def test_the_exit_codes_of_failures_that_last_are_the_same_on_both_sides() -> None:
+    assert {InputError("").exit_code, PlaceError("").exit_code} == {PERMANENT}
+    assert WorkloadError("").exit_code not in (BAD_ARGUMENTS, PERMANENT)
+
+
+def test_what_index_reports_is_what_the_status_takes() -> None:
+    result = Result(
+        key=KEY,
+        classes=9,
+        train=1300,
+        validation=200,
+        shards=4,
+        dropped_classes=1,
+        sealed=False,
+    )
+    report = result.to_document()
+    assert DatasetStatus.model_validate(report).to_manifest() == report
