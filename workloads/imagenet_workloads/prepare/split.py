@@ -123,8 +123,8 @@ def shard_counts(train: int, validation: int, shards: int) -> tuple[int, int]:
 
 
 def bounds(images: int, shards: int) -> list[tuple[int, int]]:
-    """Start and end of each shard; lengths differ by one at most."""
-    edges = [images * shard // shards for shard in range(shards + 1)]
+    """Start and end of each shard; lengths differ by one at most. No shards have no bounds."""
+    edges = [images * shard // max(1, shards) for shard in range(shards + 1)]
     return list(pairwise(edges))
 
 
