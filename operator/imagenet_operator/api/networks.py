@@ -57,6 +57,11 @@ SMALL_IMAGE = 32
 """Up to this height a resnet is one of the CIFAR experiments', of other depths."""
 
 
+# The API server evaluates rules even where a list is too short, and an index that is not there is
+# an error of its own, which would only distract.
+_THREE_NUMBERS = "self.imageShape.size() != 3"
+
+
 def small_depth(layers: int) -> bool:
     """Whether a resnet for small images has this depth: 6n+2, or 9n+2 with bottlenecks."""
     return (layers - 2) % 9 == 0 if layers >= 164 else layers >= 8 and (layers - 2) % 6 == 0
@@ -98,17 +103,21 @@ def _depth_cel() -> str:
         for depths, names in by_depths.items()
     )
     several = f"has(self.numLayers) && ({small} : {large})"
-    return f"self.network in {single} ? !has(self.numLayers) : {several}"
+    return f"{_THREE_NUMBERS} || (self.network in {single} ? !has(self.numLayers) : {several})"
 
 
 def _sides_hold(model: Network) -> bool:
     return min(model.image_shape[1:]) >= FAMILIES[model.network].smallest
 
 
-def _smallest_table() -> str:
-    """Return a CEL map from the networks that mind to their smallest side."""
-    entries = (f"'{name}': {family.smallest}" for name, family in FAMILIES.items())
-    return f"{{{', '.join(entries)}}}"
+def _smallest_cel() -> str:
+    picky = {name: family.smallest for name, family in FAMILIES.items() if family.smallest > 1}
+    table = ", ".join(f"'{name}': {side}" for name, side in picky.items())
+    return (
+        f"{_THREE_NUMBERS} || !(self.network in {list(picky)})"
+        " || [self.imageShape[1], self.imageShape[2]].all(side,"
+        f" side >= {{{table}}}[self.network])"
+    )
 
 
 class Network(Model):
@@ -134,7 +143,7 @@ class Network(Model):
             explain=_explain_depth,
         ),
         Rule(
-            cel="self.imageShape[0] == 1 || self.imageShape[0] == 3",
+            cel=f"{_THREE_NUMBERS} || self.imageShape[0] == 1 || self.imageShape[0] == 3",
             message="must have 1 or 3 channels",
             field="imageShape",
             holds=lambda model: model.image_shape[0] in (1, 3),
@@ -144,10 +153,7 @@ class Network(Model):
             ),
         ),
         Rule(
-            cel=(
-                "[self.imageShape[1], self.imageShape[2]].all(side,"
-                f" side >= {_smallest_table()}[self.network])"
-            ),
+            cel=_smallest_cel(),
             message="is too small for the network",
             field="imageShape",
             holds=_sides_hold,

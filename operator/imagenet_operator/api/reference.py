@@ -80,8 +80,8 @@ def _row(name: str, node: Schema, required: bool, unit: str | None) -> str:
 
 def _default(node: Schema) -> str:
     value = node.get("default")
-    if value is None or value == {}:
-        return ""
+    if value is None or isinstance(value, dict):
+        return ""  # An object's default is that of its fields, which have rows of their own.
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -149,7 +149,11 @@ def _constraint(kind: str, mark: Any) -> Schema:
 
 
 def _plain(default: Any) -> Any:
-    """Return a default in JSON's terms; a model's own fields bring theirs."""
+    """Return a default in JSON's terms.
+
+    A model's is written out: a CRD's defaults are checked by its rules before those within are
+    filled in, so that an empty object would fail a rule that reads one of its fields.
+    """
     if isinstance(default, Model):
-        return {}
+        return default.to_manifest()
     return list(default) if isinstance(default, tuple) else default

@@ -133,7 +133,7 @@ class TrainingSpec(Model):
     rules = (
         Rule(
             cel=(
-                "self.batchSize % (self.workers.replicas *"
+                "self.workers.replicas < 1 || self.batchSize % (self.workers.replicas *"
                 " (self.workers.gpus > 0 ? self.workers.gpus : 1)) == 0"
             ),
             message="must divide by the devices: workers.replicas times workers.gpus (1 if none)",

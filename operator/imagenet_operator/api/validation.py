@@ -38,7 +38,11 @@ def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem
     try:
         job = _read(document)
     except ValidationError as error:
-        return [_problem(details) for details in error.errors(include_url=False)]
+        return [
+            _problem(details)
+            for details in error.errors(include_url=False)
+            if not _is_echo(details)
+        ]
     problems = list(_broken_rules(job, ""))
     if previous is not None:
         problems += [
@@ -176,6 +180,11 @@ _WORDINGS: dict[str, _Wording] = {
     "too_short": _size("at least", "min_length"),
     "too_long": _size("at most", "max_length"),
 }
+
+
+def _is_echo(error: ErrorDetails) -> bool:
+    """Whether a list is called too short only because one of its items is wrong."""
+    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
 def _problem(error: ErrorDetails) -> Problem:

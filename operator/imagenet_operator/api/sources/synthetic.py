@@ -24,7 +24,7 @@ class SyntheticSource(Model):
 
     rules = (
         Rule(
-            cel="self.imageShape[0] == 3",
+            cel="self.imageShape.size() != 3 || self.imageShape[0] == 3",
             message="must have 3 channels",
             field="imageShape",
             holds=lambda source: source.image_shape[0] == 3,

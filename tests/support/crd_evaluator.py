@@ -1,0 +1,141 @@
+"""What an API server says of a manifest by a CRD, as far as two libraries can play its part.
+
+jsonschema evaluates the structural schema and celpy the rules; the order of the API server around
+them (unknown fields, nulls, defaults, which errors keep the rules from being evaluated) is written
+out here from k8s.io/apiextensions-apiserver. Nothing of the models is used but the CRD itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, cast
+
+import celpy
+import jsonschema
+from celpy.adapter import json_to_cel
+
+Node = dict[str, Any]
+
+# Errors after which the API server does not evaluate rules (hasBlockingErr).
+_BLOCKING = {"required", "type", "enum", "maxLength", "maxItems", "maxProperties"}
+
+
+def problem_paths(schema: Node, document: Node, stored: Node | None = None) -> set[str]:
+    """Return the path of each error that an API server would report.
+
+    Args:
+        schema: The openAPIV3Schema of the CRD's version.
+        document: The object that is created, or the new content of an update.
+        stored: The object as it is stored, for an update.
+    """
+    unknown = set(_unknown(schema, document, ""))
+    if unknown:
+        return unknown
+    candidate = _admitted(schema, document)
+    before = None if stored is None else _admitted(schema, stored)
+    if before is not None:
+        candidate["status"] = before.get("status", {})
+    else:
+        candidate.pop("status", None)
+    errors = list(jsonschema.Draft4Validator(schema).iter_errors(candidate))
+    found = {path for error in errors for path in _paths(error)}
+    if not any(error.validator in _BLOCKING for error in errors):
+        found |= set(_broken_rules(schema, candidate, before, ""))
+    return found
+
+
+def _admitted(schema: Node, document: Node) -> Node:
+    """Return an object as kubectl sends it and the API server completes it."""
+    whole: Node = _whole_numbers(copy.deepcopy(document))
+    metadata = whole.setdefault("metadata", {})
+    if "name" not in metadata and "generateName" in metadata:
+        metadata["name"] = metadata["generateName"] + "x4k2b"
+    _prune_nulls(schema, whole)
+    _default(schema, whole)
+    return whole
+
+
+def _whole_numbers(value: Any) -> Any:
+    """JSON, as kubectl writes it, has no 8.0."""
+    if isinstance(value, dict):
+        return {name: _whole_numbers(child) for name, child in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(child) for child in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _children(schema: Node, value: Any) -> Iterator[tuple[str, Node, Any]]:
+    """Yield what is below a value: how the path goes on, the schema, the content."""
+    if isinstance(value, dict):
+        for name, child in value.items():
+            node = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            if node is not None:
+                yield f".{name}", node, child
+    if isinstance(value, list) and "items" in schema:
+        for index, child in enumerate(value):
+            yield f"[{index}]", schema["items"], child
+
+
+def _unknown(schema: Node, value: Any, path: str) -> Iterator[str]:
+    if path == ".metadata" or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if isinstance(value, dict) and "additionalProperties" not in schema:
+        for name in value.keys() - schema.get("properties", {}).keys():
+            yield f"{path}.{name}".removeprefix(".")
+    for step, node, child in _children(schema, value):
+        yield from _unknown(node, child, path + step)
+
+
+def _prune_nulls(schema: Node, value: Any) -> None:
+    if isinstance(value, dict):
+        for name in schema.get("properties", {}).keys() & value.keys():
+            if value[name] is None:
+                del value[name]
+    for _, node, child in _children(schema, value):
+        _prune_nulls(node, child)
+
+
+def _default(schema: Node, value: Any) -> None:
+    if isinstance(value, dict):
+        for name, node in schema.get("properties", {}).items():
+            if name not in value and "default" in node:
+                value[name] = copy.deepcopy(node["default"])
+    for _, node, child in _children(schema, value):
+        _default(node, child)
+
+
+def _paths(error: jsonschema.ValidationError) -> Iterator[str]:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    path = "".join(steps)
+    if error.validator == "required":
+        required, given = cast(list[str], error.validator_value), cast(Node, error.instance)
+        missing = [name for name in required if name not in given]
+        yield from (f"{path}.{name}".removeprefix(".") for name in missing)
+    else:
+        yield path.removeprefix(".")
+
+
+def _broken_rules(schema: Node, value: Any, before: Any, path: str) -> Iterator[str]:
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if ("oldSelf" not in rule["rule"] or before is not None) and not _holds(
+            rule["rule"], value, before
+        ):
+            yield (path + rule.get("fieldPath", "")).removeprefix(".")
+    for step, node, child in _children(schema, value):
+        # Only the root has transition rules here, so what was stored is not followed down.
+        yield from _broken_rules(node, child, None, path + step)
+
+
+@cache
+def _program(expression: str) -> celpy.Runner:
+    environment = celpy.Environment()
+    return environment.program(environment.compile(expression))
+
+
+def _holds(expression: str, value: Any, before: Any) -> bool:
+    activation = {"self": json_to_cel(value)}
+    if before is not None:
+        activation["oldSelf"] = json_to_cel(before)
+    return bool(_program(expression).evaluate(activation))
