@@ -41,12 +41,14 @@ def label(number: int) -> int:
     return int(load_digits().target[number])
 
 
-def write_shard(folder: Path, name: str, digits: Sequence[int], edge: int = 28) -> Shard:
+def write_shard(
+    folder: Path, name: str, digits: Sequence[int], edge: int = 28, first_label: int = 0
+) -> Shard:
     """Write one .rec and .idx; a record's id is the digit's position in scikit-learn's set."""
     record, index = folder / f"{name}.rec", folder / f"{name}.idx"
     writer = mx.recordio.MXIndexedRecordIO(str(index), str(record), "w")
     for key, number in enumerate(digits):
-        header = mx.recordio.IRHeader(0, float(label(number)), number, 0)
+        header = mx.recordio.IRHeader(0, float(label(number) + first_label), number, 0)
         writer.write_idx(key, mx.recordio.pack_img(header, digit(number, edge), quality=95))
     writer.close()
     content = record.read_bytes()

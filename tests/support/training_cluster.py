@@ -1,0 +1,139 @@
+"""A parameter-server job of real processes, each with an own 127.x.y.z address and fixed ports."""
+
+import os
+import secrets
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from support.processes import wait_until
+
+PROGRAM = Path(sys.executable).parent / "imagenet-train"
+SCHEDULER_PORT = 9091
+MEMBER_PORT = 9092
+METRICS_PORT = 9090
+
+
+def plain_environment(**more: str) -> dict[str, str]:
+    """The environment of a training process, without what a surrounding job may have set."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DMLC_", "PS_", "IMAGENET_", "MXNET_"))
+    }
+    return kept | {"OMP_NUM_THREADS": "1"} | more
+
+
+def train(
+    arguments: Sequence[str], timeout: float = 120, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `imagenet-train` in one process to its end."""
+    return subprocess.run(
+        [str(PROGRAM), *arguments],
+        env=plain_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+@dataclass
+class TrainingCluster:
+    """Starts scheduler, server and workers; what still runs at the end of the block is killed.
+
+    Attributes:
+        folder: for the members' output.
+        kv_store: of all of them.
+        arguments: of the workers.
+        workers: how many.
+        environment: of all of them.
+        of_worker: additional arguments of single workers.
+    """
+
+    folder: Path
+    kv_store: str
+    arguments: Sequence[str]
+    workers: int = 2
+    environment: Mapping[str, str] = field(default_factory=dict)
+    of_worker: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(255)}"
+        self.members: dict[str, subprocess.Popen[bytes]] = {}
+        self._start("scheduler", "scheduler", [])
+        self._start("server", "server", [])
+        for number in range(self.workers):
+            arguments = [*self.arguments, *self.of_worker.get(number, ())]
+            self._start(f"worker-{number}", "worker", arguments)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for member in self.members.values():
+            member.kill()
+            member.wait()
+
+    def address(self, name: str) -> str:
+        return f"{self._network}.{list(self.members).index(name) + 1}"
+
+    def output(self, name: str) -> str:
+        return (self.folder / f"{name}.txt").read_text(errors="replace")
+
+    def metrics(self, name: str) -> str:
+        url = f"http://{self.address(name)}:{METRICS_PORT}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def wait(self, *names: str) -> dict[str, int]:
+        """Exit codes of these members (all of them, if none is named), when they have ended."""
+        wanted = names or tuple(self.members)
+        for name in wanted:
+            wait_until(lambda name=name: self.members[name].poll() is not None, f"{name} ends")  # type: ignore[misc]
+        return {name: self.members[name].wait() for name in wanted}
+
+    def wait_for_line(self, name: str, text: str) -> None:
+        wait_until(lambda: text in self.output(name), f"{name} says {text!r}")
+
+    def rank(self, name: str) -> int:
+        """A worker's rank, as it has logged it."""
+        self.wait_for_line(name, "INFO rank ")
+        return int(self.output(name).partition("INFO rank ")[2].split()[0])
+
+    def worker_of_rank(self, rank: int) -> str:
+        names = [f"worker-{number}" for number in range(self.workers)]
+        return next(name for name in names if self.rank(name) == rank)
+
+    def _start(self, name: str, role: str, arguments: Sequence[str]) -> None:
+        address = f"{self._network}.{len(self.members) + 1}"
+        environment = plain_environment(
+            DMLC_ROLE=role,
+            DMLC_PS_ROOT_URI=f"{self._network}.1",
+            DMLC_PS_ROOT_PORT=str(SCHEDULER_PORT),
+            DMLC_NUM_WORKER=str(self.workers),
+            DMLC_NUM_SERVER="1",
+            DMLC_NODE_HOST=address,
+            POD_IP=address,
+            IMAGENET_ROLE=role,
+            IMAGENET_METRICS_PORT=str(METRICS_PORT),
+            **self.environment,
+        )
+        if role != "scheduler":
+            environment["PORT"] = str(MEMBER_PORT)
+        with (self.folder / f"{name}.txt").open("wb") as output:
+            self.members[name] = subprocess.Popen(
+                [str(PROGRAM), "--kv-store", self.kv_store, *arguments],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
