@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from imagenet_workloads.dataset import (
     FILE_NAME,
@@ -71,6 +71,7 @@ names = st.text(st.characters(codec="utf-8"), max_size=12)
 floats = st.floats(0, 255)
 
 
+@settings(deadline=None)
 @given(
     classes=st.lists(names, unique=True, max_size=5),
     dropped=st.dictionaries(names, st.integers(0, 10**9), max_size=3),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from imagenet_workloads.errors import InputError, PlaceError
 from imagenet_workloads.telemetry.events import (
@@ -82,6 +82,7 @@ EVENTS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(event=EVENTS)
 def test_every_event_survives_its_line(event: Event) -> None:
     line = to_line(event, time=1.5)

@@ -5,6 +5,7 @@ The command line of `prediction`. Needs the folder of a finished attempt and not
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
+    # Otherwise MXNet says on stderr which of its back ends it takes.
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     # Here, and not above, since the parser must be importable without MXNet.
     from imagenet_workloads.prediction import Classifier
 

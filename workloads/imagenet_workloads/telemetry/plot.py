@@ -3,6 +3,8 @@
 The picture of `imagenet-plot`; `history` has read what it shows. Drawn without a display.
 """
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,7 +45,7 @@ def draw(runs: Sequence[Run], title: str) -> Figure:
     accuracy.set_ylabel("top-1 accuracy")
     accuracy.set_ylim(0, 1.03)
     accuracy.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    accuracy.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=22)
+    accuracy.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=22 if runs[1:] else 8)
     speed.set_ylabel("images/s, all workers")
     speed.set_ylim(bottom=0)
     speed.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -72,8 +74,13 @@ def _clock(runs: Sequence[Run]) -> tuple[Clock, str]:
 
 
 def _draw_accuracy(axes: Axes, run: Run, clock: Clock, labelled: bool, marked: bool) -> None:
-    so_far = [(clock(time), event.top1) for time, event in run.progress if event.top1 is not None]
-    _line(axes, so_far, None, color=TRAINING_COLOUR, linewidth=0.8, alpha=0.35)
+    so_far: list[Point] = []
+    for _, group in itertools.groupby(run.progress, key=lambda progress: progress[1].epoch):
+        so_far += [(clock(time), event.top1) for time, event in group if event.top1 is not None]
+        # What is counted begins again with each epoch, so the line does too.
+        so_far.append((math.nan, math.nan))
+    label = "training, within the epoch" if labelled else None
+    _line(axes, so_far, label, color=TRAINING_COLOUR, linewidth=0.8, alpha=0.35)
     marks = {"linewidth": 1.8, "marker": "o" if marked else None, "markersize": 4}
     training = [(clock(time), event.top1) for time, event in run.epochs if event.top1 is not None]
     validation = [(clock(time), event.top1) for time, event in run.validations]
