@@ -40,7 +40,8 @@ class Validation(Model):
     ILSVRC2012_img_val.tar."""
 
     labels: RelativePath | None = None
-    """The label file of `path`: one class name a line, in the order of the sorted image names."""
+    """The label file of `path`: lines of ``NAME CLASS``, or of ``CLASS`` in the order of the
+    images' names, as ILSVRC2012's."""
 
     rules = (
         Rule(

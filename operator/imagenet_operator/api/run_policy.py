@@ -42,9 +42,10 @@ class RunPolicy(Model):
     preparation_deadline_seconds: Seconds | None = None
     """How long preparing the dataset may take, time spent suspended not counted."""
 
-    progress_deadline_seconds: Seconds | None = None
+    progress_deadline_seconds: Seconds = 1800
     """How long an attempt may go without progress before it is ended and counted as failed: the
-    remedy for a hang in which every pod runs."""
+    remedy for a hang in which every pod runs. An attempt whose metrics cannot be read is left
+    alone."""
 
     backoff_limit: Count = 6
     """How many attempts may fail before the job does. Preemption, eviction and node loss are not

@@ -11,12 +11,12 @@ from imagenet_operator.api.fields import ImageShape, PositiveInt
 
 
 class SyntheticSource(Model):
-    """Generated images: no archive is needed, and nothing can be learned from them."""
+    """Generated images, each class a pattern of its own: no archive is needed."""
 
-    classes: Annotated[int, Ge(2), Le(100_000)] = 1000
-    """How many classes the images pretend to have."""
+    classes: Annotated[int, Ge(2), Le(100_000)] = 10
+    """How many classes the images have."""
 
-    images_per_class: PositiveInt = 100
+    images_per_class: PositiveInt = 500
     """Images that are drawn for each class, those for validation included."""
 
     image_shape: ImageShape = (3, 256, 256)
@@ -45,6 +45,24 @@ DATASET_RULES = (
         explain=lambda dataset: (
             "must be given: the generated dataset needs a place",
             "write {claimName: …} or {size: 20Gi}",
+        ),
+    ),
+    Rule(
+        cel=(
+            "!has(self.source.synthetic)"
+            " || self.source.synthetic.imagesPerClass >= self.preprocessing.minImagesPerClass"
+        ),
+        message="must be at least preprocessing.minImagesPerClass, or every class is dropped",
+        field="source.synthetic.imagesPerClass",
+        holds=lambda dataset: (
+            dataset.source.synthetic is None
+            or dataset.source.synthetic.images_per_class
+            >= dataset.preprocessing.min_images_per_class
+        ),
+        explain=lambda dataset: (
+            f"{dataset.source.synthetic.images_per_class} images are fewer than"
+            " preprocessing.minImagesPerClass, so that every class would be dropped",
+            f"write {dataset.preprocessing.min_images_per_class}, or a lower minImagesPerClass",
         ),
     ),
     Rule(
