@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from imagenet_operator.cli import exit_codes, predict, run, validate
+from imagenet_operator.cli import exit_codes, predict, render, run, validate
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.errors import ImageNetJobError
 
@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (validate, run, predict):
+    for command in (validate, run, render, predict):
         command.add_parser(subparsers)
     return parser
 

@@ -45,17 +45,28 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="DIR",
         help=f"where the newest result is looked for (default: ./{DEFAULT_WORKDIR})",
     )
+    parser.add_argument("--top", type=int, metavar="N", help="classes to name (default: 5)")
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text for people, or a JSON list for scripts (default: text)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Classify; return the program's exit code."""
+    """Classify; return the exit code."""
     program = find_program(PROGRAM, program_folders(os.environ["PATH"]))
     if program is None:
         raise missing_program(PROGRAM)
     model = arguments.model if arguments.model is not None else newest_model(arguments.workdir)
-    command = [str(program), *arguments.images, "--model", str(model)]
-    return subprocess.run(command, check=False).returncode
+    command = [str(program), "--model", str(model), "--output", arguments.output]
+    if arguments.top is not None:
+        command += ["--top", str(arguments.top)]
+    command += ["--", *arguments.images]
+    code = subprocess.run(command, check=False).returncode
+    return code if code in (exit_codes.SUCCESS, exit_codes.USAGE) else exit_codes.FAILED
 
 
 def newest_model(workdir: Path) -> Path:

@@ -86,7 +86,8 @@ def _seal(view: View, ready: bool) -> Bar | None:
     if job is None:
         return None
     finished = job.complete or ready
-    return Bar(SEAL, int(finished), 1, "dataset", is_finished=finished)
+    note = "every shard is verified" if finished else "verifying every shard"
+    return Bar(SEAL, int(finished), 1, "dataset", note, is_finished=finished)
 
 
 def _train(view: View, status: Status) -> Bar:
@@ -101,8 +102,9 @@ def _train(view: View, status: Status) -> Bar:
         return Bar(TRAIN, 0, planned, "epochs", f"{restarted}starting")
     batches = sample.batches_per_epoch or 1
     done = min(sample.epoch * batches + (sample.batch or 0), planned * batches)
-    epoch = min(sample.epoch + 1, planned)
-    note = f"{restarted}epoch {epoch}/{planned}{_accuracy(sample, ', ')}"
+    epoch, batch = min(sample.epoch + 1, planned), sample.batch or 0
+    place = f"epoch {epoch}/{planned} batch {batch}/{batches}"
+    note = f"{restarted}{place}{_accuracy(sample, ', ')}"
     return Bar(TRAIN, done, planned * batches, "batches", note, sample.images_per_second)
 
 

@@ -30,6 +30,7 @@ from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import Settings
 
 DEFAULT_WORKDIR = Path("imagenet-work")
@@ -37,13 +38,16 @@ SETTINGS = Settings(
     restart_delay=timedelta(seconds=1),
     restart_delay_limit=timedelta(seconds=30),
     disruption_delay=timedelta(0),
+    manifests=manifests.Settings(checkpoint_seconds=5),
 )
-"""Somebody is watching, and no API server has to be spared: shorter waits than in a cluster."""
+"""Somebody is watching, and no API server has to be spared: shorter waits than in a cluster.
+
+A worker that lost a peer cannot save, however long its grace is."""
 
 _SAMPLE_SECONDS = 1.0
 _SAMPLE_TIMEOUT_SECONDS = 2.0
-_FAREWELL_SECONDS = 10.0
-"""What pods get to end in after Ctrl-C."""
+_FAREWELL_SECONDS = 20.0
+"""What a pod gets to end in after Ctrl-C: its peers are all there, so a worker can save."""
 
 _EXAMPLES = """examples:
   imagenetctl run examples/digits.yaml

@@ -122,10 +122,7 @@ class LocalCluster:
         if self._is_news:
             return
         dues = [due for due in (self._next_due(), timeout) if due is not None]
-        for key, _ in self._selector.select(min(dues, default=None)):
-            if key.fd == self._wakeup:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(self._wakeup, 4096)
+        self._sleep(min(dues, default=None))
         self._settle()
 
     def wake(self) -> None:
@@ -136,21 +133,23 @@ class LocalCluster:
     def shut_down(self, grace: float, hurry: Callable[[], bool]) -> None:
         """End every process and wait until none is left.
 
+        Pods that mount a claim go first: they may have something to save, and need the others
+        (a worker its servers) to get there.
+
         Args:
-            grace: The most seconds that a pod gets between SIGTERM and SIGKILL.
+            grace: The seconds that a pod gets between SIGTERM and SIGKILL.
             hurry: Whether the user has lost patience; asked after each `wake`.
         """
-        for pod in self._objects.kind("Pod"):
-            self._kubelet.terminate(pod, grace)
-        while self._kubelet.running:
-            if hurry():
-                self._kubelet.kill()
-            due = self._kubelet.kill_at()
-            timeout = None if due is None else max(0.0, due - time.monotonic())
-            for key, _ in self._selector.select(timeout):
-                if key.fd == self._wakeup:
-                    os.read(self._wakeup, 4096)
-            self._kubelet.collect()
+        everyone = self._objects.kind("Pod")
+        for wave in ([pod for pod in everyone if pods.claims(pod)], everyone):
+            for pod in wave:
+                self._kubelet.terminate(pod, grace)
+            while any(self._kubelet.has(pod) for pod in wave):
+                if hurry():
+                    self._kubelet.kill()
+                due = self._kubelet.kill_at()
+                self._sleep(None if due is None else max(0.0, due - time.monotonic()))
+                self._kubelet.collect()
 
     def close(self) -> None:
         """Kill what still runs and give the descriptors back."""
@@ -158,6 +157,12 @@ class LocalCluster:
         self._selector.close()
         os.close(self._wakeup)
         os.close(self._wake_writer)
+
+    def _sleep(self, timeout: float | None) -> None:
+        """Wait for a pod's end or a `wake`."""
+        for key, _ in self._selector.select(timeout):
+            if key.fd == self._wakeup:
+                os.read(self._wakeup, 4096)
 
     def _add(self, manifest: Manifest) -> None:
         now = datetime.now(UTC)

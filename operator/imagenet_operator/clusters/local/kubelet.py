@@ -135,17 +135,17 @@ class Kubelet:
                 ended = True
         return ended
 
-    def terminate(self, pod: Manifest, longest: float | None = None) -> None:
+    def terminate(self, pod: Manifest, grace: float | None = None) -> None:
         """Begin a pod's end: SIGTERM now, SIGKILL when its grace is over.
 
         Args:
             pod: The pod.
-            longest: A limit for the pod's own grace, in seconds.
+            grace: In seconds; None for the pod's own.
         """
         entry = self._running.get(pod["metadata"]["name"])
         if entry is not None and entry.kill_at is None:
-            seconds = pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
-            grace = seconds if longest is None else min(seconds, longest)
+            if grace is None:
+                grace = pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
             entry.process.terminate()
             entry.kill_at = time.monotonic() + grace
 

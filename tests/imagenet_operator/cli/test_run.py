@@ -1,0 +1,393 @@
+"""`imagenetctl run`, as a process, on stand-ins for the workloads' programs."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support import stand_ins
+from support.processes import wait_until
+from support.stand_ins import KEY, Workplace
+
+WORKERS = ["digits-r0-worker-0", "digits-r0-worker-1"]
+
+
+def test_a_job_succeeds_and_says_what_it_came_to(workplace: Workplace) -> None:
+    finished = workplace.run()
+
+    assert finished.code == 0, finished.errors
+    data = workplace.workdir / "volumes" / "digits-dataset"
+    (model,) = data.glob("jobs/digits-*/attempts/r0")
+    lines = dict(line.split(maxsplit=1) for line in finished.output.splitlines())
+    assert lines["digits"].startswith("succeeded in ")
+    assert lines["accuracy"] == "top-1 0.9500, top-5 1.0000 on 20 validation images"
+    assert lines["model"] == str(model)
+    assert lines["dataset"] == str(data / "datasets" / KEY)
+    assert lines["restarts"] == "0"
+    assert lines["try"] == f"it    imagenetctl predict IMAGE --model {model}"
+    assert (workplace.workdir / "jobs" / "digits" / "model").resolve() == model
+
+
+def test_without_a_terminal_events_are_plain_lines(workplace: Workplace) -> None:
+    finished = workplace.run()
+
+    assert "\x1b" not in finished.errors
+    assert "pack: 120 of 120 images (2/2 shards)" in finished.errors
+    assert "Succeeded: all workers of attempt 0 exited with 0" in finished.errors
+
+
+def test_json_output_is_json_alone(workplace: Workplace) -> None:
+    finished = workplace.run("--output", "json")
+
+    assert finished.code == 0, finished.errors
+    *events, result = [json.loads(line) for line in finished.output.splitlines()]
+    assert {event["type"] for event in events} == {"event"}
+    assert "DatasetReady" in [event["reason"] for event in events]
+    assert result["type"] == "result"
+    assert result["outcome"] == "Succeeded"
+    assert result["validation"]["top1"] == 0.95
+    assert result["restarts"] == 0
+    assert result["dataset"]["key"] == KEY
+    assert not result["dataset"]["reused"]
+    assert Path(result["model"]["folder"]).is_dir()
+    assert finished.errors == ""
+
+
+def test_each_pod_has_a_log_and_an_address_of_its_own(workplace: Workplace) -> None:
+    workplace.run()
+
+    logs = {path.stem for path in (workplace.workdir / "jobs/digits/logs").glob("*.log")}
+    assert logs == set(workplace.pods())
+    members = [item for item in workplace.started() if "-r0-" in item["POD_NAME"]]
+    addresses = {item["POD_NAME"]: item["POD_IP"] for item in members}
+    assert len(set(addresses.values())) == 4
+    assert {item["DMLC_PS_ROOT_URI"] for item in members} == {addresses["digits-r0-scheduler-0"]}
+
+
+def test_a_rerun_is_a_new_job_on_the_same_dataset(workplace: Workplace) -> None:
+    first = workplace.run("--output", "json").result
+    before = len(workplace.pods())
+
+    finished = workplace.run()
+
+    assert workplace.job_file()["job"]["metadata"]["uid"] != first["uid"]
+    assert f"(dataset {KEY[:12]} reused)" in finished.output
+    assert not [name for name in workplace.pods()[before:] if "pack" in name or "seal" in name]
+    assert set(WORKERS) <= set(workplace.pods()[before:])
+
+
+def test_a_failing_preparation_is_explained(workplace: Workplace) -> None:
+    workplace.behaviour = {"pack": "exit 3"}
+
+    finished = workplace.run()
+
+    assert finished.code == 1
+    assert "digits failed: PreparationFailed: " in finished.errors
+    assert "  pack says: this is why\n" in finished.errors
+    assert "Traceback" not in finished.errors
+    assert not [name for name in workplace.pods() if "worker" in name]
+
+
+def test_a_failing_worker_is_tried_again_and_then_explained(workplace: Workplace) -> None:
+    workplace.write(stand_ins.job(run_policy={"backoffLimit": 1}))
+    workplace.behaviour = {"worker@0": "exit 1", "worker@1": "exit 1"}
+
+    finished = workplace.run("--output", "json")
+
+    assert finished.code == 1
+    assert finished.result["outcome"] == "Failed"
+    assert finished.result["reason"] == "BackoffLimitExceeded"
+    assert finished.result["restarts"] == 1
+    assert Path(finished.result["log"]).name.startswith("digits-r1-worker-")
+    assert "this is why" in Path(finished.result["log"]).read_text()
+
+
+@pytest.mark.parametrize("role", ["scheduler", "server", "worker"])
+def test_a_killed_member_restarts_the_gang(workplace: Workplace, role: str) -> None:
+    workplace.behaviour = {"worker@0": "hold"}
+    running = workplace.start_run("--output", "json")
+    for name in WORKERS:
+        workplace.wait_for_pod(name)
+
+    os.kill(workplace.wait_for_pod(f"digits-r0-{role}-0")["pid"], signal.SIGKILL)
+
+    finished = running.finish()
+    assert finished.code == 0, finished.errors
+    assert finished.result["restarts"] == 1
+    assert finished.result["attempt"] == 1
+    assert finished.result["model"]["folder"].endswith("/attempts/r1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_leaves_nothing_and_goes_on_later(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    workplace.behaviour = {"worker@0": "hold"}
+    running = workplace.start_run()
+    for name in WORKERS:
+        workplace.wait_for_pod(name)
+
+    running.send(number)
+
+    interrupted = running.finish()
+    assert interrupted.code == 130
+    assert "type the same command again" in interrupted.errors
+    assert workplace.left() == []
+    uid = workplace.job_file()["job"]["metadata"]["uid"]
+    finished = workplace.run("--output", "json")
+    assert finished.code == 0, finished.errors
+    assert finished.result["uid"] == uid
+    assert finished.result["attempt"] == 1
+    assert (finished.result["restarts"], finished.result["disruptions"]) == (0, 1)
+
+
+def test_a_killed_run_leaves_nothing_and_goes_on_at_once(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker@0": "hold"}
+    running = workplace.start_run()
+    for name in WORKERS:
+        workplace.wait_for_pod(name)
+
+    running.send(signal.SIGKILL)
+    running.finish()
+    finished = workplace.run()
+
+    assert finished.code == 0, finished.errors
+    assert "going on with digits" in finished.errors
+    assert [name for name in workplace.pods() if "index" in name] == workplace.pods()[:1]
+    assert "digits-r1-worker-0" in workplace.pods()
+
+
+def test_a_killed_run_takes_every_process_with_it(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker": "stubborn"}
+    running = workplace.start_run()
+    for name in WORKERS:
+        workplace.wait_for_pod(name)
+
+    running.send(signal.SIGKILL)
+    running.finish()
+
+    wait_until(lambda: not workplace.left(), "every process has gone")
+
+
+def test_a_second_interrupt_kills_what_still_runs(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker": "stubborn"}
+    running = workplace.start_run()
+    for name in WORKERS:
+        workplace.wait_for_pod(name)
+    assert running.process.stderr is not None
+
+    running.send(signal.SIGINT)
+    for line in running.process.stderr:
+        if "press Ctrl-C again" in line:
+            break
+    running.send(signal.SIGINT)
+
+    assert running.finish().code == 130
+    assert workplace.left() == []
+
+
+def test_an_interrupted_preparation_goes_on(workplace: Workplace) -> None:
+    workplace.behaviour = {"seal": "hold"}
+    running = workplace.start_run()
+    wait_until(lambda: any("seal" in name for name in workplace.pods()), "seal starts")
+    running.send(signal.SIGINT)
+    assert running.finish().code == 130
+    workplace.behaviour = {}
+
+    finished = workplace.run("--output", "json")
+
+    assert finished.code == 0, finished.errors
+    assert finished.result["disruptions"] == 0
+
+
+def test_a_changed_job_starts_anew_after_an_interruption(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker": "hold"}
+    running = workplace.start_run()
+    workplace.wait_for_pod(WORKERS[0])
+    running.send(signal.SIGINT)
+    running.finish()
+    uid = workplace.job_file()["job"]["metadata"]["uid"]
+    workplace.behaviour = {}
+    changed = stand_ins.job()
+    changed["spec"]["training"]["epochs"] += 1
+    workplace.write(changed)
+
+    finished = workplace.run("--output", "json")
+
+    assert finished.result["uid"] != uid
+    assert finished.result["attempt"] == 0
+
+
+def test_a_changed_limit_does_not_start_a_job_anew(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker@0": "hold"}
+    running = workplace.start_run()
+    workplace.wait_for_pod(WORKERS[0])
+    running.send(signal.SIGINT)
+    running.finish()
+    uid = workplace.job_file()["job"]["metadata"]["uid"]
+    workplace.write(stand_ins.job(run_policy={"backoffLimit": 2}))
+
+    assert workplace.run("--output", "json").result["uid"] == uid
+
+
+def test_one_run_at_a_time_works_on_a_job(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker": "hold"}
+    running = workplace.start_run()
+    workplace.wait_for_pod(WORKERS[0])
+
+    second = workplace.run()
+
+    assert second.code == 3
+    assert "another imagenetctl is running 'digits'" in second.errors
+    workplace.release()
+    assert running.finish().code == 0
+
+
+def test_jobs_of_different_names_share_a_working_directory(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker": "hold"}
+    running = workplace.start_run()
+    workplace.wait_for_pod(WORKERS[0])
+    workplace.write(stand_ins.job(name="others"))
+
+    other = workplace.start_run()
+    workplace.wait_for_pod("others-r0-worker-0")
+
+    prefixes = {item["POD_IP"].rpartition(".")[0] for item in workplace.started()}
+    assert len(prefixes) == 2
+    workplace.release()
+    assert (running.finish().code, other.finish().code) == (0, 0)
+
+
+def test_gpus_are_given_to_the_pods_that_ask(workplace: Workplace) -> None:
+    manifest = stand_ins.job(training={"workers": {"replicas": 2, "gpus": 2}})
+    workplace.write(manifest)
+
+    finished = workplace.run("--gpus", "4")
+
+    assert finished.code == 0, finished.errors
+    devices = {item["POD_NAME"]: item["CUDA_VISIBLE_DEVICES"] for item in workplace.started()}
+    assert {devices[name] for name in WORKERS} == {"0,1", "2,3"}
+    assert devices["digits-r0-server-0"] == ""
+
+
+def test_a_claim_can_be_any_folder(workplace: Workplace, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    finished = workplace.run("--volume", f"digits-dataset={elsewhere}")
+
+    assert finished.code == 0, finished.errors
+    assert (elsewhere / "datasets" / KEY / "dataset.json").exists()
+
+
+def test_a_missing_program_is_named_with_what_to_type(workplace: Workplace) -> None:
+    workplace.program("train").unlink()
+
+    finished = workplace.run()
+
+    assert finished.code == 3
+    assert "'imagenet-train'" in finished.errors
+    assert "pip install 'imagenet-workloads[mxnet]'" in finished.errors
+    assert workplace.started() == []
+
+
+SIDECAR = {"spec": {"containers": [{"name": "main"}, {"name": "logger", "image": "x"}]}}
+WORKER_TEMPLATE = {"workers": {"replicas": 2, "template": SIDECAR}}
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"workers": {"replicas": 2, "gpus": 1}}, "asks for 2 GPUs at a time and this machine has"),
+        ({"image": "mine:1"}, "cannot do the image 'mine:1'"),
+        (WORKER_TEMPLATE, "cannot do sidecars (logger)"),
+    ],
+)
+def test_what_this_machine_cannot_do_is_said_before_anything_starts(
+    workplace: Workplace, training: stand_ins.Manifest, message: str
+) -> None:
+    workplace.write(stand_ins.job(training=training))
+
+    finished = workplace.run("--gpus", "0")
+
+    assert finished.code == 3
+    assert message in finished.errors
+    assert finished.errors.count("\n") == 1
+    assert workplace.started() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no manifest"),
+        ("a: [", "line 1"),
+        ("kind: ImageNetJob", "apiVersion"),
+        ("{a: 1}\n---\n{b: 2}", "holds 2 documents"),
+    ],
+)
+def test_a_bad_manifest_is_wrong_usage(workplace: Workplace, text: str, message: str) -> None:
+    workplace.manifest.write_text(text)
+
+    finished = workplace.run()
+
+    assert finished.code == 2
+    assert message in finished.errors
+    assert "Traceback" not in finished.errors
+
+
+def test_a_suspended_job_is_not_waited_for(workplace: Workplace) -> None:
+    workplace.write(stand_ins.job(run_policy={"suspend": True}))
+
+    finished = workplace.run()
+
+    assert finished.code == 2
+    assert "spec.runPolicy.suspend is true" in finished.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--volume", "raw"], "'raw' is not CLAIM=PATH"),
+        (["--volume", "raw=/nowhere"], "'/nowhere' is not a folder"),
+        (["--gpus", "many"], "'many' is not a number of GPUs"),
+    ],
+)
+def test_bad_options_are_wrong_usage(
+    workplace: Workplace, options: list[str], message: str
+) -> None:
+    finished = workplace.run(*options)
+
+    assert finished.code == 2
+    assert message in finished.errors
+
+
+def test_an_empty_claim_is_named_with_its_folder(workplace: Workplace) -> None:
+    raw = workplace.workdir / "volumes" / "raw"
+    raw.rmdir()
+
+    finished = workplace.run()
+
+    assert finished.code == 3
+    assert f"claim 'raw' has no folder on this machine: make {raw}" in finished.errors
+
+
+def test_a_file_in_the_way_of_the_working_directory_is_named(workplace: Workplace) -> None:
+    workplace.behaviour = {}
+    (workplace.workdir / "jobs").write_text("in the way")
+
+    finished = workplace.run()
+
+    assert finished.code == 3
+    assert f"cannot write to the working directory {workplace.workdir}" in finished.errors
+
+
+def test_an_unreadable_state_says_what_to_remove(workplace: Workplace) -> None:
+    workplace.run()
+    state = workplace.workdir / "jobs" / "digits" / "job.json"
+    state.write_text("{")
+
+    finished = workplace.run()
+
+    assert finished.code == 3
+    assert f"cannot use {state}" in finished.errors

@@ -1,0 +1,93 @@
+"""Plays imagenet-index, -pack, -seal and -train in milliseconds, for tests of what runs them.
+
+`stand_ins` puts it into a folder under each of these names. It keeps to what the real programs
+promise (files, termination message, exit codes) and does what the variable STAND_IN says: JSON,
+from a role or ROLE@ATTEMPT to "exit N", to "hold" (until the test makes the file `release`), or to
+"stubborn" (hold, and ignore SIGTERM).
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+KEY = "0123456789abcdef0123456789abcdef"
+SHARDS = 2
+FOUND = {
+    "key": KEY,
+    "classes": 9,
+    "images": {"train": 100, "validation": 20},
+    "shards": SHARDS,
+    "droppedClasses": 1,
+}
+
+
+def argument(name: str) -> Path:
+    return Path(sys.argv[sys.argv.index(name) + 1])
+
+
+def behave(folder: Path, role: str) -> None:
+    actions = json.loads(os.environ.get("STAND_IN", "{}"))
+    attempt = os.environ.get("IMAGENET_ATTEMPT", "")
+    action = actions.get(f"{role}@{attempt}", actions.get(role, ""))
+    if action.startswith("exit"):
+        print(f"{role} says: this is why", file=sys.stderr)
+        sys.exit(int(action.split()[1]))
+    if action == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if action in ("hold", "stubborn"):
+        wait_for(folder / "release")
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
+
+
+def index() -> None:
+    data = Path(os.environ["IMAGENET_DATA"])
+    sealed = (data / "datasets" / KEY / "dataset.json").exists()
+    result = json.dumps({**FOUND, "sealed": sealed})
+    Path(os.environ["IMAGENET_TERMINATION_LOG"]).write_text(result)
+
+
+def pack() -> None:
+    dataset = Path(os.environ["IMAGENET_DATA"]) / "datasets" / KEY
+    dataset.mkdir(parents=True, exist_ok=True)
+    (dataset / f"shard-{os.environ['JOB_COMPLETION_INDEX']}").touch()
+
+
+def seal() -> None:
+    dataset = Path(os.environ["IMAGENET_DATA"]) / "datasets" / KEY
+    assert len(list(dataset.glob("shard-*"))) == SHARDS
+    (dataset / "dataset.json").touch()
+
+
+def worker() -> None:
+    attempt = os.environ["IMAGENET_ATTEMPT"]
+    folder = argument("--output") / "attempts" / f"r{attempt}"
+    folder.mkdir(parents=True, exist_ok=True)
+    result = {
+        "validation": {"images": 20, "top1": 0.95, "top5": 1.0},
+        "model": {"symbol": "model-symbol.json", "params": "model-0001.params"},
+    }
+    temporary = folder / f".{os.environ['POD_NAME']}"
+    temporary.write_text(json.dumps(result))
+    temporary.rename(folder / "result.json")
+
+
+def main() -> None:
+    folder, role = Path(os.environ["STAND_IN_FOLDER"]), os.environ["IMAGENET_ROLE"]
+    with (folder / "started").open("a") as started:
+        variables = ("POD_NAME", "POD_IP", "CUDA_VISIBLE_DEVICES", "DMLC_PS_ROOT_URI")
+        record = {name: os.environ.get(name) for name in variables}
+        started.write(json.dumps({**record, "pid": os.getpid()}) + "\n")
+    behave(folder, role)
+    if role in ("scheduler", "server"):
+        wait_for(Path("/nowhere"))
+    {"index": index, "pack": pack, "seal": seal, "worker": worker}[role]()
+
+
+main()
