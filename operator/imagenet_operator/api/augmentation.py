@@ -40,7 +40,7 @@ class Augmentation(Model):
     """The smallest aspect ratio of a `randomResizedCrop`."""
 
     max_random_aspect_ratio: Change = 0.0
-    """The largest change of aspect ratio."""
+    """The largest change of aspect ratio; with `randomResizedCrop`, the largest aspect ratio."""
 
     max_random_rotate_angle: Annotated[int, Ge(0), Le(360), Unit("degrees")] = 0
     """The largest rotation, to either side."""
