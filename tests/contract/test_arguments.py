@@ -5,24 +5,31 @@ The two packages share these command lines and nothing else, so that each may be
 
 import argparse
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, load
+from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies import ParameterServer, Single
 from imagenet_operator.manifests import preview
-from support.job_table import JOBS, jobs
-from support.pod_subset import REFERENCE, console_scripts
+from support.job_table import JOBS, KEY, jobs
+from support.pod_subset import REFERENCE, REPOSITORY, console_scripts
 
 Manifest = dict[str, Any]
+
+GOOD = [
+    *sorted((REPOSITORY / "examples").glob("*.yaml")),
+    *sorted((REPOSITORY / "tests" / "corpus" / "good").glob("*.yaml")),
+]
 
 
 def pods(job: ImageNetJob) -> list[Manifest]:
     """Return the specs of all pods that a job makes."""
-    built = preview.everything(job, status=job.status.dataset)
+    built = preview.everything(job, status=job.status.dataset or preview.stand_in(job, KEY))
     templates = [item["spec"]["template"] for item in built if item["kind"] == "Job"]
     return [pod["spec"] for pod in [*templates, *(i for i in built if i["kind"] == "Pod")]]
 
@@ -50,6 +57,14 @@ def parse(container: Manifest) -> argparse.Namespace:
 def test_the_parsers_take_what_the_tables_jobs_give(name: str) -> None:
     for spec in pods(JOBS[name]):
         parse(spec["containers"][0])
+
+
+@pytest.mark.parametrize("file", GOOD, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_the_parsers_take_what_published_manifests_give(file: Path) -> None:
+    for document in load(file):
+        job = parse_job({**document, "metadata": {**document["metadata"], "name": "published"}})
+        for spec in pods(job):
+            parse(spec["containers"][0])
 
 
 @given(job=jobs())
@@ -108,7 +123,7 @@ def test_each_field_arrives_at_its_option() -> None:
     assert worker_options(JOBS["gpus"]).gpus == tuple(range(8))
 
 
-@pytest.mark.parametrize("name", ["defaults", "all of training"])
+@pytest.mark.parametrize("name", ["defaults", "all of training", "crops at random"])
 def test_augmentation_is_the_same_on_both_sides(name: str) -> None:
     """Options at their defaults are left out, so the two sides' defaults have to agree."""
     options = worker_options(JOBS[name])

@@ -120,7 +120,6 @@ TABLE: dict[str, Manifest] = {
                 "warmupStrategy": "power2",
             },
             "augmentation": {
-                "randomCrop": True,
                 "randomMirror": True,
                 "randomResizedCrop": True,
                 "maxRandomH": 36,
@@ -130,8 +129,6 @@ TABLE: dict[str, Manifest] = {
                 "maxRandomAspectRatio": 1.33,
                 "maxRandomRotateAngle": 10,
                 "maxRandomShearRatio": 0.1,
-                "maxRandomScale": 1.5,
-                "minRandomScale": 0.533,
                 "maxRandomArea": 0.9,
                 "minRandomArea": 0.08,
                 "brightness": 0.4,
@@ -148,6 +145,11 @@ TABLE: dict[str, Manifest] = {
                 "initFrom": "jobs/base-1234/attempts/r0/checkpoints/epoch-0090-batch-00000000",
             },
             "extraArgs": ["--disp-batches", "50", "--benchmark=1"],
+        }
+    ),
+    "crops at random": manifest(
+        training={
+            "augmentation": {"randomCrop": True, "minRandomScale": 0.533, "maxRandomScale": 1.5}
         }
     ),
     "waits for its gang": manifest(run_policy={"schedulingPolicy": {"gang": "Wait"}}),
@@ -214,6 +216,6 @@ def jobs(draw: st.DrawFn) -> ImageNetJob:
         "retentionPolicy": draw(st.sampled_from(["Retain", "Delete"])),
         "schedulingPolicy": {"gang": draw(st.sampled_from(["Timeout", "Wait"]))},
     }
-    name = draw(st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True))
+    name = draw(st.sampled_from(["a", "digits", "resnet-152-4", "x--9", "a" * 40]))
     document = manifest(name=name, dataset=dataset, training=training, run_policy=run_policy)
     return read(document, shards=draw(st.integers(1, 20)))

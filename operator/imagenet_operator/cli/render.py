@@ -22,6 +22,9 @@ from imagenet_operator.manifests import preview
 
 STAND_IN_UID = "JOB-UID"
 
+_GENERATED = "xxxxx"
+"""The API server completes a `generateName` by five characters of its choice."""
+
 
 class _Dumper(yaml.SafeDumper):
     """A dumper that writes everything out: an alias in a manifest helps nobody."""
@@ -62,7 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifests of every job in the file; return the exit code."""
-    jobs = [_with_uid(parse(document)) for document in _documents(arguments.file)]
+    jobs = [_as_stored(parse(document)) for document in _documents(arguments.file)]
     rendered = [
         preview.everything(
             job,
@@ -84,12 +87,14 @@ def _documents(file: str) -> list[dict[str, Any]]:
     return parse_text(sys.stdin.read(), file) if file == "-" else load(Path(file))
 
 
-def _with_uid(job: ImageNetJob) -> ImageNetJob:
-    """Give a job that no cluster has seen a placeholder for its UID."""
-    if job.metadata.uid:
-        return job
-    metadata = job.metadata.model_copy(update={"uid": STAND_IN_UID})
-    return job.model_copy(update={"metadata": metadata})
+def _as_stored(job: ImageNetJob) -> ImageNetJob:
+    """Give a job that no cluster has seen placeholders for what the cluster would give it."""
+    metadata = job.metadata
+    given = {
+        "uid": metadata.uid or STAND_IN_UID,
+        "name": metadata.name or f"{metadata.generate_name}{_GENERATED}",
+    }
+    return job.model_copy(update={"metadata": metadata.model_copy(update=given)})
 
 
 def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[str]:
@@ -98,6 +103,8 @@ def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[s
     yield f"What a cluster gets for {name}, in the order of creation."
     if job.metadata.uid == STAND_IN_UID:
         yield f"{STAND_IN_UID} is set by the cluster; its first 8 characters are used in paths."
+    if name == f"{job.metadata.generate_name}{_GENERATED}":
+        yield f"{_GENERATED} is chosen by the cluster."
     if job.spec.dataset.source.prepared is not None:
         return
     if arguments.key == preview.STAND_IN_KEY:

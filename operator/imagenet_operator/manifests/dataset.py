@@ -130,7 +130,7 @@ def _preparation_job(
     parallelism: int = 1,
 ) -> Manifest:
     name = job.metadata.name
-    share_node = parallelism > 1 and volumes.bound_to_one_node(job, mounts)
+    share_node = volumes.must_share_node(job, mounts, parallelism)
     program = pod.Program(
         role=role,
         command=f"imagenet-{role}",

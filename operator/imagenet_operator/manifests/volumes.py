@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.volumes import VolumeClaim
+from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import labels, names
 
 SOURCE = "IMAGENET_SOURCE"
@@ -46,15 +48,7 @@ def claims(job: ImageNetJob) -> list[Manifest]:
     They name the job as their owner only when it says `retentionPolicy: Delete`; otherwise they
     outlive it, and a later job of its name takes them over.
     """
-    wanted = (
-        (DATASET_PURPOSE, job.spec.dataset.volume),
-        (OUTPUT_PURPOSE, _output_volume(job)),
-    )
-    return [
-        _claim(job, purpose, volume)
-        for purpose, volume in wanted
-        if volume is not None and volume.claim_name is None
-    ]
+    return [_claim(job, purpose, volume) for purpose, _, volume in _wanted(job)]
 
 
 def source(job: ImageNetJob) -> Mount | None:
@@ -81,18 +75,49 @@ def output(job: ImageNetJob) -> Mount | None:
     return Mount("output", OUTPUT, claim, "/output")
 
 
-def bound_to_one_node(job: ImageNetJob, mounts: tuple[Mount, ...]) -> bool:
-    """Whether pods with these mounts can only run on one node at a time.
+def must_share_node(job: ImageNetJob, mounts: tuple[Mount, ...], pods: int) -> bool:
+    """Return whether so many pods with these mounts have to run on one node.
 
-    Known only of claims that are made for the job: they are so unless ReadWriteMany is among their
-    access modes. What a claim that exists allows is not in the job.
+    Known only of claims that are made for the job: what a claim that exists allows is not in it.
+
+    Raises:
+        InvalidJob: The claim would be made so that its second pod could never start.
     """
-    made = {claim["metadata"]["name"]: claim for claim in claims(job)}
-    return any(
-        "ReadWriteMany" not in made[mount.claim]["spec"]["accessModes"]
-        for mount in mounts
-        if mount.claim in made
+    if pods == 1:
+        return False
+    mounted = {mount.claim for mount in mounts}
+    made = [item for item in _wanted(job) if names.claim(job.metadata.name, item[0]) in mounted]
+    modes = {path: _access_modes(volume) for _, path, volume in made}
+    for path, allowed in modes.items():
+        if not {"ReadWriteMany", "ReadWriteOnce"} & set(allowed):
+            raise InvalidJob([_too_narrow(path, allowed, pods)])
+    return any("ReadWriteMany" not in allowed for allowed in modes.values())
+
+
+def _too_narrow(path: str, modes: tuple[str, ...], pods: int) -> Problem:
+    return Problem(
+        f"{path}.accessModes",
+        f"{' and '.join(modes)} cannot be written by {pods} pods at a time",
+        "write [ReadWriteMany], or [ReadWriteOnce] to have them share a node",
+        "operator",
     )
+
+
+def _access_modes(volume: VolumeClaim) -> tuple[str, ...]:
+    return volume.access_modes or ("ReadWriteMany",)
+
+
+def _wanted(job: ImageNetJob) -> list[tuple[str, str, VolumeClaim]]:
+    """Return purpose, place in the job and description of each claim that is to be made."""
+    described = (
+        (DATASET_PURPOSE, "spec.dataset.volume", job.spec.dataset.volume),
+        (OUTPUT_PURPOSE, "spec.training.output.volume", _output_volume(job)),
+    )
+    return [
+        (purpose, path, volume)
+        for purpose, path, volume in described
+        if volume is not None and volume.claim_name is None
+    ]
 
 
 def _output_volume(job: ImageNetJob) -> VolumeClaim | None:
@@ -118,7 +143,7 @@ def _claim(job: ImageNetJob, purpose: str, volume: VolumeClaim) -> Manifest:
     if job.spec.run_policy.retention_policy == "Delete":
         metadata["ownerReferences"] = [labels.owner(job)]
     spec: Manifest = {
-        "accessModes": list(volume.access_modes or ("ReadWriteMany",)),
+        "accessModes": list(_access_modes(volume)),
         "resources": {"requests": {"storage": volume.size}},
     }
     if volume.storage_class_name is not None:

@@ -34,7 +34,7 @@ def program(
     """
     workers = job.spec.training.workers
     mounts = _mounts(job)
-    share_node = workers.replicas > 1 and volumes.bound_to_one_node(job, mounts)
+    share_node = volumes.must_share_node(job, mounts, workers.replicas)
     default_image = settings.gpu_image if workers.gpus else settings.image
     # Results beside the dataset: one volume, mounted once.
     beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}

@@ -67,6 +67,16 @@ def test_placeholders_are_explained(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert any("--shards" in line for line in comments(text))
 
 
+def test_a_generated_name_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = without(TABLE["single"], "name")
+    document["metadata"]["generateName"] = "digits-"
+    run(file_of(tmp_path, document))
+    text = capsys.readouterr().out
+    assert any(line.startswith("# xxxxx is chosen") for line in comments(text))
+    names = [item["metadata"]["name"] for item in yaml.safe_load_all(text)]
+    assert "digits-xxxxx-r0-worker-0" in names
+
+
 def test_what_is_given_takes_the_placeholders_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import attempt, dataset, volumes
-from support.job_table import JOBS, jobs
+from support.job_table import JOBS, jobs, manifest, read
 
 Manifest = dict[str, Any]
 
@@ -131,6 +132,20 @@ def test_pods_that_share_a_single_node_volume_share_its_node(
     assert selector("pack").items() <= pack["metadata"]["labels"].items()
     assert shares_node_with(dataset.index_job(job)["spec"]["template"]) is None
     assert shares_node_with(attempt.build(job, 0)[1]) is None
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOncePod", "ReadOnlyMany"])
+def test_a_volume_that_only_one_pod_could_write_is_refused_for_more(mode: str) -> None:
+    narrow = {"volume": {"size": "1Gi", "accessModes": [mode]}}
+    job = read(manifest(dataset=narrow))
+    assert job.status.dataset is not None
+    dataset.index_job(job)
+    with pytest.raises(InvalidJob, match=rf"spec\.dataset\.volume\.accessModes: {mode} .* 8 pods"):
+        dataset.pack_job(job, job.status.dataset)
+    output = read(manifest(training={"output": narrow}))
+    with pytest.raises(InvalidJob, match=r"spec\.training\.output.*write \[ReadWriteMany\]"):
+        attempt.build(output, 0)
+    attempt.build(read(manifest(training={"output": narrow, "workers": {"replicas": 1}})), 0)
 
 
 def selector(role: str) -> dict[str, str]:

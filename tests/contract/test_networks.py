@@ -1,0 +1,51 @@
+"""Every network that the resource allows is one that the workloads can build."""
+
+from typing import get_args
+
+import pytest
+from imagenet_operator.api.networks import FAMILIES, SMALL_IMAGE, Network, NetworkName
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.networks import catalogue
+from imagenet_workloads.train.networks.request import Request
+from imagenet_workloads.train.options.groups import ModelOptions
+
+CLASSES = 10
+ALLOWED: list[tuple[str, int | None, int]] = [
+    (name, layers, max(family.smallest, SMALL_IMAGE + 1 if name == "resnet" else 1))
+    for name, family in FAMILIES.items()
+    for layers in family.depths or (None,)
+]
+ALLOWED += [("resnet", layers, SMALL_IMAGE) for layers in (8, 20, 56, 110, 164)]
+
+
+def built(name: str, layers: int | None, side: int) -> None:
+    """Build as a worker would that is given these options and the defaults of the others."""
+    depth = ModelOptions().num_layers if layers is None else layers
+    catalogue.build(Request(name, depth, CLASSES, (3, side, side)))
+
+
+def test_the_families_are_the_same_on_both_sides() -> None:
+    assert set(get_args(NetworkName)) == set(FAMILIES) == set(catalogue.FAMILIES)
+    assert catalogue.SMALL_IMAGE == SMALL_IMAGE
+
+
+@pytest.mark.parametrize(("name", "layers", "side"), ALLOWED)
+def test_what_the_resource_allows_is_built(name: str, layers: int | None, side: int) -> None:
+    model = Network.model_validate(
+        {"network": name, "numLayers": layers, "imageShape": [3, side, side]}
+    )
+    assert all(rule.holds(model) for rule in model.rules)
+    built(name, layers, side)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "side"),
+    [("resnet", 20, 224), ("resnet", 21, 32), ("resnet", 51, 28), ("vgg", 12, 224)],
+)
+def test_what_cannot_be_built_is_not_allowed(name: str, layers: int, side: int) -> None:
+    model = Network.model_validate(
+        {"network": name, "numLayers": layers, "imageShape": [3, side, side]}
+    )
+    assert not all(rule.holds(model) for rule in model.rules)
+    with pytest.raises(InputError):
+        built(name, layers, side)
