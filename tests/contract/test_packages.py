@@ -2,10 +2,12 @@
 
 import ast
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from imagenet_operator.manifests import preview
+from imagenet_operator.manifests.settings import DEFAULTS
 from support.job_table import JOBS
 from support.pod_subset import REPOSITORY, console_scripts
 
@@ -49,6 +51,11 @@ def test_builders_know_no_client_clock_or_logger() -> None:
     impure = {"datetime", "logging", "os", "random", "socket", "subprocess", "time", "uuid"}
     files = (PACKAGES["imagenet_operator"] / "manifests").rglob("*.py")
     assert [file for file in files if imported(file) & impure] == []
+
+
+def test_the_default_images_are_those_of_this_version() -> None:
+    for image in (DEFAULTS.image, DEFAULTS.gpu_image):
+        assert image.endswith(f":{version('imagenet-workloads')}")
 
 
 @pytest.mark.parametrize("name", JOBS)
