@@ -8,7 +8,8 @@ on `opencv` for what it does not know. Their bytes differ, so a dataset's key re
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.codecs.interface import Codec
 from imagenet_workloads.prepare.codecs.opencv import OpenCvCodec
-from imagenet_workloads.prepare.codecs.planes import LibraryMissingError, PlanesCodec
+from imagenet_workloads.prepare.codecs.planes import PlanesCodec
+from imagenet_workloads.prepare.codecs.turbojpeg import LibraryMissingError
 
 
 def choose(name: str) -> Codec:

@@ -1,18 +1,12 @@
 """The faster codec: a JPEG's planes, from libturbojpeg, resized without going through RGB.
 
 A JPEG stores brightness (Y) and two planes of colour (Cb, Cr), mostly at half the resolution.
-Each is decoded, resized at its own resolution and encoded again; half the pixels of RGB, and no
-conversion of colours on the way in or out. libturbojpeg is called by ctypes: of the bindings none
-tells a warning from success in every case, and here a warning means damage.
+Each is decoded, resized at its own resolution and encoded again: half the values of RGB, and no
+conversion of colours on the way in or out.
 """
-
-import ctypes
-import threading
-from typing import Any
 
 import cv2
 import numpy as np
-import simplejpeg
 
 from imagenet_workloads.prepare.codecs.interface import (
     Jpeg,
@@ -24,17 +18,10 @@ from imagenet_workloads.prepare.codecs.interface import (
     target_size,
 )
 from imagenet_workloads.prepare.codecs.opencv import OpenCvCodec
+from imagenet_workloads.prepare.codecs.turbojpeg import TurboJpeg
 
-LIBRARY = "libturbojpeg.so.0"
-
-# turbojpeg.h: TJFLAG_STOPONWARNING
-_STOP_ON_WARNING = 8192
 # How many pixels of brightness one of colour covers, across and down.
 _COVERS = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "440": (1, 2)}
-
-
-class LibraryMissingError(Exception):
-    """libturbojpeg cannot be loaded."""
 
 
 class PlanesCodec:
@@ -48,9 +35,8 @@ class PlanesCodec:
         Raises:
             LibraryMissingError: it is not there.
         """
-        self._library = _load()
+        self._turbo = TurboJpeg()
         self._others = OpenCvCodec()
-        self._own = threading.local()
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
         """Decodes, turns upright, resizes and encodes a JPEG."""
@@ -64,10 +50,10 @@ class PlanesCodec:
             # Whether it is damaged, and how, is for one decoder to say.
             return self._others.recode(image, recipe)
         half = (-(-target[0] // 2), -(-target[1] // 2))
-        brightness, blue, red = (
-            _resized(plane, size) for plane, size in zip(planes, (target, half, half), strict=True)
-        )
-        jpeg = simplejpeg.encode_jpeg_yuv_planes(brightness, blue, red, quality=recipe.quality)
+        brightness = _resized(planes[0], target)
+        blue, red = _resized(planes[1], half), _resized(planes[2], half)
+        whole = _filled(brightness, (2 * half[0], 2 * half[1]))
+        jpeg = self._turbo.compress((whole, blue, red), *target, recipe.quality)
         return Packed(jpeg, _sample(brightness, blue, red))
 
     def _decode(self, image: Jpeg, factor: int) -> tuple[Pixels, Pixels, Pixels] | None:
@@ -75,29 +61,11 @@ class PlanesCodec:
         height, width = -(-image.height // factor), -(-image.width // factor)
         across, down = _COVERS[image.subsampling]
         small = (-(-height // down), -(-width // across))
-        # The library fills Y up to whole pixels of colour.
-        planes = (
-            np.empty((small[0] * down, small[1] * across), np.uint8),
-            np.empty(small, np.uint8),
-            np.empty(small, np.uint8),
-        )
-        addresses = (ctypes.c_void_p * 3)(*(plane.ctypes.data for plane in planes))
-        status = self._library.tjDecompressToYUVPlanes(
-            self._handle(), image.data, len(image.data), addresses, width, None, height,
-            _STOP_ON_WARNING,
-        )  # fmt: skip
-        if status != 0:
+        brightness = np.empty((small[0] * down, small[1] * across), np.uint8)
+        blue, red = np.empty(small, np.uint8), np.empty(small, np.uint8)
+        if not self._turbo.decompress(image.data, height, width, (brightness, blue, red)):
             return None
-        return planes[0][:height, :width], planes[1], planes[2]
-
-    def _handle(self) -> int:
-        """This thread's decompressor, made once: a handle serves one thread at a time."""
-        handle = getattr(self._own, "handle", None)
-        if handle is None:
-            handle = self._own.handle = self._library.tjInitDecompress()
-        if not isinstance(handle, int):
-            raise MemoryError("libturbojpeg cannot make a decompressor")
-        return handle
+        return brightness[:height, :width], blue, red
 
 
 def _resized(plane: Pixels, size: tuple[int, int]) -> Pixels:
@@ -108,6 +76,16 @@ def _resized(plane: Pixels, size: tuple[int, int]) -> Pixels:
     shrinks = plane.shape[0] > 2 * size[0] and plane.shape[1] > 2 * size[1]
     how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     return cv2.resize(plane, (size[1], size[0]), interpolation=how).astype(np.uint8, copy=False)
+
+
+def _filled(plane: Pixels, size: tuple[int, int]) -> Pixels:
+    """The plane with its last row and column repeated up to an even size."""
+    down, across = size[0] - plane.shape[0], size[1] - plane.shape[1]
+    if not down and not across:
+        return plane
+    return cv2.copyMakeBorder(plane, 0, down, 0, across, cv2.BORDER_REPLICATE).astype(
+        np.uint8, copy=False
+    )
 
 
 def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
@@ -124,20 +102,3 @@ def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
         blue, red = (plane[:: step // 2, :: step // 2] for plane in (blue, red))
     together = cv2.merge([brightness, red, blue])
     return cv2.cvtColor(together, cv2.COLOR_YCrCb2RGB).astype(np.uint8, copy=False)
-
-
-def _load() -> Any:
-    try:
-        library = ctypes.CDLL(LIBRARY)
-        decompress = library.tjDecompressToYUVPlanes
-        initialise = library.tjInitDecompress
-    except (OSError, AttributeError) as error:
-        raise LibraryMissingError(str(error)) from None
-    initialise.restype = ctypes.c_void_p
-    initialise.argtypes = []
-    decompress.restype = ctypes.c_int
-    decompress.argtypes = [
-        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.POINTER(ctypes.c_void_p),
-        ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_int,
-    ]  # fmt: skip
-    return library
