@@ -1,9 +1,11 @@
 """Small sealed datasets of real handwritten digits, written with MXNet's own recordio."""
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import mxnet as mx
@@ -30,15 +32,20 @@ class TinyDataset:
     validation: tuple[int, ...]
 
 
+@functools.cache
+def _digits() -> Any:
+    return load_digits()
+
+
 def digit(number: int, edge: int = 28) -> NDArray[np.uint8]:
     """One of scikit-learn's 1,797 digits, (edge, edge, 3) in 0..255."""
-    small = (load_digits().images[number] * 255 / 16).astype(np.uint8)
+    small = (_digits().images[number] * 255 / 16).astype(np.uint8)
     grey = cv2.resize(small, (edge, edge), interpolation=cv2.INTER_CUBIC)
     return np.repeat(grey[:, :, None], 3, axis=2)
 
 
 def label(number: int) -> int:
-    return int(load_digits().target[number])
+    return int(_digits().target[number])
 
 
 def write_shard(

@@ -29,16 +29,14 @@ def plain_environment(**more: str) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1"} | more
 
 
-def train(
-    arguments: Sequence[str], timeout: float = 120, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `imagenet-train` in one process to its end."""
     return subprocess.run(
         [str(PROGRAM), *arguments],
         env=plain_environment(**environment),
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=120,
         check=False,
     )
 

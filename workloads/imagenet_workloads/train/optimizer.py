@@ -38,25 +38,11 @@ def create(
         updates_done: of the weights so far, for optimizers that count, such as Adam.
 
     Raises:
-        InputError: MXNet has no such optimizer.
+        InputError: MXNet has no such optimizer, or it does not work as set.
     """
-    known = mx.optimizer.Optimizer.opt_registry
-    name = options.optimizer.lower()
-    if name not in known or name == "test":
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}? Known" if near else "write one of"
-        names = ", ".join(sorted(set(known) - {"test"}))
-        raise InputError(f"--optimizer: {options.optimizer!r} is unknown; {hint}: {names}")
-    settings: dict[str, Any] = {}
-    if "momentum" in inspect.signature(known[name].__init__).parameters:
-        settings["momentum"] = options.mom
-    if name == "lbsgd":
-        # For every optimizer the schedule warms up and the loop accumulates; lars is its own.
-        lars = options.warmup_strategy == "lars"
-        settings |= {"warmup_strategy": "lars" if lars else "linear", "warmup_epochs": 0}
     return mx.optimizer.create(
-        name,
-        learning_rate=options.lr,
+        _known_name(options.optimizer),
+        learning_rate=rate.base_lr,
         lr_scheduler=rate,
         wd=options.wd,
         clip_gradient=options.clip_gradient,
@@ -65,8 +51,33 @@ def create(
         multi_precision=True,
         param_idx2name=dict(enumerate(replicas.weight_names)),
         sym=replicas.symbol,
-        **settings,
+        **_settings(options),
     )
+
+
+def _known_name(given: str) -> str:
+    # MXNet also registers the optimizer of its own tests.
+    known = sorted(set(mx.optimizer.Optimizer.opt_registry) - {"test"})
+    if given.lower() in known:
+        return given.lower()
+    near = difflib.get_close_matches(given.lower(), known, n=1)
+    hint = f"did you mean {near[0]}? Known" if near else "write one of"
+    raise InputError(f"--optimizer: {given!r} is unknown; {hint}: {', '.join(known)}")
+
+
+def _settings(options: OptimizerOptions) -> dict[str, Any]:
+    """Give what only some optimizers take."""
+    name = options.optimizer.lower()
+    if name == "dcasgd" and options.mom:
+        raise InputError("--optimizer: MXNet's dcasgd fails with momentum; write --mom 0 with it")
+    settings: dict[str, Any] = {}
+    if "momentum" in inspect.signature(mx.optimizer.Optimizer.opt_registry[name]).parameters:
+        settings["momentum"] = options.mom
+    if name == "lbsgd":
+        # For every optimizer the schedule warms up and the loop accumulates; lars is its own.
+        lars = options.warmup_strategy == "lars"
+        settings |= {"warmup_strategy": "lars" if lars else "linear", "warmup_epochs": 0}
+    return settings
 
 
 class LocalUpdater:

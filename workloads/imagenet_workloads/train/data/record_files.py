@@ -90,8 +90,11 @@ def _offsets(record: Path, index: Path) -> Iterator[int]:
         yield from _scan(record)
         return
     with index.open() as lines:
-        for line in lines:
-            yield int(line.split("\t")[1])
+        for number, line in enumerate(lines, start=1):
+            _, _, offset = line.partition("\t")
+            if not offset.strip().isdecimal():
+                raise ValueError(f"{index.name}:{number} is not KEY<TAB>OFFSET")
+            yield int(offset)
 
 
 def _scan(record: Path) -> Iterator[int]:

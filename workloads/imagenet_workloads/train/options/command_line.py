@@ -95,6 +95,13 @@ def _contradiction(options: Options) -> str | None:
             f"argument --batch-size: {optimizer.batch_size} images cannot be split over "
             f"{len(options.cluster.gpus)} GPUs"
         )
+    varied = options.augmentation
+    scaled = (varied.min_random_scale, varied.max_random_scale) != (1, 1)
+    if varied.random_resized_crop and (varied.random_crop or scaled):
+        return (
+            "argument --random-resized-crop: not together with --random-crop, --min-random-scale "
+            "or --max-random-scale, which MXNet refuses"
+        )
     if options.cluster.gc_type != "none" and options.cluster.kv_store == "local":
         return "argument --gc-type: --kv-store local cannot compress; write device or a dist one"
     if not set(filter(None, options.model.loss.split(","))) <= {"ce", "nll_loss"}:

@@ -1,0 +1,175 @@
+"""The command line of imagenet-train against MXNet's example, and against mistakes."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from imagenet_workloads.train.options import Options, build_parser, parse
+from imagenet_workloads.train.options.kinds import PolynomialDecay, StepDecay
+
+# MXNet's example/image-classification: common/fit.py, common/data.py, train_imagenet.py.
+MXNET_DEFAULTS: dict[str, Any] = {
+    "network": "resnet",
+    "num_layers": 50,
+    "gpus": (),
+    "kv_store": "device",
+    "num_epochs": 80,
+    "lr": 0.1,
+    "lr_factor": 0.1,
+    "lr_step_epochs": StepDecay((30, 60)),
+    "initializer": "default",
+    "optimizer": "sgd",
+    "mom": 0.9,
+    "wd": 1e-4,
+    "batch_size": 128,
+    "disp_batches": 20,
+    "model_prefix": None,
+    "save_period": 1,
+    "monitor": 0,
+    "load_epoch": None,
+    "top_k": 0,
+    "loss": "",
+    "test_io": False,
+    "dtype": "float32",
+    "gc_type": "none",
+    "gc_threshold": 0.5,
+    "macrobatch_size": 0,
+    "warmup_epochs": 5,
+    "warmup_strategy": "linear",
+    "data_train": None,
+    "data_train_idx": "",
+    "data_val": None,
+    "data_val_idx": "",
+    "pad_size": 0,
+    "fill_value": 127,
+    "image_shape": (3, 224, 224),
+    "num_classes": 1000,
+    "num_examples": 1281167,
+    "data_nthreads": 4,
+    "benchmark": False,
+    "random_crop": False,
+    "random_mirror": False,
+    "max_random_h": 0,
+    "max_random_s": 0,
+    "max_random_l": 0,
+    "min_random_aspect_ratio": None,
+    "max_random_aspect_ratio": 0,
+    "max_random_rotate_angle": 0,
+    "max_random_shear_ratio": 0,
+    "max_random_scale": 1,
+    "min_random_scale": 1,
+    "max_random_area": 1,
+    "min_random_area": 1,
+    "brightness": 0,
+    "contrast": 0,
+    "saturation": 0,
+    "pca_noise": 0,
+    "random_resized_crop": False,
+}
+CIFAR10_DEFAULTS = MXNET_DEFAULTS | {
+    "num_layers": 110,
+    "num_classes": 10,
+    "num_examples": 50000,
+    "image_shape": (3, 28, 28),
+    "pad_size": 4,
+    "num_epochs": 300,
+    "lr": 0.05,
+    "lr_step_epochs": StepDecay((200, 250)),
+}
+
+
+def flat(options: Options) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for group in vars(options).values():
+        values |= vars(group)
+    return values
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [([], MXNET_DEFAULTS), (["--preset", "cifar10"], CIFAR10_DEFAULTS)]
+)
+def test_names_and_defaults_are_mxnets(arguments: list[str], expected: dict[str, Any]) -> None:
+    found = flat(parse(arguments))
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (["--lr-step-epochs", ""], "lr_step_epochs", None),
+        (["--lr-step-epochs", "5"], "lr_step_epochs", StepDecay((5,))),
+        (["--lr-step-epochs", "pow2"], "lr_step_epochs", PolynomialDecay(2)),
+        (["--lr-step-epochs", "pow 0.5"], "lr_step_epochs", PolynomialDecay(0.5)),
+        (["--gpus", "0,3"], "gpus", (0, 3)),
+        (["--gpus", ""], "gpus", ()),
+        (["--image-shape", "1,28,20"], "image_shape", (1, 28, 20)),
+        (["--rgb-mean", "1,2.5,3"], "rgb_mean", (1, 2.5, 3)),
+        (["--random-mirror", "1"], "random_mirror", True),
+        # What is written by hand wins over what a preset says, wherever it stands.
+        (["--lr", "0.2", "--preset", "cifar10"], "lr", 0.2),
+        (["--use-imagenet-data-augmentation", "1"], "random_resized_crop", True),
+        (["--use-imagenet-data-augmentation", "1"], "rgb_std", (58.393, 57.12, 57.375)),
+        (["--brightness", "0", "--use-imagenet-data-augmentation", "1"], "brightness", 0),
+    ],
+)
+def test_values_are_read(arguments: list[str], name: str, value: object) -> None:
+    assert flat(parse(arguments))[name] == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--batch-size", "0"], "--batch-size: 0 is too small: write 1 or more"),
+        (["--num-epochs", "ten"], "--num-epochs: 'ten' is not a whole number"),
+        (["--lr", "0"], "--lr: 0 is not above 0"),
+        (["--wd", "-1"], "--wd: -1 is negative"),
+        (["--wd", "nan"], "--wd: 'nan' is not a finite number"),
+        (["--image-shape", "224"], "such as 3,224,224"),
+        (["--image-shape", "2,224,224"], "1 or 3 channels"),
+        (["--lr-step-epochs", "60,30"], "must rise"),
+        (["--lr-step-epochs", "pow"], "such as pow2"),
+        (["--rgb-std", "1,0,1"], "must be above 0"),
+        (["--gpus", "0,0"], "names a GPU twice"),
+        (["--gpus", "a"], "list of GPU numbers"),
+        (["--random-crop", "yes"], "write 0 or 1"),
+        (["--kv-store", "dist"], "invalid choice: 'dist'"),
+        (["--netwrok", "lenet"], "unrecognized arguments: --netwrok"),
+        # The operator compares names to refuse repeated options, so no name has two spellings.
+        (["--net", "lenet"], "unrecognized arguments: --net"),
+        (["--dataset", "d", "--data-train", "t.rec"], "--dataset: not together with --data-train"),
+        (["--load-epoch", "3"], "--load-epoch: needs --model-prefix"),
+        (["--load-epoch", "3", "--model-prefix", "p", "--init-from", "c"], "not together with"),
+        (["--warmup-strategy", "lars"], "lars needs --optimizer lbsgd"),
+        (["--batch-size", "1", "--gpus", "0,1"], "cannot be split over 2 GPUs"),
+        (["--gc-type", "2bit", "--kv-store", "local"], "--kv-store local cannot compress"),
+        (["--random-resized-crop", "1", "--random-crop", "1"], "not together with --random-crop"),
+        (
+            ["--use-imagenet-data-augmentation", "1", "--min-random-scale", "0.5"],
+            "or --max-random-scale, which MXNet refuses",
+        ),
+        (["--loss", "hinge"], "write ce, nll_loss or both"),
+    ],
+)
+def test_mistakes_are_explained(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse(arguments)
+    assert end.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_help_shows_every_option_with_its_default() -> None:
+    text = " ".join(build_parser().format_help().split())
+    for name in MXNET_DEFAULTS:
+        assert f"--{name.replace('_', '-')} " in text
+    assert "(default: 3,224,224)" in text
+
+
+def test_the_parser_is_cheap() -> None:
+    code = (
+        "import sys; from imagenet_workloads.commands.train import build_parser; build_parser(); "
+        "sys.exit(bool({'mxnet', 'numpy', 'cv2'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,85 @@
+"""Counting as MXNet counts, and carrying counts through float32."""
+
+import math
+
+import mxnet as mx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.counts import LIMB_BITS, LIMBS, Counts, count, from_limbs, to_limbs
+
+WHOLE = st.integers(0, (1 << (LIMB_BITS * LIMBS)) - 1)
+
+
+@given(st.lists(WHOLE, max_size=6))
+def test_limbs_hold_whole_numbers(numbers: list[int]) -> None:
+    assert from_limbs(to_limbs(numbers)) == numbers
+
+
+@given(st.lists(st.lists(st.integers(0, 1 << 48), min_size=3, max_size=3), min_size=1))
+def test_float32_sums_of_limbs_are_exact(workers: list[list[int]]) -> None:
+    total = np.zeros(3 * LIMBS, dtype=np.float32)
+    for numbers in workers:
+        total += to_limbs(numbers)
+    assert from_limbs(total) == [sum(column) for column in zip(*workers, strict=True)]
+
+
+def test_limbs_of_4096_workers_are_exact() -> None:
+    largest = (1 << LIMB_BITS) - 1
+    total = np.zeros(LIMBS, dtype=np.float32)
+    for _ in range(4096):
+        total += to_limbs([largest])
+    assert from_limbs(total) == [4096 * largest]
+
+
+@pytest.mark.parametrize("number", [-1, 1 << (LIMB_BITS * LIMBS)])
+def test_limbs_refuse_what_they_cannot_hold(number: int) -> None:
+    with pytest.raises(ValueError, match="from 0 to"):
+        to_limbs([number])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_counts_are_mxnets(ties: bool) -> None:
+    random = np.random.default_rng(0)
+    scores = random.random((500, 12)).astype(np.float32)
+    if ties:
+        scores = np.round(scores * 2) / 2
+    labels = random.integers(0, 12, 500).astype(np.float32)
+    metrics = [mx.metric.Accuracy(), mx.metric.TopKAccuracy(5), mx.metric.TopKAccuracy(3)]
+    for metric in metrics:
+        metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
+    found = count(scores, labels, 3)
+    assert found.images == 500
+    assert [found.top1, found.top5, found.top_k] == [int(metric.sum_metric) for metric in metrics]
+
+
+def test_loss_is_mxnets_cross_entropy() -> None:
+    random = np.random.default_rng(0)
+    scores = random.dirichlet(np.ones(10), 64).astype(np.float32)
+    labels = random.integers(0, 10, 64).astype(np.float32)
+    metric = mx.metric.CrossEntropy()
+    metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
+    assert count(scores, labels, 0).loss == pytest.approx(metric.get()[1], abs=1e-5)
+
+
+def test_a_loss_that_is_no_number_stays_one_in_sums() -> None:
+    good = count(np.full((2, 4), 0.25, np.float32), np.zeros(2, np.float32), 0)
+    bad = count(np.full((1, 4), np.nan, np.float32), np.zeros(1, np.float32), 0)
+    assert good.loss == pytest.approx(math.log(4), abs=1e-5)
+    assert math.isnan((good + bad).loss)
+    assert (good + bad).images == 3
+    assert math.isnan(Counts().loss)
+    assert Counts().accuracy(0) == 0
+
+
+def test_fewer_than_five_classes_are_always_within_five() -> None:
+    found = count(np.full((3, 4), 0.25, np.float32), np.array([3, 3, 0], np.float32), 1)
+    assert (found.top1, found.top5, found.top_k) == (1, 3, 1)
+
+
+@pytest.mark.parametrize("label", [-1, 4, 1000])
+def test_a_label_that_is_no_class_is_named(label: int) -> None:
+    with pytest.raises(InputError, match="the network has 4 classes"):
+        count(np.full((1, 4), 0.25, np.float32), np.array([label], np.float32), 0)

@@ -1,0 +1,92 @@
+"""Waiting: for a port, for a name, with an end and a word about it."""
+
+import logging
+import socket
+import threading
+
+import pytest
+from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.train import rendezvous
+from imagenet_workloads.train.rendezvous import deadline, wait_for_scheduler
+from imagenet_workloads.train.roles import Member, Role
+
+
+def member(role: Role, host: str = "127.0.0.1", port: int = 1) -> Member:
+    return Member(role, host, port, 2, 1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_an_open_port_ends_the_wait() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        wait_for_scheduler(member(Role.WORKER, port=server.getsockname()[1]), timeout=60)
+
+
+def test_a_port_that_opens_later_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    port = free_port()
+    waiting = threading.Thread(
+        target=wait_for_scheduler, args=(member(Role.SERVER, port=port), 60), daemon=True
+    )
+    waiting.start()
+    # The line comes after the first refusal, so the wait has begun when it is there.
+    while not caplog.messages:
+        assert waiting.is_alive()
+    with socket.create_server(("127.0.0.1", port)):
+        waiting.join(60)
+    assert not waiting.is_alive()
+    assert f"server waits for the scheduler 127.0.0.1:{port}: Connection refused" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("who", "message"),
+    [
+        (member(Role.WORKER), "worker gave up.*the scheduler 127.0.0.1:1: Connection refused"),
+        (member(Role.WORKER, "nobody.invalid"), "nobody.invalid:1: the name does not resolve"),
+        (member(Role.SCHEDULER, "nobody.invalid"), "its own name nobody.invalid to resolve"),
+    ],
+)
+def test_the_wait_ends_and_says_for_whom(who: Member, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message) as end:
+        wait_for_scheduler(who, timeout=0.3)
+    assert end.value.exit_code == 1
+
+
+def test_a_scheduler_does_not_wait_for_its_own_port() -> None:
+    wait_for_scheduler(member(Role.SCHEDULER), timeout=60)
+
+
+def test_a_long_wait_is_heard_of_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(rendezvous, "REPORT_INTERVAL", 0.3)
+    with pytest.raises(WorkloadError):
+        wait_for_scheduler(member(Role.WORKER), timeout=1.5)
+    assert len(caplog.messages) >= 2
+
+
+def test_a_deadline_gives_up_on_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "REPORT_INTERVAL", 0.05)
+    said: list[str] = []
+    given_up = threading.Event()
+
+    def give_up(message: str) -> None:
+        said.append(message)
+        given_up.set()
+
+    with deadline("2 workers to join", 0.2, give_up):
+        assert given_up.wait(60)
+    assert said == ["gave up after 0.2 s of waiting for 2 workers to join"]
+
+
+def test_a_deadline_is_quiet_about_what_ends() -> None:
+    said: list[str] = []
+    with deadline("nothing", 60, said.append):
+        pass
+    assert said == []
+    assert "deadline" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,61 @@
+"""SIGTERM to a worker: time to save within the loop, none outside, an end in any case."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, sys, threading
+from imagenet_workloads.train.termination import Termination
+
+grace, scene = float(sys.argv[1]), sys.argv[2]
+termination = Termination(grace)
+termination.listen()
+
+def ready():
+    print("ready", flush=True)
+
+def stuck():
+    mutex = ctypes.create_string_buffer(64)
+    library = ctypes.CDLL(None)
+    library.pthread_mutex_lock(mutex)
+    ready()
+    library.pthread_mutex_lock(mutex)
+
+if scene == "outside":
+    stuck()
+with termination.deferred():
+    if scene == "stuck":
+        stuck()
+    ready()
+    while not termination.requested:
+        pass
+print("saved", flush=True)
+sys.exit(5)
+"""
+
+
+def run(grace: float, scene: str, number: int) -> tuple[int, str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(grace), scene], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_loop_has_time_to_save(number: int) -> None:
+    assert run(60, "loop", number) == (5, "saved\n")
+
+
+def test_a_loop_that_hangs_is_ended_when_the_grace_is_over() -> None:
+    assert run(0.2, "stuck", signal.SIGTERM) == (143, "")
+
+
+def test_outside_of_the_loop_there_is_nothing_to_save() -> None:
+    assert run(60, "outside", signal.SIGTERM) == (143, "")

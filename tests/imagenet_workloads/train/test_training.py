@@ -1,0 +1,174 @@
+"""`imagenet-train` in one process, from the command line to what it leaves."""
+
+import json
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import pytest
+from imagenet_workloads.telemetry.events import EpochFinished, Started, Validated, read_events
+from support import plain_mxnet
+from support.processes import wait_until
+from support.tiny_dataset import TinyDataset, write_dataset
+from support.training_cluster import PROGRAM, plain_environment, train
+
+MEAN, STD = (78.0, 78.0, 78.0), (96.0, 96.0, 96.0)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> TinyDataset:
+    return write_dataset(tmp_path_factory.mktemp("digits"), train=600, validation=101, shards=3)
+
+
+def arguments(digits: TinyDataset, output: Path, *more: str) -> list[str]:
+    common = ["--dataset", str(digits.folder), "--output", str(output), "--warmup-epochs", "1"]
+    return [*common, "--image-shape", "3,28,28", "--batch-size", "32", *more]
+
+
+def result(output: Path, attempt: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / f"attempts/r{attempt}/result.json").read_text())
+    return found
+
+
+def test_digits_are_learned_and_the_model_is_plain_mxnets(
+    digits: TinyDataset, tmp_path: Path
+) -> None:
+    more = ("--network", "lenet", "--num-epochs", "5", "--lr", "0.05", "--top-k", "3")
+    ended = train(arguments(digits, tmp_path, *more))
+    assert ended.returncode == 0, ended.stderr
+    found = result(tmp_path)
+    assert found["validation"]["top1"] >= 0.9
+    assert found["train"]["images"] == 5 * 19 * 32
+    attempt = tmp_path / "attempts/r0"
+    assert json.loads((attempt / "labels.json").read_text())[3] == "digit-3"
+
+    prefix = attempt / found["model"]["params"].rpartition("-")[0]
+    records = sorted(digits.folder.glob("validation-*.rec"))
+    inputs = found["inputs"]
+    judged = plain_mxnet.evaluate(
+        prefix, 5, records, tuple(inputs["imageShape"]), tuple(inputs["mean"]), tuple(inputs["std"])
+    )
+    assert judged.images == len(digits.validation) == found["validation"]["images"]
+    assert judged.top1 == found["validation"]["top1Count"]
+    assert judged.top5 == found["validation"]["top5Count"]
+
+    events = [event for _, event in read_events(attempt / "metrics.jsonl")]
+    assert [event.epoch for event in events if isinstance(event, Validated)] == [0, 1, 2, 3, 4]
+    assert [event.epoch for event in events if isinstance(event, EpochFinished)] == [0, 1, 2, 3, 4]
+    readable = (attempt / "train.log").read_text()
+    assert "epoch 4 batch 19: " in readable
+    assert "images/s" in readable
+    assert "epoch 4 validated: top-3" in readable
+
+
+def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_path: Path) -> None:
+    # Adam, a macrobatch and augmentation: whatever could get out of step.
+    more = ["--network", "mlp", "--num-epochs", "2", "--optimizer", "adam", "--lr", "0.002"]
+    more += ["--macrobatch-size", "64", "--random-crop", "1", "--pad-size", "2"]
+    identity = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash", "IMAGENET_ATTEMPT": "0"}
+    whole = tmp_path / "whole"
+    always = ["--checkpoint-every-seconds", "0.001", "--checkpoint-keep", "1000"]
+    ended = train(arguments(digits, whole, *more, *always), **identity)
+    assert ended.returncode == 0, ended.stderr
+    # 19 batches, rounded up to whole updates of 2 batches.
+    checkpoints = whole / "attempts/r0/checkpoints"
+    middle = checkpoints / "epoch-0001-batch-00000014"
+    assert sorted(path.name for path in checkpoints.iterdir())[-1] == "epoch-0002-batch-00000000"
+
+    cut = tmp_path / "cut"
+    shutil.copytree(middle, cut / "attempts/r0/checkpoints" / middle.name)
+    ended = train(arguments(digits, cut, *more), **identity | {"IMAGENET_ATTEMPT": "1"})
+    assert ended.returncode == 0, ended.stderr
+    found, expected = result(cut, attempt=1), result(whole)
+    assert found["resumedFrom"] == str(cut / "attempts/r0/checkpoints" / middle.name)
+    assert found["train"]["images"] == 6 * 32
+    assert found["validation"] == expected["validation"]
+    models = [
+        mx.nd.load(str(folder / "model-0002.params"))
+        for folder in (whole / "attempts/r0", cut / "attempts/r1")
+    ]
+    for name, array in models[0].items():
+        assert np.array_equal(array.asnumpy(), models[1][name].asnumpy()), name
+
+    # An attempt that died before it exported: the next one only exports.
+    (cut / "attempts/r1/result.json").unlink()
+    ended = train(arguments(digits, cut, *more), **identity | {"IMAGENET_ATTEMPT": "2"})
+    assert ended.returncode == 0, ended.stderr
+    again = result(cut, attempt=2)
+    assert again["validation"] == expected["validation"]
+    assert again["train"] == {"images": 0, "imagesPerSecond": None}
+
+    # An attempt that comes late finds the later one, and writes nothing.
+    before = sorted(path for path in cut.rglob("*") if path.is_file())
+    ended = train(arguments(digits, cut, *more), **identity | {"IMAGENET_ATTEMPT": "1"})
+    assert ended.returncode == 3
+    assert "a later attempt has taken over" in ended.stderr
+    assert sorted(path for path in cut.rglob("*") if path.is_file()) == before
+
+
+def test_sigterm_saves_within_an_epoch(digits: TinyDataset, tmp_path: Path) -> None:
+    endless = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", "100000")
+    endless += ["--checkpoint-every-epochs", "0", "--disp-batches", "1"]
+    with (tmp_path / "output.txt").open("wb") as output:
+        process = subprocess.Popen([str(PROGRAM), *endless], env=plain_environment(), stderr=output)
+    log = tmp_path / "attempts/r0/train.log"
+    wait_until(lambda: log.exists() and "epoch 0 batch 3" in log.read_text(), "it trains")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    (checkpoint,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
+    assert checkpoint.name < "epoch-0099"
+    # By hand, too, the same command goes on.
+    epochs = int(checkpoint.name.split("-")[1]) + 1
+    rest = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", str(epochs))
+    ended = train([*rest, "--checkpoint-every-epochs", "0"])
+    assert ended.returncode == 0, ended.stderr
+    started = [
+        event
+        for _, event in read_events(tmp_path / "attempts/r0/metrics.jsonl")
+        if isinstance(event, Started)
+    ]
+    assert started[1].resumed_from == str(checkpoint)
+
+
+def test_benchmark_and_mirror_train_without_data(tmp_path: Path) -> None:
+    ended = train(
+        ["--benchmark", "1", "--num-examples", "64", "--network", "resnet", "--num-layers", "8",
+         "--image-shape", "3,28,28", "--num-classes", "10", "--batch-size", "16", "--monitor", "2",
+         "--num-epochs", "1", "--output", str(tmp_path)],
+        MXNET_BACKWARD_DO_MIRROR="1",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = result(tmp_path)
+    assert (found["train"]["images"], found["validation"]) == (64, None)
+    assert "conv0_weight" in ended.stdout + ended.stderr
+
+
+def test_test_io_reads_and_trains_nothing(digits: TinyDataset, tmp_path: Path) -> None:
+    more = ("--network", "lenet", "--test-io", "1", "--disp-batches", "10", "--data-nthreads", "1")
+    ended = train(arguments(digits, tmp_path, *more))
+    assert ended.returncode == 0, ended.stderr
+    assert "batch 10: " in ended.stderr
+    assert "read 608 images: " in ended.stderr
+    assert not (tmp_path / "attempts/r0/checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--network", "lenett"], "--network: 'lenett' is unknown; did you mean lenet"),
+        (["--kv-store", "dist_sync"], "DMLC_ROLE says which of them this is"),
+        (["--gpus", "7"], "there is no GPU 7, MXNet sees 0"),
+    ],
+)
+def test_mistakes_end_with_3_and_a_message(
+    digits: TinyDataset, tmp_path: Path, more: list[str], message: str
+) -> None:
+    words = tmp_path / "last-words"
+    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(words))
+    assert ended.returncode == 3
+    assert f"imagenet-train: error: {words.read_text()}" in ended.stderr
+    assert message in words.read_text()
