@@ -20,17 +20,19 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.02; done"
 
 
 class Driver(Protocol):
-    """A cluster under test.
+    """A cluster under test."""
 
-    Attributes:
-        cluster: The cluster.
-        job: A job that exists there.
-        image: An image with `sh` and `python3`.
-    """
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
 
-    cluster: Cluster
-    job: ImageNetJob
-    image: str
+    @property
+    def job(self) -> ImageNetJob:
+        """A job that exists there."""
+
+    @property
+    def image(self) -> str:
+        """An image with `sh` and `python3`."""
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Let the cluster go on until a condition holds."""

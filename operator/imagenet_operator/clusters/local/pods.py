@@ -110,7 +110,7 @@ def _check_variable(where: str, variable: Manifest) -> None:
             where, f"{next(iter(source))} for {variable['name']}", "write a value instead"
         )
     # A reference that cannot be read here would fail only when the pod starts.
-    _field({"metadata": {}, "spec": {}}, source["fieldRef"]["fieldPath"], "", "")
+    _field({"metadata": {"name": where}}, source["fieldRef"]["fieldPath"], "", "")
 
 
 def _unsupported(where: str, what: str, instead: str) -> Unsupported:

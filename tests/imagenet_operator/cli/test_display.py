@@ -1,0 +1,187 @@
+"""What a run shows: bars from what a pass saw, on a terminal, as lines, as JSON."""
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from imagenet_operator.api.status import Status
+from imagenet_operator.cli.display import JsonLines, Lines, Terminal
+from imagenet_operator.cli.progress import Bar, bars
+from imagenet_operator.clusters.local.loop import View
+from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_operator.reconcile.types import Event, Observed, PreparationJob
+from rich.console import Console
+from support import job_table
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DATASET = {
+    "key": "k",
+    "classes": 9,
+    "images": {"train": 900, "validation": 100},
+    "shards": 4,
+    "droppedClasses": 1,
+}
+
+
+def condition(kind: str) -> dict[str, str]:
+    return {"type": kind, "status": "True", "reason": "R", "lastTransitionTime": NOW.isoformat()}
+
+
+def prepared(role: str, **fields: Any) -> PreparationJob:
+    return PreparationJob(role=role, name=f"digits-{role}", uid=role, **fields)
+
+
+def view(
+    *jobs: PreparationJob, sample: dict[str, Any] | None = None, true: str = "", **status: Any
+) -> View:
+    conditions = [condition(kind) for kind in true.split()]
+    job = job_table.JOBS["defaults"].model_copy(
+        update={"status": Status.model_validate({"conditions": conditions, **status})}
+    )
+    observed = Observed(jobs={item.role: item for item in jobs})
+    return View(job, observed, None if sample is None else Sample(taken_at=NOW, **sample))
+
+
+INDEXED = prepared("index", complete=True)
+TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_epoch": 20}
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (view(), []),
+        (view(prepared("index")), [Bar("index", 0, None, "images")]),
+        (
+            view(prepared("index"), sample={"preparation": {"index": Preparation(images=70)}}),
+            [Bar("index", 70, None, "images")],
+        ),
+        (
+            view(INDEXED, prepared("pack", succeeded=1), dataset=DATASET),
+            [
+                Bar("index", 1000, 1000, "images", "9 classes, 1 dropped", is_finished=True),
+                Bar("pack", 250, 1000, "images", "1/4 shards"),
+            ],
+        ),
+        (
+            view(
+                prepared("pack", succeeded=1),
+                sample={"preparation": {"pack": Preparation(images=100, planned=250)}},
+                dataset=DATASET,
+            ),
+            [Bar("pack", 350, 1000, "images", "1/4 shards")],
+        ),
+        (
+            view(
+                prepared("pack", succeeded=3),
+                sample={"preparation": {"pack": Preparation(images=900)}},
+                dataset=DATASET,
+            ),
+            [Bar("pack", 1000, 1000, "images", "3/4 shards")],
+        ),
+        (
+            view(prepared("seal"), dataset=DATASET),
+            [Bar("seal", 0, 1, "dataset", "verifying every shard")],
+        ),
+        (
+            view(training={"attempt": 0}, true="DatasetReady"),
+            [Bar("train", 0, 90, "epochs", "starting")],
+        ),
+        (
+            view(training={"attempt": 1}, sample=TRAINING, true="DatasetReady"),
+            [Bar("train", 0, 90, "epochs", "attempt 1, starting")],
+        ),
+        (
+            view(
+                training={"attempt": 0},
+                sample={**TRAINING, "accuracy": 0.5, "images_per_second": 99.0},
+                true="DatasetReady",
+            ),
+            [Bar("train", 70, 1800, "batches", "epoch 4/90 batch 10/20, top-1 0.500", 99.0)],
+        ),
+        (
+            view(
+                training={"attempt": 0},
+                sample={**TRAINING, "validation_accuracy": 0.75},
+                true="DatasetReady Succeeded",
+            ),
+            [Bar("train", 90, 90, "epochs", "validation top-1 0.750", is_finished=True)],
+        ),
+    ],
+)
+def test_bars_show_the_stages_that_have_begun(seen: View, expected: list[Bar]) -> None:
+    assert bars(seen) == expected
+
+
+def training(epoch: int, batch: int) -> View:
+    sample = {**TRAINING, "epoch": epoch, "batch": batch, "images_per_second": 1234.5}
+    return view(training={"attempt": 0}, sample=sample, true="DatasetReady")
+
+
+def test_lines_are_sparse() -> None:
+    written: list[str] = []
+    with Lines(written.append) as lines:
+        for done in range(101):
+            heard = {"preparation": {"pack": Preparation(images=done * 10)}}
+            lines.show(view(prepared("pack"), sample=heard, dataset=DATASET))
+        for epoch in range(3):
+            for batch in range(20):
+                lines.show(training(epoch, batch))
+
+    assert [line for line in written if line.startswith("pack")] == [
+        "pack: 10 of 1,000 images (0/4 shards)",
+        "pack: 250 of 1,000 images (0/4 shards)",
+        "pack: 500 of 1,000 images (0/4 shards)",
+        "pack: 750 of 1,000 images (0/4 shards)",
+        "pack: 1,000 of 1,000 images (0/4 shards)",
+    ]
+    assert [line for line in written if line.startswith("train")] == [
+        f"train: epoch {epoch}/90 batch 0/20 at 1,234 images/s" for epoch in (1, 2, 3)
+    ]
+
+
+def test_events_are_lines() -> None:
+    written: list[str] = []
+    with Lines(written.append) as lines:
+        lines.tell(Event("Normal", "Running", "all members of attempt 0 run"))
+        lines.say("stopping")
+
+    assert written == ["Running: all members of attempt 0 run", "stopping"]
+
+
+def test_a_terminal_shows_bars_below_events() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=120, color_system=None)
+    with Terminal(console) as terminal:
+        terminal.show(view(INDEXED, prepared("pack", succeeded=2), dataset=DATASET))
+        terminal.tell(Event("Warning", "Restarting", "attempt 0: [bold]it[/bold] failed"))
+        terminal.say("going on")
+        terminal.show(training(44, 0))
+        terminal.show(training(45, 0))
+
+    shown = output.getvalue()
+    assert "Restarting  attempt 0: [bold]it[/bold] failed" in shown, "markup is text"
+    assert "going on" in shown
+    lines = [line.strip() for line in shown.splitlines()]
+    pack = next(line for line in reversed(lines) if line.startswith("pack"))
+    train = next(line for line in reversed(lines) if line.startswith("train"))
+    assert "50%" in pack
+    assert pack.endswith("2/4 shards")
+    assert "50%" in train
+    assert "1,234 images/s" in train
+    assert train.endswith("epoch 46/90 batch 0/20")
+
+
+def test_json_lines_are_one_object_each() -> None:
+    output = io.StringIO()
+    with JsonLines(output) as lines:
+        lines.show(training(1, 1))
+        lines.say("for people")
+        lines.tell(Event("Warning", "Restarting", 'a "quoted"\nmessage'))
+
+    (line,) = output.getvalue().splitlines()
+    event = json.loads(line)
+    assert (event["type"], event["level"], event["reason"]) == ("event", "Warning", "Restarting")
+    assert event["message"] == 'a "quoted"\nmessage'
+    assert datetime.fromisoformat(event["time"]).tzinfo is not None

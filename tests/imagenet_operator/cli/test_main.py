@@ -1,0 +1,161 @@
+"""The command line as a whole: help, version, errors, and predict."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from imagenet_operator.cli import exit_codes, predict
+from imagenet_operator.cli.interrupts import Interrupts
+from imagenet_operator.cli.main import build_parser, main
+from imagenet_operator.clusters.errors import LocalError
+from support.stand_ins import Workplace
+
+COMMANDS = ("validate", "run", "render", "predict")
+PREDICT = """#!/usr/bin/env python3
+import json, sys
+print(json.dumps(sys.argv[1:]))
+sys.exit(int(open(__file__ + ".code").read()))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_documents_exit_codes(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == 0
+    assert "exit codes" in capsys.readouterr().out.lower()
+
+
+def test_the_overall_help_names_every_command_with_an_example() -> None:
+    text = build_parser().format_help()
+
+    for command in COMMANDS:
+        assert f"imagenetctl {command}" in text
+
+
+def test_every_exit_code_is_documented() -> None:
+    codes = (value for name, value in vars(exit_codes).items() if name.isupper() and name != "HELP")
+    assert all(f"  {code} " in exit_codes.HELP for code in codes)
+
+
+def test_the_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+
+    assert capsys.readouterr().out.startswith("imagenetctl ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["run"], ["run", "a", "--output", "xml"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == exit_codes.USAGE
+
+
+def test_a_reader_that_leaves_early_is_no_error(workplace: Workplace) -> None:
+    command = "import sys; from imagenet_operator.cli.main import main; sys.exit(main())"
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    finished = subprocess.run(
+        [sys.executable, "-c", command, "validate", workplace.manifest],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+
+    assert (finished.returncode, finished.stderr) == (0, b"")
+
+
+def test_the_operators_side_never_imports_mxnet() -> None:
+    command = (
+        "import sys; from imagenet_operator.cli.main import build_parser; build_parser();"
+        "print([name for name in sys.modules if name.split('.')[0] in "
+        "('mxnet', 'numpy', 'cv2', 'imagenet_workloads')])"
+    )
+
+    finished = subprocess.run([sys.executable, "-c", command], capture_output=True, check=True)
+
+    assert finished.stdout == b"[]\n"
+
+
+def prediction(workplace: Workplace, code: int) -> None:
+    program = workplace.program("predict")
+    program.write_text(PREDICT)
+    program.chmod(0o755)
+    program.with_name("imagenet-predict.code").write_text(str(code))
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (2, 2), (3, 1)])
+def test_predict_runs_the_workloads_program(
+    workplace: Workplace, tmp_path: Path, code: int, expected: int
+) -> None:
+    prediction(workplace, code)
+
+    finished = workplace.start(
+        "predict", "a.jpg", "b.png", "--model", tmp_path, "--top", "3", "--output", "json"
+    ).finish()
+
+    assert finished.code == expected
+    wanted = ["--model", str(tmp_path), "--output", "json", "--top", "3", "--", "a.jpg", "b.png"]
+    assert json.loads(finished.output) == wanted
+
+
+def test_predict_takes_the_newest_result(workplace: Workplace) -> None:
+    prediction(workplace, 0)
+    workplace.run()
+
+    finished = workplace.start("predict", "a.jpg", "--workdir", workplace.workdir).finish()
+
+    model = json.loads(finished.output)[1]
+    assert model == str((workplace.workdir / "jobs" / "digits" / "model").resolve())
+
+
+def test_the_newest_of_many_results_is_the_one_linked_last(tmp_path: Path) -> None:
+    for number, name in enumerate(["old", "new", "middle"]):
+        target = tmp_path / "volumes" / name
+        target.mkdir(parents=True)
+        link = tmp_path / "jobs" / name / "model"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(target)
+        moment = {"old": 1, "middle": 2, "new": 3}[name] * 1_000_000_000
+        os.utime(link, ns=(number, moment), follow_symlinks=False)
+
+    assert predict.newest_model(tmp_path) == tmp_path / "volumes" / "new"
+
+
+def test_predict_without_a_result_says_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match=r"no job has succeeded in .*--model"):
+        predict.newest_model(tmp_path)
+
+
+def test_predict_without_the_program_says_what_to_install(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    finished = workplace.start("predict", "a.jpg", "--model", tmp_path).finish()
+
+    assert finished.code == 3
+    assert "pip install 'imagenet-workloads[mxnet]'" in finished.errors
+
+
+def test_interrupts_are_counted_and_then_let_go() -> None:
+    woken: list[bool] = []
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts(lambda: woken.append(True)) as interrupts:
+        assert not interrupts
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+
+        assert interrupts
+        assert interrupts.count == 2
+    assert woken == [True, True]
+    assert signal.getsignal(signal.SIGINT) == before

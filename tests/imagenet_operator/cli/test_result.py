@@ -1,0 +1,159 @@
+"""What a run has come to, read from volumes."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imagenet_operator.api.status import Status
+from imagenet_operator.cli import result
+from imagenet_operator.clusters.local.volumes import Volumes
+from support import job_table
+
+UID8 = job_table.UID[:8]
+TRAINING = {
+    "validation": {"images": 180, "top1": 0.97, "top5": 1.0},
+    "model": {"symbol": "model-symbol.json", "params": "model-0010.params"},
+}
+DATASET = {"key": "0123456789abcdef", "classes": 9, "images": {}, "shards": 2, "sealed": True}
+
+
+def condition(kind: str, reason: str, message: str = "") -> dict[str, str]:
+    now = datetime.now(UTC).isoformat()
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
+
+def collected(
+    tmp_path: Path,
+    *conditions: dict[str, str],
+    claim: str = "digits-dataset",
+    attempts: tuple[int, ...] = (),
+    log: Path | None = None,
+    name: str = "defaults",
+    **status: Any,
+) -> result.Result:
+    """The end of a run of which these attempts wrote a result."""
+    folder = tmp_path / claim / "jobs" / f"digits-{UID8}" / "attempts"
+    for attempt in attempts:
+        (folder / f"r{attempt}").mkdir(parents=True)
+        (folder / f"r{attempt}" / "result.json").write_text(json.dumps(TRAINING))
+    found = Status.model_validate({"conditions": conditions, "dataset": DATASET, **status})
+    job = job_table.JOBS[name].model_copy(update={"status": found})
+    return result.collect(job, Volumes(tmp_path, {}), 12.3, log)
+
+
+SUCCEEDED = condition("Succeeded", "AllWorkersSucceeded")
+
+
+def test_success_tells_accuracy_paths_and_what_to_type(tmp_path: Path) -> None:
+    end = collected(tmp_path, SUCCEEDED, attempts=(0,), training={"attempt": 0})
+
+    model = tmp_path / "digits-dataset" / "jobs" / f"digits-{UID8}" / "attempts" / "r0"
+    assert result.as_text(end).splitlines() == [
+        "digits succeeded in 12 s",
+        "  accuracy  top-1 0.9700, top-5 1.0000 on 180 validation images",
+        f"  model     {model}",
+        f"  dataset   {tmp_path}/digits-dataset/datasets/0123456789abcdef",
+        "  restarts  0",
+        f"  try it    imagenetctl predict IMAGE --model {model}",
+    ]
+
+
+def test_a_reused_dataset_is_said_to_be(tmp_path: Path) -> None:
+    end = collected(tmp_path, SUCCEEDED, condition("DatasetReady", "Reused"))
+
+    assert "(dataset 0123456789ab reused)" in result.as_text(end)
+    assert result.as_json(end, "Succeeded")["dataset"]["reused"] is True
+
+
+def test_restarts_and_interruptions_are_counted_apart(tmp_path: Path) -> None:
+    end = collected(tmp_path, SUCCEEDED, restarts=2, disruptions=1)
+
+    assert "restarts  2, and 1 after interruptions" in result.as_text(end)
+
+
+def test_the_newest_result_counts_but_none_of_a_later_attempt(tmp_path: Path) -> None:
+    """An attempt that finds everything trained exits at once and may write none of its own."""
+    end = collected(tmp_path, SUCCEEDED, attempts=(0, 1, 3), training={"attempt": 2})
+
+    assert end.model is not None
+    assert end.model.name == "r1"
+
+
+def test_a_success_without_a_result_still_ends_well(tmp_path: Path) -> None:
+    """As with --test-io among the extraArgs, where nothing is trained."""
+    end = collected(tmp_path, SUCCEEDED, training={"attempt": 0})
+
+    assert end.model is None
+    assert "accuracy" not in result.as_text(end)
+    assert result.as_json(end, "Succeeded")["model"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "dataset"),
+    [
+        ("output on the dataset's claim", "shared", "shared/datasets/0123456789abcdef"),
+        ("prepared with its own output", "results", "shared/datasets/imagenet"),
+        ("deletes its volumes", "digits-output", "digits-dataset/datasets/0123456789abcdef"),
+    ],
+)
+def test_results_are_found_on_the_volume_that_was_named(
+    tmp_path: Path, name: str, claim: str, dataset: str
+) -> None:
+    end = collected(
+        tmp_path, SUCCEEDED, attempts=(0,), training={"attempt": 0}, name=name, claim=claim
+    )
+
+    assert end.model is not None
+    assert end.dataset == tmp_path / dataset
+
+
+def test_a_failure_is_explained_by_the_end_of_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "pod.log"
+    log.write_text("".join(f"line {number}\n" for number in range(1000)))
+    end = collected(tmp_path, condition("Failed", "BackoffLimitExceeded", "no restart"), log=log)
+
+    lines = result.failure_text(end).splitlines()
+
+    assert lines[0] == "digits failed: BackoffLimitExceeded: no restart"
+    assert lines[1] == f"the last lines of {log}:"
+    assert lines[2:] == [f"  line {number}" for number in range(988, 1000)]
+
+
+def test_a_failure_without_a_log_is_one_line(tmp_path: Path) -> None:
+    end = collected(tmp_path, condition("Failed", "R", "why"), log=tmp_path / "none.log")
+
+    assert result.failure_text(end) == "digits failed: R: why"
+
+
+def test_the_last_line_for_scripts_holds_everything(tmp_path: Path) -> None:
+    end = collected(
+        tmp_path, SUCCEEDED, attempts=(1,), training={"attempt": 1}, restarts=1, disruptions=2
+    )
+
+    document = json.loads(json.dumps(result.as_json(end, "Succeeded")))
+
+    assert document["outcome"] == "Succeeded"
+    assert document["uid"] == job_table.UID
+    assert document["model"]["params"] == "model-0010.params"
+    assert document["validation"] == TRAINING["validation"]
+    counts = (document["attempt"], document["restarts"], document["disruptions"])
+    assert counts == (1, 1, 2)
+    assert document["reason"] is None
+
+
+def test_the_link_leads_to_the_newest_model(tmp_path: Path) -> None:
+    link = tmp_path / "model"
+    for attempts in ((0,), (1,)):
+        end = collected(tmp_path, SUCCEEDED, attempts=attempts, training={"attempt": attempts[0]})
+        result.link_model(end, link)
+
+    assert link.resolve().name == "r1"
+    assert [path.name for path in tmp_path.glob(".*")] == []

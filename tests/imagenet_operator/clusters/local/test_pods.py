@@ -1,0 +1,201 @@
+"""A pod's manifest becomes a command line and an environment."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imagenet_operator.clusters.errors import Unsupported
+from imagenet_operator.clusters.local import pods
+
+Manifest = dict[str, Any]
+IMAGES = frozenset({"ours"})
+POD: Manifest = {
+    "metadata": {
+        "name": "digits-r0-worker-0",
+        "namespace": "vision",
+        "uid": "u",
+        "labels": {"one": "1"},
+        "annotations": {"two": "2"},
+    },
+    "spec": {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "ours", "command": ["imagenet-train"]}],
+    },
+}
+
+
+def pod(*env: Manifest, args: tuple[str, ...] = (), **container: Any) -> Manifest:
+    found = copy.deepcopy(POD)
+    found["spec"]["containers"][0] |= {"env": list(env), "args": list(args), **container}
+    return found
+
+
+def value(text: str, name: str = "X") -> Manifest:
+    return {"name": name, "value": text}
+
+
+def field(path: str) -> Manifest:
+    return {"name": "X", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def surroundings(**changes: Any) -> pods.Surroundings:
+    given: dict[str, Any] = {
+        "environment": {"PATH": "/usr/bin"},
+        "paths": {"/data": Path("/work/volumes/data"), "/data/sub": Path("/elsewhere")},
+        "address": "127.1.2.3",
+        "peer": lambda pod, service: "127.1.2.9" if (pod, service) == ("peer", "service") else None,
+        "gpus": (),
+        "node": "this-machine",
+    }
+    return pods.Surroundings(**{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/data", "/work/volumes/data"),
+        ("/data/", "/work/volumes/data"),
+        ("/data/datasets/k", "/work/volumes/data/datasets/k"),
+        ("/data/sub/x", "/elsewhere/x"),
+        ("/database", "/database"),
+        ("data", "data"),
+        ("peer.service", "127.1.2.9"),
+        ("peer.service:9091", "127.1.2.9:9091"),
+        ("peer.service:1,peer.service:2", "127.1.2.9:1,127.1.2.9:2"),
+        ("peer.other", "peer.other"),
+        ("0.5", "0.5"),
+        ("", ""),
+    ],
+)
+def test_values_are_translated(text: str, expected: str) -> None:
+    assert pods.environment(pod(value(text)), surroundings())["X"] == expected
+
+
+def test_a_folder_of_this_machine_is_never_taken_for_one_of_the_container() -> None:
+    """A working directory below /data: what stands for /data/sub begins with /data itself."""
+    paths = {"/scratch": Path("/data/work/scratch"), "/data": Path("/data/work/volumes/data")}
+    variables = pods.environment(
+        pod(value("/scratch", "SCRATCH"), value("$(SCRATCH)", "HOME")), surroundings(paths=paths)
+    )
+
+    assert variables["HOME"] == "/data/work/scratch"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("metadata.name", "digits-r0-worker-0"),
+        ("metadata.namespace", "vision"),
+        ("metadata.uid", "u"),
+        ("metadata.labels['one']", "1"),
+        ("metadata.annotations['two']", "2"),
+        ("metadata.labels['none']", ""),
+        ("status.podIP", "127.1.2.3"),
+        ("spec.nodeName", "this-machine"),
+    ],
+)
+def test_fields_are_read(path: str, expected: str) -> None:
+    assert pods.environment(pod(field(path)), surroundings())["X"] == expected
+
+
+def test_references_see_what_stands_before_them() -> None:
+    variables = pods.environment(
+        pod(value("$(B)", "A"), value("2", "B"), value("$(A)-$(B)", "C")), surroundings()
+    )
+
+    assert variables["C"] == "$(B)-2"
+
+
+def test_gpus_are_visible_to_their_pod_alone() -> None:
+    assert pods.environment(pod(), surroundings(gpus=("3", "5")))["CUDA_VISIBLE_DEVICES"] == "3,5"
+    assert pods.environment(pod(), surroundings())["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_the_manifest_wins_over_what_is_inherited() -> None:
+    variables = pods.environment(pod(value("mine", "PATH")), surroundings())
+
+    assert variables["PATH"] == "mine"
+
+
+def test_arguments_are_expanded() -> None:
+    line = pods.command(pod(args=("--data", "$(DATA)/x", "$$(DATA)")), {"DATA": "/here"})
+
+    assert line == ("imagenet-train", "--data", "/here/x", "$(DATA)")
+
+
+def test_leftovers_of_a_shell_do_not_reach_pods() -> None:
+    shell = {
+        "PATH": "/bin",
+        "OMP_NUM_THREADS": "2",
+        "MXNET_CPU_WORKER_NTHREADS": "1",
+        "DMLC_ROLE": "server",
+        "IMAGENET_JOB": "x",
+        "PORT": "80",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "JOB_COMPLETION_INDEX": "4",
+    }
+
+    assert pods.inherited(shell).keys() == {"PATH", "OMP_NUM_THREADS", "MXNET_CPU_WORKER_NTHREADS"}
+
+
+def changed(**spec: Any) -> Manifest:
+    found = copy.deepcopy(POD)
+    found["spec"] |= spec
+    return found
+
+
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (changed(initContainers=[{"name": "wait"}]), r"initContainers \(wait\)"),
+        (
+            changed(containers=[*POD["spec"]["containers"], {"name": "logger"}]),
+            r"sidecars \(logger\)",
+        ),
+        (pod(image="mine:1"), "the image 'mine:1'"),
+        (pod(command=[]), "entry point"),
+        (changed(restartPolicy="OnFailure"), "restartPolicy"),
+        (pod(envFrom=[{"secretRef": {"name": "s"}}]), "envFrom"),
+        (
+            pod({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}),
+            "secretKeyRef for KEY",
+        ),
+        (pod(field("status.hostIPs")), r"the field status\.hostIPs"),
+        (changed(volumes=[{"name": "v", "configMap": {"name": "c"}}]), "volume of kind configMap"),
+    ],
+)
+def test_what_processes_cannot_stand_in_for_is_refused(refused: Manifest, message: str) -> None:
+    with pytest.raises(Unsupported, match=f"digits-r0-worker-0: a local run cannot do .*{message}"):
+        pods.check(refused, IMAGES)
+
+
+def test_mounts_lead_to_folders() -> None:
+    mounted = changed(
+        volumes=[
+            {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}},
+            {"name": "scratch", "emptyDir": {}},
+        ]
+    )
+    mounted["spec"]["containers"][0]["volumeMounts"] = [
+        {"name": "data", "mountPath": "/data", "subPath": "part"},
+        {"name": "scratch", "mountPath": "/scratch"},
+    ]
+
+    found = pods.mounts(mounted, lambda claim: Path("/volumes") / claim, Path("/own"))
+
+    assert found == {"/data": Path("/volumes/claim/part"), "/scratch": Path("/own/scratch")}
+    assert pods.claims(mounted) == ["claim"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "count"),
+    [
+        ({}, 0),
+        ({"limits": {"nvidia.com/gpu": "2"}}, 2),
+        ({"requests": {"nvidia.com/gpu": 1}}, 1),
+        ({"limits": {"cpu": "1"}}, 0),
+    ],
+)
+def test_gpus_are_counted(resources: Manifest, count: int) -> None:
+    assert pods.gpus(pod(resources=resources)) == count

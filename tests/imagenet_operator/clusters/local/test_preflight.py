@@ -1,0 +1,69 @@
+"""Whether this machine can run what a job needs, before anything starts."""
+
+from pathlib import Path
+
+import pytest
+from imagenet_operator.clusters.errors import LocalError, Unsupported
+from imagenet_operator.clusters.local import preflight
+from imagenet_operator.clusters.local.preflight import Needs
+from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.manifests.settings import DEFAULTS
+from support import job_table
+
+PREPARATION = {"imagenet-index", "imagenet-pack", "imagenet-seal"}
+RUNNABLE = sorted(job_table.JOBS.keys() - {"own image"})
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_every_pod_that_the_builders_make_can_run_here(name: str) -> None:
+    job = job_table.JOBS[name]
+    prepared = job.spec.dataset.source.prepared is not None
+
+    wanted = preflight.needs(job, DEFAULTS)
+
+    assert wanted.programs == {"imagenet-train"} | (set() if prepared else PREPARATION)
+    assert wanted.ports <= {9090, 9091, 9092}
+    assert wanted.gpus == job.spec.training.workers.replicas * job.spec.training.workers.gpus
+
+
+def test_an_image_of_ones_own_cannot() -> None:
+    with pytest.raises(Unsupported, match=r"worker-0: .*the image 'registry\.example/"):
+        preflight.needs(job_table.JOBS["own image"], DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("defaults", {"raw"}),
+        ("synthetic", set()),
+        ("prepared", {"shared"}),
+        ("prepared with its own output", {"shared", "results"}),
+        ("output on the dataset's claim", {"raw", "shared"}),
+    ],
+)
+def test_claims_that_the_job_does_not_make_must_be_there(name: str, claims: set[str]) -> None:
+    assert preflight.needs(job_table.JOBS[name], DEFAULTS).claims == claims
+
+
+def check(tmp_path: Path, *, capacity: int = 0, **changes: object) -> None:
+    needs = {"programs": (), "claims": (), "gpus": 0, "ports": (), **changes}
+    preflight.check(Needs(**needs), capacity, Volumes(tmp_path, {}), (Path("/bin"),))  # type: ignore[arg-type]
+
+
+def test_a_machine_that_has_everything_passes(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+
+    check(tmp_path, capacity=2, programs=["sh"], claims=["raw"], gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "message"),
+    [
+        ({"programs": ["imagenet-train"]}, "'imagenet-train' is neither"),
+        ({"gpus": 3}, "asks for 3 GPUs at a time and this machine has 2"),
+        ({"claims": ["raw"]}, "claim 'raw' has no folder"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path: Path, lacking: dict[str, object], message: str) -> None:
+    with pytest.raises(LocalError, match=message):
+        check(tmp_path, capacity=2, **lacking)

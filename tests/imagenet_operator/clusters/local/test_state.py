@@ -1,0 +1,162 @@
+"""What a working directory remembers of a job."""
+
+import copy
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.local.state import JobFolder, Opened, is_finished
+from support import job_table
+
+Manifest = dict[str, Any]
+SUCCEEDED = {
+    "conditions": [
+        {
+            "type": "Succeeded",
+            "status": "True",
+            "reason": "x",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+}
+STARTED = {"startTime": "2026-01-01T00:00:00Z"}
+
+
+def manifest(**run_policy: Any) -> Manifest:
+    found = ImageNetJob.model_validate(job_table.manifest(run_policy=run_policy)).to_manifest()
+    del found["metadata"]["uid"]
+    return found
+
+
+def run(workdir: Path, status: Manifest | None, wanted: Manifest | None = None) -> Opened:
+    """One run of the job that gets as far as a status."""
+    folder = JobFolder(workdir, "digits")
+    with folder.locked():
+        opened = folder.open(wanted or manifest())
+        if status is not None:
+            folder.save({**opened.job, "status": status})
+    return opened
+
+
+def test_a_new_job_gets_what_an_api_server_gives(tmp_path: Path) -> None:
+    opened = run(tmp_path, None)
+
+    metadata = opened.job["metadata"]
+    assert uuid.UUID(metadata["uid"])
+    assert metadata["creationTimestamp"].endswith("Z")
+    assert metadata["generation"] == 1
+    assert "status" not in opened.job
+    assert (opened.run, opened.resumed) == (1, False)
+
+
+def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
+    first = run(tmp_path, STARTED)
+
+    second = run(tmp_path, None)
+
+    assert second.job["metadata"] == first.job["metadata"]
+    assert second.job["status"] == STARTED
+    assert (second.run, second.resumed) == (1, True)
+
+
+def test_a_finished_job_starts_anew(tmp_path: Path) -> None:
+    first = run(tmp_path, SUCCEEDED)
+
+    second = run(tmp_path, None)
+
+    assert second.job["metadata"]["uid"] != first.job["metadata"]["uid"]
+    assert "status" not in second.job
+    assert (second.run, second.resumed) == (2, False)
+
+
+def test_the_manifest_of_the_new_run_counts(tmp_path: Path) -> None:
+    run(tmp_path, STARTED)
+
+    opened = run(tmp_path, None, manifest(backoffLimit=9))
+
+    assert opened.resumed
+    assert opened.job["spec"]["runPolicy"]["backoffLimit"] == 9
+
+
+@pytest.mark.parametrize("path", [("training", "epochs"), ("dataset", "source"), ("metadata",)])
+def test_another_job_of_the_name_starts_anew(tmp_path: Path, path: tuple[str, ...]) -> None:
+    run(tmp_path, STARTED)
+    other = copy.deepcopy(manifest())
+    if path == ("metadata",):
+        other["metadata"]["namespace"] = "another"
+    else:
+        other["spec"][path[0]][path[1]] = {"changed": 1}
+
+    assert not run(tmp_path, None, other).resumed
+
+
+def test_uids_come_from_the_job_the_place_and_the_run(tmp_path: Path) -> None:
+    here = run(tmp_path / "here", None).job["metadata"]["uid"]
+    there = run(tmp_path / "there", None).job["metadata"]["uid"]
+
+    (tmp_path / "here" / "jobs" / "digits" / "job.json").unlink()
+
+    assert here != there
+    assert run(tmp_path / "here", None).job["metadata"]["uid"] == here
+
+
+def test_logs_of_a_former_job_go_and_those_of_an_interrupted_one_stay(tmp_path: Path) -> None:
+    run(tmp_path, STARTED)
+    log = tmp_path / "jobs" / "digits" / "logs" / "pod.log"
+    log.touch()
+    run(tmp_path, SUCCEEDED)
+    assert log.exists()
+
+    run(tmp_path, None)
+
+    assert not log.exists()
+
+
+def test_a_cut_write_leaves_the_former_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, STARTED)
+
+    def fail(*_: object) -> None:
+        raise OSError("power cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", fail)
+        with pytest.raises(OSError, match="power cut"):
+            run(tmp_path, SUCCEEDED)
+
+    assert run(tmp_path, None).resumed
+
+
+@pytest.mark.parametrize("text", ["{", json.dumps({"version": 99})])
+def test_a_state_that_cannot_be_used_says_what_to_do(tmp_path: Path, text: str) -> None:
+    run(tmp_path, STARTED)
+    (tmp_path / "jobs" / "digits" / "job.json").write_text(text)
+
+    with pytest.raises(LocalError, match=r"job\.json.*remove the file to start 'digits' anew"):
+        run(tmp_path, None)
+
+
+def test_a_job_is_locked_while_it_is_open(tmp_path: Path) -> None:
+    with (
+        JobFolder(tmp_path, "digits").locked(),
+        pytest.raises(LocalError, match="another imagenetctl is running 'digits'"),
+        JobFolder(tmp_path, "digits").locked(),
+    ):
+        pass
+
+    with JobFolder(tmp_path, "digits").locked(), JobFolder(tmp_path, "other").locked():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "finished"),
+    [("Succeeded", "True", True), ("Failed", "True", True), ("Failed", "False", False)],
+)
+def test_the_last_conditions_finish_a_job(kind: str, status: str, finished: bool) -> None:
+    assert is_finished({"conditions": [{"type": kind, "status": status}]}) is finished
+    assert not is_finished({})

@@ -1,0 +1,161 @@
+"""The sampler against real servers on addresses of their own, good and bad ones."""
+
+import http.server
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from imagenet_operator.clusters.local import addresses
+from imagenet_operator.clusters.sampler import Sampler, Target, fetch, targets
+from support.processes import wait_until
+
+METRICS = (
+    'imagenet_train_rank{imagenet_job="digits",namespace="d",role="worker",attempt="0"} 0\n'
+    'imagenet_train_epoch{imagenet_job="digits",namespace="d",role="worker",attempt="0"} 3\n'
+)
+
+
+@contextmanager
+def server(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[Target]:
+    """An HTTP server whose GET is this function."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.daemon_threads = True
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield "127.0.0.1", running.server_address[1]
+        running.shutdown()
+        thread.join()
+
+
+def metrics(request: http.server.BaseHTTPRequestHandler) -> None:
+    assert request.path == "/metrics"
+    request.send_response(200)
+    request.end_headers()
+    request.wfile.write(METRICS.encode())
+
+
+def error(request: http.server.BaseHTTPRequestHandler) -> None:
+    request.send_error(500)
+
+
+def endless(request: http.server.BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.end_headers()
+    try:
+        while True:
+            request.wfile.write(b"x" * 65536)
+    except OSError:
+        pass
+
+
+def binary(request: http.server.BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.end_headers()
+    request.wfile.write(b"\xff\xfe")
+
+
+def test_metrics_are_fetched() -> None:
+    with server(metrics) as target:
+        assert fetch(target, 10) == METRICS
+
+
+@pytest.mark.parametrize("answer", [error, endless, binary])
+def test_a_bad_answer_is_none(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> None:
+    with server(answer) as target:
+        assert fetch(target, 10) is None
+
+
+def test_nobody_there_is_none() -> None:
+    with closing(addresses.claim()) as block:
+        assert fetch((block.of("nobody"), 9090), 10) is None
+
+
+def test_silence_is_none_after_the_timeout() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        assert fetch(silent.getsockname(), 0.05) is None
+
+
+def test_a_drip_is_none_after_the_timeout() -> None:
+    """Each byte comes in time, the whole does not."""
+    stopped = threading.Event()
+
+    def drip(request: http.server.BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        try:
+            while not stopped.wait(0.01):
+                request.wfile.write(b"x")
+        except OSError:
+            pass
+
+    with server(drip) as target:
+        assert fetch(target, 0.1) is None
+        stopped.set()
+
+
+def pod(name: str, *, phase: str = "Running", port: str = "metrics", **metadata: Any) -> Any:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {"containers": [{"ports": [{"name": port, "containerPort": 9090}]}]},
+        "status": {"phase": phase, "podIP": "127.1.2.3"},
+    }
+
+
+def test_running_members_with_metrics_are_targets() -> None:
+    children = [
+        pod("running"),
+        pod("pending", phase="Pending"),
+        pod("ended", phase="Succeeded"),
+        pod("ending", deletionTimestamp="now"),
+        pod("other-port", port="http"),
+        {"kind": "Service", "metadata": {"name": "service"}},
+    ]
+
+    assert targets(children) == {"running": ("127.1.2.3", 9090)}
+
+
+def test_samples_come_and_are_announced() -> None:
+    announced = threading.Event()
+    with (
+        server(metrics) as good,
+        server(error) as bad,
+        Sampler(0.01, 10, announced.set) as sampler,
+    ):
+        assert sampler.latest is None
+        sampler.look_at({"good": good, "bad": bad})
+
+        assert announced.wait(60)
+        assert sampler.latest is not None
+        assert (sampler.latest.attempt, sampler.latest.epoch) == (0, 3)
+
+
+def test_a_member_that_hangs_does_not_hide_the_others() -> None:
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as silent,
+        server(metrics) as good,
+        Sampler(0.01, 0.1, lambda: None) as sampler,
+    ):
+        sampler.look_at({"silent": silent.getsockname(), "good": good})
+
+        assert wait_until(lambda: sampler.latest, "a sample") is not None
+
+
+def test_nobody_to_ask_is_no_sample() -> None:
+    announced = threading.Event()
+    with closing(addresses.claim()) as block, Sampler(0.001, 1, announced.set) as sampler:
+        sampler.look_at({"gone": (block.of("gone"), 9090)})
+
+        assert not announced.wait(0.05)
+        assert sampler.latest is None
