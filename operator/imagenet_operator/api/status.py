@@ -87,7 +87,7 @@ class MemberStatus(Model):
     """The pod's name."""
 
     uid: Annotated[str, MaxLen(64)] | None = None
-    """The pod's UID, once it has been seen; one that was seen and is gone has vanished."""
+    """The pod's UID, once it has been seen."""
 
     role: Role
     """What the member does."""
@@ -241,8 +241,8 @@ class Status(Model):
     """The current attempt, or the last."""
 
     restarts: Count = 0
-    """Attempts that failed and count against `backoffLimit`."""
+    """Restarts after a failure: they count against `backoffLimit`."""
 
     disruptions: Count = 0
-    """Attempts that ended by preemption, eviction, node loss or a vanished pod. They have a limit
+    """Restarts after a preemption, an eviction, the loss of a node or of a pod. They have a limit
     of their own; a gang that found no room is counted nowhere."""

@@ -133,7 +133,7 @@ def _ready(draft: Draft, reason: str, how: str) -> None:
 
 def _summary(found: DatasetStatus) -> str:
     images = found.images
-    dropped = f", {found.dropped_classes} classes dropped" if found.dropped_classes else ""
+    dropped = f" ({found.dropped_classes} with too few images)" if found.dropped_classes else ""
     return (
         f"dataset {found.key[:12]} with {images.train:,} + {images.validation:,} images "
         f"in {found.classes} classes{dropped}"

@@ -35,13 +35,15 @@ _SCHEDULING = ("Scheduling", "waiting for nodes for all members")
 
 def train(draft: Draft) -> None:
     """Bring training one step nearer to its end."""
-    _adopt(draft)
+    is_adopted = _adopt(draft)
     training = draft.status.training
     if training is None or training.outcome is not None:
         _between_attempts(draft)
         return
     seen = _take_note(draft)
-    if success.achieved(draft.training.members):
+    if is_adopted and seen.keys() != {member.name for member in training.members}:
+        outcome.end_attempt(draft, gang.CUT_OFF)
+    elif success.achieved(draft.training.members):
         outcome.succeed(draft)
     elif (end := _verdict(draft, seen)) is not None:
         outcome.end_attempt(draft, end)
@@ -49,12 +51,14 @@ def train(draft: Draft) -> None:
         _go_on(draft, seen)
 
 
-def _adopt(draft: Draft) -> None:
-    """Take over an attempt whose creation was cut off before the status could tell of it."""
+def _adopt(draft: Draft) -> bool:
+    """Take over an attempt that was created before the status could tell of it, if there is one."""
     newest = max(draft.observed.attempts, default=None)
     training = draft.status.training
-    if newest is not None and (training is None or newest > training.attempt):
-        _begin(draft, newest, builder.build(draft.job, newest, draft.settings.manifests))
+    if newest is None or (training is not None and newest <= training.attempt):
+        return False
+    _begin(draft, newest, builder.build(draft.job, newest, draft.settings.manifests))
+    return True
 
 
 def _begin(draft: Draft, number: int, manifests: list[Manifest]) -> None:
@@ -82,7 +86,7 @@ def _take_note(draft: Draft) -> Mapping[str, Member]:
     seen = members.by_name(attempt.members)
     recorded = members.recorded(draft.training.members, seen, draft.now)
     draft.update_training(members=recorded, replica_statuses=replicas.count(recorded))
-    if draft.training.schedulable_time is None and not gang.is_held_back(recorded, seen):
+    if draft.training.schedulable_time is None and not gang.is_held_back(seen):
         draft.update_training(schedulable_time=draft.now)
     if draft.training.bound_time is None and gang.is_bound(recorded, seen):
         draft.update_training(bound_time=draft.now)
@@ -109,11 +113,11 @@ def _verdict(draft: Draft, seen: Mapping[str, Member]) -> End | None:
 
 
 def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
-    """Do what a live attempt needs: missing pods, lifted gates, its conditions, its deadlines."""
+    """Do what a live attempt needs: its Service, lifted gates, conditions, deadlines."""
     policy, training = draft.job.spec.run_policy, draft.training
-    if not _complete(draft):
+    if not _has_service(draft):
         return
-    draft.patch(gang.lift(training.members, seen, draft.observed.free))
+    draft.patch(gang.lift(seen, draft.observed.free))
     if training.running_time is not None:
         message = f"all members of attempt {training.attempt} run"
         if draft.state("Running", True, "AllMembersRunning", message):
@@ -130,26 +134,18 @@ def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
         restart.deadline(training.members, draft.settings.farewell),
     ):
         draft.look_again(deadline)
-    if gang.is_held_back(training.members, seen):
+    if gang.is_held_back(seen):
         draft.look_again(draft.now + draft.settings.patience)
 
 
-def _complete(draft: Draft) -> bool:
-    """Create what no pass has seen of the live attempt: its creation may have been cut off."""
+def _has_service(draft: Draft) -> bool:
+    """Create the live attempt's Service again if somebody deleted it; return whether one is had."""
     number = draft.training.attempt
     attempt = draft.observed.attempts.get(number, Attempt(number))
-    missing = members.unseen(draft.training.members)
-    if not missing and attempt.services:
+    if attempt.services:
         return True
-    return _create(
-        draft,
-        [
-            item
-            for item in builder.build(draft.job, number, draft.settings.manifests)
-            if item["metadata"]["name"] in missing
-            or (item["kind"] == "Service" and not attempt.services)
-        ],
-    )
+    built = builder.build(draft.job, number, draft.settings.manifests)
+    return _create(draft, [item for item in built if item["kind"] == "Service"])
 
 
 def _between_attempts(draft: Draft) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from imagenet_operator.reconcile import sample as names
 from imagenet_operator.reconcile.sample import Sample, parse_sample
+from imagenet_workloads.telemetry import names as workload_names
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -148,10 +149,27 @@ def test_preparation_is_summed_by_role() -> None:
 
 
 def test_a_loss_that_diverged_is_nothing_said() -> None:
-    text = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0).gauge(names.TRAIN_LOSS, float("nan"))
-    assert parse_sample({"a": text.text}, None, NOW).loss is None
-    endless = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0).gauge(names.TRAIN_EPOCH, float("inf"))
-    assert parse_sample({"a": endless.text}, None, NOW).epoch is None
+    first = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0)
+    first.gauge(names.TRAIN_LOSS, float("nan")).gauge(names.TRAIN_EPOCH, float("inf"))
+    sample = parse_sample({"a": first.text}, None, NOW)
+    assert (sample.loss, sample.epoch) == (None, None)
+
+
+def test_an_attempt_is_known_before_its_workers_have_a_plan() -> None:
+    sample = parse_sample({"a": Exporter("scheduler", 3).gauge("up", 1).text}, None, NOW)
+    assert (sample.attempt, sample.progressed_at) == (3, NOW)
+    again = parse_sample({"a": Exporter("scheduler", 3).gauge("up", 1).text}, sample, LATER)
+    assert again.progressed_at == NOW
+
+
+def test_every_name_is_exported_by_the_workloads() -> None:
+    exported = {metric.name: metric.kind for metric in workload_names.ALL}
+    read = {value for key, value in vars(names).items() if key.startswith(("TRAIN_", "PREPARE_"))}
+    for name in read:
+        base = name.removesuffix("_sum")
+        assert base in exported
+        assert (base != name) == (exported[base] is workload_names.Kind.HISTOGRAM)
+    assert {names.ROLE_LABEL, names.ATTEMPT_LABEL} <= set(workload_names.LABELS)
 
 
 def test_nobody_heard() -> None:

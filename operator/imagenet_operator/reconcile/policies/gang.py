@@ -1,5 +1,9 @@
 """Gang: all members of an attempt get nodes, or none keeps one.
 
+An attempt whose creation was cut off (the operator died, a quota was full) is not completed but
+withdrawn in the same way: a pod of it that is missing may have existed and may, on a node that
+cannot be reached, still be at work under its name.
+
 Timeout (the default): an attempt that is not bound as a whole in scheduleTimeoutSeconds is
 withdrawn, uncharged, and comes back after a jittered wait, so that two half-placed jobs cannot
 block each other for ever. Wait: the pods are held back by a scheduling gate, which is lifted for
@@ -15,13 +19,14 @@ from imagenet_operator.api.run_policy import SchedulingPolicy
 from imagenet_operator.api.status import MemberStatus, TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies import capacity
-from imagenet_operator.reconcile.policies.members import TERMINAL, unseen
+from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import Capacity, Charge, End, Member, Patch, Phase
 
+CUT_OFF = End("CreationCutOff", "not all pods were created; trying again later", Charge.WITHDRAWAL)
+"""How an attempt ends that is found without all of its pods before the status tells of it."""
 
-def lift(
-    members: Sequence[MemberStatus], seen: Mapping[str, Member], free: Capacity | None
-) -> tuple[Patch, ...]:
+
+def lift(seen: Mapping[str, Member], free: Capacity | None) -> tuple[Patch, ...]:
     """Return what lifts the gates: of all members, or of none.
 
     Once one gate is lifted the others follow whatever fits now: the decision was made, and a pass
@@ -29,17 +34,15 @@ def lift(
     as all pods are there.
     """
     gated = [member for member in seen.values() if SCHEDULING_GATE in member.gates]
-    if not gated or unseen(members):
-        return ()
     is_begun = len(gated) < len(seen)
-    if not is_begun and free is not None and not capacity.fits(gated, free):
+    if not is_begun and gated and free is not None and not capacity.fits(gated, free):
         return ()
     return tuple(_without_gate(member) for member in gated)
 
 
-def is_held_back(members: Sequence[MemberStatus], seen: Mapping[str, Member]) -> bool:
+def is_held_back(seen: Mapping[str, Member]) -> bool:
     """Whether the scheduler cannot place the whole attempt yet."""
-    return bool(unseen(members)) or any(member.gates for member in seen.values())
+    return any(member.gates for member in seen.values())
 
 
 def is_bound(members: Sequence[MemberStatus], seen: Mapping[str, Member]) -> bool:

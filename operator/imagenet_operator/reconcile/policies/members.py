@@ -1,9 +1,9 @@
 """Members: what the status records of an attempt's pods, before anything acts on it.
 
 The record is fixed when an attempt starts (one entry for every pod that it needs) and only ever
-moves forward: a terminal state stays whatever becomes of the pod, a UID that was seen stays, and a
-pod that was seen and is not there any more has vanished. A pod that was never seen may still have
-to be created.
+moves forward: a terminal state stays whatever becomes of the pod. Because the record is written
+after all pods were created, a pod that is not there has vanished, even if no pass ever saw it, and
+is never created again: two pods of one name could otherwise write to the same files.
 """
 
 from __future__ import annotations
@@ -52,16 +52,11 @@ def recorded(
     return tuple(_recorded(member, seen.get(member.name), now) for member in former)
 
 
-def unseen(members: Sequence[MemberStatus]) -> frozenset[str]:
-    """Return the names of the pods that no look has found yet."""
-    return frozenset(member.name for member in members if member.uid is None)
-
-
 def _recorded(former: MemberStatus, pod: Member | None, now: datetime) -> MemberStatus:
     if former.phase in TERMINAL:
         return former
     if pod is None:
-        return former if former.uid is None else _ended(former, "Vanished", now)
+        return _ended(former, "Vanished", now)
     if former.uid not in (None, pod.uid):
         return _ended(former, "Replaced", now)
     changes: dict[str, Any] = {"uid": pod.uid}

@@ -1,0 +1,195 @@
+"""The properties of the simulated cluster can fail: each of these faults makes one of them do so.
+
+A fault is put into a policy by hand, and a short story is played that ends well without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from imagenet_operator.manifests import attempt, labels
+from imagenet_operator.reconcile import observe, outcome, training
+from imagenet_operator.reconcile.draft import Draft
+from imagenet_operator.reconcile.policies import cleanup, gang, members, progress, success
+from imagenet_operator.reconcile.types import Attempt, End
+from support.job_table import manifest
+from support.simulated_cluster import SimulatedCluster
+
+Patch = pytest.MonkeyPatch
+
+
+def make() -> SimulatedCluster:
+    document = manifest(run_policy={"progressDeadlineSeconds": 300})
+    return SimulatedCluster(document, {"a": 3, "b": 3})
+
+
+def running() -> SimulatedCluster:
+    cluster = make()
+    for _ in range(20):
+        cluster.turn()
+        cluster.look()
+    assert len(cluster.running()) == 5
+    return cluster
+
+
+# The stories.
+
+
+def from_beginning_to_end() -> None:
+    make().settle()
+
+
+def a_member_crashes() -> None:
+    cluster = running()
+    cluster.exit(cluster.running()[0], 1)
+    for _ in range(6):
+        cluster.look()
+        cluster.now = cluster.next_look or cluster.now
+    cluster.settle()
+
+
+def an_attempt_is_cut_off_and_loses_a_pod() -> None:
+    cluster = make()
+    while not cluster.created_pods:
+        cluster.turn()
+        cluster.look(cut_after=2)
+    cluster.vanish(cluster.pending()[0])
+    cluster.settle()
+
+
+def a_finished_worker_vanishes() -> None:
+    cluster = running()
+    worker = cluster.finishing_workers()[0]
+    cluster.exit(worker, 0)
+    cluster.look()
+    cluster.vanish(worker)
+    cluster.settle()
+
+
+def training_hangs() -> None:
+    cluster = running()
+    cluster.hung.add(0)
+    cluster.settle(limit=200)
+
+
+def somebody_holds_a_name() -> None:
+    cluster = make()
+    cluster.occupy("Service", "digits-r0")
+    cluster.objects["Service", "digits-r0"]["metadata"]["labels"] = {labels.ATTEMPT: "0"}
+    for _ in range(20):
+        cluster.turn()
+        cluster.look()
+    cluster.vacate()
+    cluster.settle()
+
+
+# The faults.
+
+
+def does_not_wait_for_the_dataset(patch: Patch) -> None:
+    holds = Draft.holds
+    patch.setattr(
+        Draft,
+        "holds",
+        lambda draft, kind: (
+            holds(draft, kind) or (kind == "DatasetReady" and draft.status.dataset is not None)
+        ),
+    )
+
+
+def does_not_wait_for_former_pods(patch: Patch) -> None:
+    patch.setattr(Attempt, "present", ())
+
+
+def counts_every_terminating_pod_as_gone(patch: Patch) -> None:
+    def present(found: Attempt) -> list[object]:
+        return [member for member in found.members if not member.terminating]
+
+    patch.setattr(Attempt, "present", property(present))
+
+
+def deletes_before_it_records(patch: Patch) -> None:
+    end_attempt = outcome.end_attempt
+
+    def hasty(draft: Draft, end: End) -> None:
+        draft.delete(cleanup.attempts(draft.observed))
+        end_attempt(draft, end)
+
+    patch.setattr(outcome, "end_attempt", hasty)
+
+
+def uses_a_number_again(patch: Patch) -> None:
+    begin, build = training._begin, attempt.build
+    patch.setattr(attempt, "build", lambda job, _, *rest: build(job, 0, *rest))
+    patch.setattr(training, "_begin", lambda draft, _, made: begin(draft, 0, made))
+
+
+def completes_what_was_cut_off(patch: Patch) -> None:
+    end_attempt = outcome.end_attempt
+
+    def complete(draft: Draft, end: End) -> None:
+        if end is not gang.CUT_OFF:
+            end_attempt(draft, end)
+            return
+        present = {member.name for member in draft.observed.attempts[0].members}
+        wanted = attempt.build(draft.job, 0)
+        draft.create(item for item in wanted if item["metadata"]["name"] not in present)
+
+    patch.setattr(outcome, "end_attempt", complete)
+
+
+def forgets_how_members_ended(patch: Patch) -> None:
+    patch.setattr(members, "TERMINAL", frozenset())
+
+
+def believes_in_any_success(patch: Patch) -> None:
+    patch.setattr(
+        success, "achieved", lambda found: any(item.phase == "Succeeded" for item in found)
+    )
+
+
+def never_misses_progress(patch: Patch) -> None:
+    patch.setattr(progress, "verdict", lambda *_: None)
+
+
+def makes_wrong_labels(patch: Patch) -> None:
+    patch.setattr(labels, "_checked", lambda found: {**found, labels.APPLICATION: "-"})
+
+
+def takes_everything_for_its_own(patch: Patch) -> None:
+    owner, ours = observe._owner, manifest()["metadata"]["uid"]
+    patch.setattr(observe, "_owner", lambda item: ours if owner(item) == "other" else owner(item))
+
+
+@pytest.mark.parametrize(
+    ("fault", "story", "property_"),
+    [
+        (does_not_wait_for_the_dataset, from_beginning_to_end, "before the dataset is sealed"),
+        (does_not_wait_for_former_pods, a_member_crashes, "attempt 1 beside"),
+        (counts_every_terminating_pod_as_gone, a_member_crashes, "attempt 1 beside"),
+        (deletes_before_it_records, a_member_crashes, "nothing recorded"),
+        (uses_a_number_again, a_member_crashes, "two pods of one name"),
+        (
+            completes_what_was_cut_off,
+            an_attempt_is_cut_off_and_loses_a_pod,
+            "two pods of one name",
+        ),
+        (forgets_how_members_ended, a_finished_worker_vanishes, "of a worker was undone"),
+        (believes_in_any_success, a_finished_worker_vanishes, "no true success"),
+        (never_misses_progress, training_hangs, "the job does not end"),
+        (makes_wrong_labels, from_beginning_to_end, "no API server takes"),
+        (takes_everything_for_its_own, somebody_holds_a_name, "is not ours"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_a_fault_is_found(
+    fault: Callable[[Patch], None],
+    story: Callable[[], None],
+    property_: str,
+    monkeypatch: Patch,
+) -> None:
+    story()
+    fault(monkeypatch)
+    with pytest.raises(AssertionError, match=property_):
+        story()

@@ -1,0 +1,318 @@
+"""Decisions against a cluster that does its worst: the properties that hold whatever happens.
+
+What must never happen is asserted by the simulated cluster itself, at every create, delete and
+start of a process: no pod that trains before the dataset is sealed; never two attempts on nodes
+that can be reached; no path written by two pods; nothing deleted before its end is recorded, or
+that is not ours; valid names and labels; a success that is true, and an end that stays. Here
+disasters are drawn, the loop is stopped between any two of its actions, and after the last disaster
+the job has to come to the right end. `test_mutations` shows that each property can fail.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from imagenet_operator.reconcile.types import Settings
+from support.job_table import PREPARED, SERVERS, manifest
+from support.simulated_cluster import SimulatedCluster, condition
+from support.simulated_world import attempt_of
+
+SETTINGS = Settings(disruption_limit=8)
+SINGLE: dict[str, Any] = {"single": {}}
+CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a job whose deadlines make every policy reachable."""
+    prepared = draw(st.booleans())
+    single = draw(st.integers(0, 4)) == 0
+    run_policy = {
+        "backoffLimit": draw(st.integers(0, 3)),
+        "cleanPodPolicy": draw(st.sampled_from(["Running", "All"])),
+        "progressDeadlineSeconds": 300,
+        "activeDeadlineSeconds": draw(st.sampled_from([None, 100_000, 400])),
+        "preparationDeadlineSeconds": draw(st.sampled_from([None, 100_000, 400])),
+        "ttlSecondsAfterFinished": draw(st.sampled_from([None, 0, 100])),
+        "suspend": draw(st.integers(0, 5)) == 0,
+        "retentionPolicy": draw(st.sampled_from(["Retain", "Delete"])),
+        "schedulingPolicy": {
+            "gang": draw(st.sampled_from(["Timeout", "Wait"])),
+            "scheduleTimeoutSeconds": 120,
+        },
+    }
+    return manifest(
+        dataset={"source": PREPARED, "volume": None} if prepared else None,
+        training={
+            "strategy": SINGLE if single else SERVERS,
+            "workers": {"replicas": 1 if single else 2, "gpus": draw(st.integers(0, 1))},
+        },
+        run_policy={name: value for name, value in run_policy.items() if value is not None},
+    )
+
+
+def without_nothing(fields: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a manifest would not write."""
+    return {
+        name: without_nothing(value) if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+class Disasters(RuleBasedStateMachine):
+    """A job, and everything that can happen to it."""
+
+    cluster: SimulatedCluster
+
+    @initialize(
+        document=documents(),
+        tells=st.booleans(),
+        is_sealed_before=st.booleans(),
+        turns=st.sampled_from([0, 10, 10, 10]),
+    )
+    def begin(
+        self, document: dict[str, Any], tells: bool, is_sealed_before: bool, turns: int
+    ) -> None:
+        """Make the job and three nodes, any two of which have room for all members.
+
+        Ten turns bring most jobs to a first attempt that runs, where most disasters can strike.
+        """
+        self.cluster = SimulatedCluster(
+            without_nothing(document), {"a": 3, "b": 3, "c": 3}, SETTINGS, tells_capacity=tells
+        )
+        self.cluster.index_result["sealed"] = is_sealed_before
+        if "prepared" in document["spec"]["dataset"]["source"]:
+            self.cluster.is_sealed = True
+        for _ in range(turns):
+            self.cluster.turn()
+            self.cluster.look()
+
+    def pick(self, pods: list[Any], choice: int) -> Any:
+        """One of some objects."""
+        return pods[choice % len(pods)] if pods else None
+
+    def do(self, what: str, choice: int, code: int) -> None:
+        """Let one thing happen, if it can."""
+        cluster = self.cluster
+        pods = cluster.members()
+        targets = {
+            "bind": (cluster.pending(), cluster.bind),
+            "start": (cluster.startable(), cluster.start),
+            "finalize": (cluster.terminating(), cluster.finalize),
+            "advance": (cluster.unfinished_jobs(), cluster.advance),
+            "finish": (cluster.finishing_workers(), lambda pod: cluster.exit(pod, 0)),
+            "crash": (cluster.running(), lambda pod: cluster.exit(pod, code, "it crashed")),
+            "evict": (pods, cluster.evict),
+            "delete": (pods, cluster.delete_by_hand),
+            "vanish": (pods, cluster.vanish),
+            "lose job": (cluster.unfinished_jobs(), cluster.lose_job),
+            "desert": (
+                [pod for pod in cluster.running() if "worker" not in pod["metadata"]["name"]],
+                lambda pod: cluster.exit(pod, 0),
+            ),
+        }
+        found, act = targets[what]
+        if (chosen := self.pick(found, choice)) is not None:
+            act(chosen)
+
+    # What happens by itself, in any order.
+
+    @rule(seconds=st.sampled_from([1, 10, 60, 400]))
+    def wait(self, seconds: int) -> None:
+        """Let time pass."""
+        self.cluster.now += timedelta(seconds=seconds)
+
+    @rule(rounds=st.integers(1, 6), seconds=st.sampled_from([1, 5, 20]))
+    def turn(self, rounds: int, seconds: int) -> None:
+        """Let everything go well for a while, with passes."""
+        for _ in range(rounds):
+            self.cluster.turn()
+            self.look_once()
+            self.cluster.now += timedelta(seconds=seconds)
+
+    @rule(
+        what=st.sampled_from(["bind", "start", "finalize", "advance", "finish"]),
+        choice=st.integers(0, 5),
+    )
+    def go_on(self, what: str, choice: int) -> None:
+        """Let one step happen that is due."""
+        self.do(what, choice, 0)
+
+    # The loop, and how it is stopped.
+
+    def look_once(self) -> None:
+        """Pass, unless the job is gone."""
+        if not self.cluster.is_deleted:
+            self.cluster.look()
+
+    @rule()
+    def look(self) -> None:
+        """A pass."""
+        self.look_once()
+
+    @rule(repeat=st.booleans())
+    def look_until_quiet(self, repeat: bool) -> None:
+        """Passes, while they are asked for at once."""
+        for _ in range(4):
+            if not self.cluster.is_deleted:
+                self.cluster.look(repeat=repeat)
+
+    @rule(cut_after=st.integers(0, 8))
+    def look_and_die(self, cut_after: int) -> None:
+        """A pass whose loop is stopped between two of its actions."""
+        if not self.cluster.is_deleted:
+            self.cluster.look(cut_after=cut_after)
+
+    @rule(
+        steps=st.lists(
+            st.tuples(
+                st.sampled_from(
+                    ["bind", "start", "finalize", "advance", "crash", "evict", "vanish", "delete"]
+                ),
+                st.integers(0, 5),
+                CODES,
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+        cut_after=st.none() | st.integers(0, 8),
+    )
+    def look_while_the_world_moves(
+        self, steps: list[tuple[str, int, int]], cut_after: int | None
+    ) -> None:
+        """A pass whose observation is old before its first action."""
+        remaining = list(steps)
+
+        def between() -> None:
+            if remaining:
+                self.do(*remaining.pop())
+
+        if not self.cluster.is_deleted:
+            self.cluster.look(between=between, cut_after=cut_after)
+
+    # Disasters.
+
+    @rule(
+        what=st.sampled_from(["crash", "evict", "delete", "vanish", "lose job", "desert"]),
+        choice=st.integers(0, 5),
+        code=CODES,
+        rounds=st.sampled_from([0, 0, 6]),
+    )
+    def strike(self, what: str, choice: int, code: int, rounds: int) -> None:
+        """Something happens to one pod or Job; the job may have time to get over it."""
+        self.do(what, choice, code)
+        self.turn(rounds, 20)
+
+    @rule(choice=st.integers(0, 9))
+    def fail_job(self, choice: int) -> None:
+        """A Job of the preparation fails, now and then."""
+        jobs = self.cluster.unfinished_jobs()
+        if jobs and choice == 0:
+            self.cluster.fail_job(jobs[0])
+
+    @rule()
+    def lose_job_pods(self) -> None:
+        """The finished pods of Jobs are collected."""
+        self.cluster.lose_job_pods()
+
+    @rule(node=st.sampled_from("abc"), comes_back=st.booleans())
+    def flip_node(self, node: str, comes_back: bool) -> None:
+        """A node goes, or comes back."""
+        if node in self.cluster.unreachable:
+            self.cluster.recover(node)
+        elif not comes_back:
+            self.cluster.lose(node)
+
+    @rule()
+    def evict_from_lost_nodes(self) -> None:
+        """The taint manager notices."""
+        self.cluster.evict_from_lost_nodes()
+
+    @rule()
+    def hang(self) -> None:
+        """The newest attempt makes no progress any more."""
+        numbers = [attempt_of(pod) for pod in self.cluster.running()]
+        if numbers:
+            self.cluster.hung.add(max(numbers))
+
+    @rule(value=st.booleans())
+    def suspend(self, value: bool) -> None:
+        """The user suspends or resumes the job."""
+        self.cluster.suspend(value)
+
+    @rule(name=st.sampled_from(["Job/digits-pack", "Pod/digits-r1-worker-0", "Service/digits-r0"]))
+    def occupy(self, name: str) -> None:
+        """Somebody else takes a name."""
+        kind, _, name = name.partition("/")
+        self.cluster.occupy(kind, name)
+
+    @precondition(lambda self: self.cluster.of_kind("Service"))
+    @rule()
+    def lose_service(self) -> None:
+        """Somebody deletes a Service."""
+        self.cluster.remove(self.cluster.of_kind("Service")[0])
+
+    # What holds.
+
+    @invariant()
+    def no_end_but_a_true_one(self) -> None:
+        """A recorded end is backed by what really happened."""
+        if not hasattr(self, "cluster"):
+            return
+        status = self.cluster.status
+        if (end := condition(status, "Failed")) is not None and end.status == "True":
+            assert self.is_deserved(end.reason), end
+
+    def is_deserved(self, reason: str) -> bool:
+        """Whether the truth gives a reason to fail for this."""
+        cluster, policy = self.cluster, self.cluster.job.spec.run_policy
+        codes = [set(exits.values()) for exits in cluster.exits.values()]
+        at_fault = sum(bool(found) for found in codes) + len(cluster.progressed_at)
+        return {
+            "PreparationFailed": bool(cluster.failed_jobs),
+            "PermanentFailure": any({2, 3} & found for found in codes),
+            "BackoffLimitExceeded": at_fault > policy.backoff_limit,
+            "DisruptionLimitExceeded": cluster.disruptions > SETTINGS.disruption_limit,
+            "DeadlineExceeded": policy.active_deadline_seconds is not None,
+            "PreparationDeadlineExceeded": policy.preparation_deadline_seconds is not None,
+        }[reason]
+
+    def teardown(self) -> None:
+        """After the last disaster the job comes to an end, and the end is the right one."""
+        if not hasattr(self, "cluster"):
+            return
+        cluster = self.cluster
+        cluster.suspend(False)
+        cluster.vacate()
+        for node in list(cluster.unreachable)[1:]:
+            cluster.recover(node)
+        cluster.settle(with_events=cluster.now.second % 2 == 0)
+        self.no_end_but_a_true_one()
+        if not cluster.is_deleted:
+            self.check_rest()
+
+    def check_rest(self) -> None:
+        """A finished job needs nothing more, and keeps nothing that runs on nodes in reach."""
+        cluster = self.cluster
+        cluster.turn()
+        last = cluster.look()
+        assert (last.create, last.delete, last.patch, last.events) == ((), (), (), ())
+        assert last.status == cluster.status
+        assert not cluster.running()
+
+
+Disasters.TestCase.settings = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    # Shrinking takes minutes here; put Phase.shrink back to look into a failure.
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestDisasters = Disasters.TestCase

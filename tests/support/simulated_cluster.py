@@ -1,0 +1,342 @@
+"""A cluster in memory that does to a job whatever real ones do, and holds it to account.
+
+It implements `clusters.interface.Cluster` over a `SimulatedWorld` and is driven by the real
+`clusters.apply`. `look` makes a pass; `settle` lets everything go well until the job has ended.
+Everything that must never happen is asserted where it would: at a create, a delete, a status, the
+start of a process.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import Condition, Status
+from imagenet_operator.clusters.apply import apply
+from imagenet_operator.clusters.errors import AlreadyExists
+from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.decide import decide, is_finished
+from imagenet_operator.reconcile.observe import sort
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.status import matters_differently
+from imagenet_operator.reconcile.types import (
+    DEFAULTS,
+    Capacity,
+    Decision,
+    Event,
+    Patch,
+    Reference,
+    Settings,
+)
+from support.simulated_world import (
+    START,
+    Manifest,
+    SimulatedWorld,
+    attempt_of,
+    is_terminating,
+    owner_of,
+)
+
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+class Cut(Exception):  # noqa: N818 - no error: the test's own stop
+    """The operator dies between two of its actions."""
+
+
+class SimulatedCluster(SimulatedWorld):
+    """One job, and the world that it lives in.
+
+    Args:
+        document: The job's manifest, with a UID.
+        nodes: Node → how many training pods fit on it.
+        settings: The operator's.
+        tells_capacity: Whether it knows what its nodes have left.
+
+    Attributes:
+        document: The job, as JSON; its status is what was last written.
+        events: All that were recorded.
+        is_deleted: The job itself was deleted.
+        next_look: When the last decision asked for the next pass.
+    """
+
+    def __init__(
+        self,
+        document: Manifest,
+        nodes: dict[str, int],
+        settings: Settings = DEFAULTS,
+        *,
+        tells_capacity: bool = False,
+    ) -> None:
+        super().__init__(nodes)
+        self.document = copy.deepcopy(document)
+        self.settings = settings
+        self.events: list[Event] = []
+        self.is_deleted = False
+        self.next_look: datetime | None = START
+        self.progressed_at: dict[int, datetime] = {}
+        self._tells_capacity = tells_capacity
+        self._budget: int | None = None
+        self._between: Callable[[], None] | None = None
+        self._seen_terminal: set[str] = set()
+        stored = json.dumps(document)
+        self._read = (stored, ImageNetJob.model_validate_json(stored))
+
+    # ------------------------------------------------------------------ the operator's side
+
+    @property
+    def job(self) -> ImageNetJob:
+        """The job as an API server would return it: read from JSON."""
+        stored = json.dumps(self.document)
+        if stored != self._read[0]:
+            self._read = (stored, ImageNetJob.model_validate_json(stored))
+        return self._read[1]
+
+    @property
+    def status(self) -> Status:
+        """The recorded status."""
+        return self.job.status
+
+    def look(
+        self,
+        *,
+        cut_after: int | None = None,
+        between: Callable[[], None] | None = None,
+        repeat: bool = False,
+    ) -> Decision:
+        """Make one pass: observe, decide, apply.
+
+        Args:
+            cut_after: Die after so many actions.
+            between: What the world does before each action.
+            repeat: Apply the decision twice.
+        """
+        job = self.job
+        unreachable = self.unreachable_nodes()
+        observed = sort(
+            job, self.observe(job), unreachable_nodes=unreachable, free=self.free_capacity()
+        )
+        sample = self.sample()
+        decision = decide(job, observed, sample, self.now, self.settings)
+        assert decision == decide(job, observed, sample, self.now, self.settings)
+        self._check_status(job.status, decision.status)
+        self._budget, self._between = cut_after, between
+        try:
+            apply(self, job, decision)
+            if repeat:
+                apply(self, job, decision)
+        except Cut:
+            self.next_look = self.now
+        else:
+            again = decision.again_after
+            self.next_look = None if again is None else self.now + again
+        finally:
+            self._budget = self._between = None
+        return decision
+
+    def _check_status(self, old: Status, new: Status) -> None:
+        read_back = Status.model_validate_json(json.dumps(new.to_manifest()))
+        assert not matters_differently(new, read_back), "a status changes by being stored"
+        kinds = [condition.type for condition in new.conditions]
+        assert len(kinds) == len(set(kinds))
+        assert not {"Succeeded", "Failed"} <= {
+            condition.type for condition in new.conditions if condition.status == "True"
+        }
+        assert not is_finished(old) or _true(old) <= _true(new), "an end was undone"
+        assert _succeeded_workers(old) <= _succeeded_workers(new) or not (
+            old.training is not None
+            and new.training is not None
+            and old.training.attempt == new.training.attempt
+        ), "the success of a worker was undone"
+        assert "Succeeded" not in _true(new) or self.everybody_succeeded(), "no true success"
+        assert new.restarts <= self.job.spec.run_policy.backoff_limit
+        assert new.disruptions <= self.settings.disruption_limit
+
+    def _act(self) -> None:
+        if self._between is not None:
+            self._between()
+        if self._budget is not None:
+            if self._budget == 0:
+                raise Cut
+            self._budget -= 1
+
+    def suspend(self, value: bool) -> None:
+        """Edit the job's spec."""
+        self.document["spec"].setdefault("runPolicy", {})["suspend"] = value
+
+    def sample(self) -> Sample | None:
+        """What a sampler would hear: progress of attempts that are whole."""
+        numbers = [attempt_of(pod) for pod in self.running()]
+        if not numbers:
+            return None
+        number = max(numbers)
+        if self.whole(number) or number not in self.progressed_at:
+            self.progressed_at[number] = self.now
+        return Sample(taken_at=self.now, attempt=number, progressed_at=self.progressed_at[number])
+
+    def settle(self, *, with_events: bool = True, limit: int = 2000) -> None:
+        """Let everything that would happen by itself happen, with passes, until the job ends.
+
+        Args:
+            with_events: Pass after every change; otherwise only when a decision asked for it.
+            limit: How many rounds the job has for it.
+        """
+        for _ in self._rounds(limit):
+            self.turn()
+            self._finish_training()
+            due = self.next_look is not None and self.next_look <= self.now
+            if with_events or due:
+                self.look()
+            if self.next_look is None or self.next_look > self.now:
+                self.now += timedelta(seconds=20)
+
+    def _rounds(self, limit: int) -> Iterator[int]:
+        for number in range(limit):
+            if self.is_deleted or (is_finished(self.status) and self.next_look is None):
+                return
+            yield number
+        raise AssertionError(f"the job does not end: {self.status!r}")
+
+    # ------------------------------------------------------------------ the Cluster interface
+
+    def observe(self, job: ImageNetJob) -> list[Manifest]:
+        """Every object, as nothing else lives here."""
+        training = job.status.training
+        for pod in self.members():
+            ended = pod["status"]["phase"] in ("Succeeded", "Failed")
+            if ended and training is not None and training.outcome is None:
+                self._seen_terminal.add(pod["metadata"]["name"])
+        found: list[Manifest] = json.loads(json.dumps(list(self.objects.values())))
+        return found
+
+    def unreachable_nodes(self) -> frozenset[str]:
+        """Nodes that are down."""
+        return frozenset(self.unreachable)
+
+    def free_capacity(self) -> Capacity | None:
+        """Places for pods on the nodes that can be reached, if this cluster tells."""
+        if not self._tells_capacity:
+            return None
+        return {
+            node: {"pods": Fraction(self._room_on(node)), "nvidia.com/gpu": Fraction(100)}
+            for node in self.slots
+            if node not in self.unreachable
+        }
+
+    def create(self, manifest: Manifest) -> None:
+        """Make an object, if what must never be is not."""
+        self._act()
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if (kind, name) in self.objects:
+            raise AlreadyExists(kind, name)
+        self._check_new(manifest)
+        self._add(manifest)
+
+    def delete(self, reference: Reference) -> None:
+        """Ask for the end of an object that is the job's."""
+        self._act()
+        if reference.kind == "ImageNetJob":
+            assert reference.uid == self.job.metadata.uid
+            self.is_deleted = True
+            return
+        found = self._identified(reference)
+        if found is None:
+            return
+        if reference.kind == "Pod":
+            self._check_end(found)
+            self.terminate(found)
+        else:
+            self._remove_with_dependents(found)
+
+    def patch(self, patch: Patch) -> None:
+        """Merge a patch into an object that is the job's."""
+        self._act()
+        found = self._identified(Reference(patch.kind, patch.name, patch.uid))
+        if found is not None:
+            _merge(found, patch.merge)
+
+    def write_status(self, job: ImageNetJob) -> None:
+        """Store the status, as JSON."""
+        self._act()
+        self.document["status"] = json.loads(json.dumps(job.status.to_manifest()))
+
+    def record_event(self, job: ImageNetJob, event: Event) -> None:
+        """Keep an event."""
+        self._act()
+        self.events.append(event)
+
+    def _identified(self, reference: Reference) -> Manifest | None:
+        found = self.objects.get((reference.kind, reference.name))
+        if found is None or found["metadata"]["uid"] != reference.uid:
+            return None
+        is_claim = reference.kind == "PersistentVolumeClaim"
+        assert is_claim or owner_of(found) == self.job.metadata.uid, f"{reference} is not ours"
+        return found
+
+    # ------------------------------------------------------------------ what must never happen
+
+    def _check_new(self, manifest: Manifest) -> None:
+        metadata = manifest["metadata"]
+        template = manifest["spec"].get("template", {}).get("metadata", {})
+        values = [*metadata["labels"].values(), *template.get("labels", {}).values()]
+        assert NAME.fullmatch(metadata["name"]), f"no API server takes {metadata['name']}"
+        assert all(LABEL.fullmatch(value) for value in values), f"no API server takes {values}"
+        assert not self.job.spec.run_policy.suspend, f"created while suspended: {metadata['name']}"
+        if manifest["kind"] != "Pod":
+            return
+        number = int(metadata["labels"][labels.ATTEMPT])
+        assert self.is_sealed, "a pod that trains before the dataset is sealed"
+        assert metadata["name"] not in self.created_pods, "two pods of one name: one path, two pods"
+        others = [
+            pod["metadata"]["name"]
+            for pod in self.members()
+            if attempt_of(pod) != number and not self._is_out_of_reach(pod)
+        ]
+        assert not others, f"attempt {number} beside {others}"
+
+    def _is_out_of_reach(self, pod: Manifest) -> bool:
+        return is_terminating(pod) and pod["spec"].get("nodeName") in self.unreachable
+
+    def _check_end(self, pod: Manifest) -> None:
+        status, name = self.status, pod["metadata"]["name"]
+        if is_finished(status):
+            return
+        training = status.training
+        assert training is not None and training.outcome is not None, f"{name}: nothing recorded"
+        recorded = {member.name: member.phase for member in training.members}
+        if name in self._seen_terminal and training.attempt == attempt_of(pod):
+            assert recorded[name] != "Running", f"{name}: its end is not recorded"
+
+
+def _true(status: Status) -> set[str]:
+    ends = ("Succeeded", "Failed")
+    return {item.type for item in status.conditions if item.status == "True" and item.type in ends}
+
+
+def _succeeded_workers(status: Status) -> set[str]:
+    members = () if status.training is None else status.training.members
+    return {
+        member.name for member in members if member.role == "worker" and member.phase == "Succeeded"
+    }
+
+
+def _merge(target: Manifest, patch: Manifest) -> None:
+    """JSON merge patch (RFC 7396), in place."""
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict) and isinstance(target.get(key), dict):
+            _merge(target[key], value)
+        else:
+            target[key] = copy.deepcopy(value)
+
+
+def condition(status: Status, kind: str) -> Condition | None:
+    """The condition of a type, or None."""
+    return next((item for item in status.conditions if item.type == kind), None)
