@@ -43,13 +43,15 @@ class Rule:
         holds: The same test on the model.
         field: The camelCase field that gets the blame, relative to the model (``batchSize``);
             empty for the model itself.
-        explain: A fuller message and hint that only `validate` can give, from the model.
+        hint: What to write instead, which only `validate` says.
+        explain: A fuller message and hint, made from the model.
     """
 
     cel: str
     message: str
     holds: Callable[[Any], bool]
     field: str = ""
+    hint: str | None = None
     explain: Callable[[Any], tuple[str, str | None]] | None = None
 
 
@@ -121,7 +123,7 @@ class OneOf(Model):
 def _exactly_one(names: tuple[str, ...]) -> Rule:
     listing = ", ".join(names)
 
-    def explain(union: OneOf) -> tuple[str, str | None]:
+    def explain(union: OneOf) -> tuple[str, str]:
         given = list(union.given)
         if not given:
             return "no kind is given", f"write one of {listing}"

@@ -55,5 +55,10 @@ def _unreadable(resources: Any, path: str) -> Iterator[Problem]:
                 continue
             try:
                 parse(amount)
-            except ValueError as error:
-                yield Problem(f"{path}.{kind}.{name}", str(error), None, "operator")
+            except ValueError:
+                yield Problem(
+                    f"{path}.{kind}.{name}",
+                    f"{amount!r} is not a quantity",
+                    "write one such as 16Gi, 500m or 2",
+                    "operator",
+                )

@@ -51,19 +51,13 @@ class Validation(Model):
                 (validation.split is not None)
                 != (validation.path is not None or validation.labels is not None)
             ),
-            explain=lambda validation: (
-                "exactly one of split, path with labels must be given",
-                "write {split: {imagesPerClass: 50}} or {path: …, labels: …}",
-            ),
+            hint="write {split: {imagesPerClass: 50}} or {path: …, labels: …}",
         ),
         Rule(
             cel="has(self.path) == has(self.labels)",
             message="path and labels belong together",
             holds=lambda validation: (validation.path is None) == (validation.labels is None),
-            explain=lambda validation: (
-                "path and labels belong together",
-                f"add {'labels' if validation.labels is None else 'path'}",
-            ),
+            hint="add the other",
         ),
         stays_below("path"),
         stays_below("labels"),

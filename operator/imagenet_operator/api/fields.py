@@ -77,5 +77,5 @@ def stays_below(field: str) -> Rule:
         message="must not contain ..",
         field=field,
         holds=holds,
-        explain=lambda model: ("must not contain ..", "write the path from the volume's root"),
+        hint="write the path from the volume's root",
     )

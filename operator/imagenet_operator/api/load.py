@@ -16,7 +16,8 @@ import yaml
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.errors import UnreadableManifest
 
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+)$")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o?[0-7]+)$")
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 
 
@@ -51,7 +52,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
-    return int(loader.construct_scalar(node), 0)
+    text = loader.construct_scalar(node)
+    return int(text, 8 if _OCTAL.fullmatch(text) else 0)
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> float:
@@ -84,8 +86,10 @@ def parse(text: str, source: str) -> list[Manifest]:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise UnreadableManifest(source, f"{place}{error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise UnreadableManifest(source, f"is not YAML: {error}") from error
+    except RecursionError:
+        raise UnreadableManifest(source, "is too deeply nested") from None
     found = [document for document in documents if document is not None]
     if not found:
         raise UnreadableManifest(source, "holds no manifest; write one of kind ImageNetJob")

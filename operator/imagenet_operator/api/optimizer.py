@@ -45,5 +45,6 @@ class Optimizer(Model):
             holds=lambda optimizer: (
                 optimizer.warmup_strategy != "lars" or optimizer.name == "lbsgd"
             ),
+            hint="write linear, or name: lbsgd",
         ),
     )

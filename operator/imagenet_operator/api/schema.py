@@ -38,7 +38,7 @@ def of_model(model: type[Model], defaults: bool = True) -> Schema:
     for name, field in model.model_fields.items():
         described = describe(field, hints[name])
         node = _node(hints[name], defaults)
-        default = field.get_default()
+        default = field.get_default(call_default_factory=True)
         if defaults and not field.is_required() and default is not None:
             node["default"] = _plain(default)
         properties[field.alias or name] = {"description": described, **node}

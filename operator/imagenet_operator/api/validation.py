@@ -110,7 +110,7 @@ def _without_nulls(value: Any, location: tuple[str | int, ...]) -> Any:
 def _broken_rules(model: Model, path: str) -> Iterator[Problem]:
     for rule in model.rules:
         if not rule.holds(model):
-            message, hint = rule.explain(model) if rule.explain else (rule.message, None)
+            message, hint = rule.explain(model) if rule.explain else (rule.message, rule.hint)
             yield Problem(".".join(filter(None, (path, rule.field))), message, hint)
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

@@ -50,5 +50,6 @@ class VolumeClaim(Model):
                 volume.claim_name is None
                 or (volume.storage_class_name is None and volume.access_modes is None)
             ),
+            hint="remove them, or write size instead of claimName",
         ),
     )

@@ -41,30 +41,39 @@ def run(arguments: argparse.Namespace) -> int:
     """Check every file and report; return the exit code."""
     reports = {name: _check(name) for name in arguments.files}
     if arguments.output == "json":
-        found = [
-            {"file": name, **asdict(problem)}
-            for name, problems in reports.items()
-            for problem in problems
-        ]
-        print(json.dumps({"valid": not found, "problems": found}, indent=2))
+        _print_json(reports)
     else:
-        for name, problems in reports.items():
-            for problem in problems:
-                print(f"{name}: {problem}")
-            if not problems:
-                print(f"{name}: valid")
-    return INVALID if any(reports.values()) else 0
+        _print_lines(reports)
+    return INVALID if any(any(report) for report in reports.values()) else 0
 
 
-def _check(name: str) -> list[Problem]:
+_Report = list[list[Problem]]
+"""The problems of each document of a file."""
+
+
+def _check(name: str) -> _Report:
     try:
         documents = parse(sys.stdin.read(), name) if name == "-" else load(Path(name))
     except UnreadableManifest as error:
-        return [Problem("", error.message, None, "document")]
-    if len(documents) == 1:
-        return validate(documents[0])
-    return [
-        Problem(problem.path, f"document {number}: {problem.message}", problem.hint, problem.stage)
-        for number, document in enumerate(documents, start=1)
-        for problem in validate(document)
+        return [[Problem("", error.message, None, "document")]]
+    return [validate(document) for document in documents]
+
+
+def _print_lines(reports: dict[str, _Report]) -> None:
+    for name, report in reports.items():
+        for number, problems in enumerate(report, start=1):
+            place = f"{name}: document {number}" if len(report) > 1 else name
+            for problem in problems:
+                print(f"{place}: {problem}")
+        if not any(report):
+            print(f"{name}: valid")
+
+
+def _print_json(reports: dict[str, _Report]) -> None:
+    found = [
+        {"file": name, "document": number, **asdict(problem)}
+        for name, report in reports.items()
+        for number, problems in enumerate(report, start=1)
+        for problem in problems
     ]
+    print(json.dumps({"valid": not found, "problems": found}, indent=2))

@@ -25,20 +25,14 @@ DATASET_RULES = (
         message="must not be given for a prepared source, whose claim is the dataset's volume",
         field="volume",
         holds=lambda dataset: dataset.source.prepared is None or dataset.volume is None,
-        explain=lambda dataset: (
-            "must not be given for a prepared source, whose claim is the dataset's volume",
-            "remove it",
-        ),
+        hint="remove it",
     ),
     Rule(
         cel="!has(self.source.prepared) || !has(self.validation)",
         message="must not be given for a prepared source, which has its validation images",
         field="validation",
         holds=lambda dataset: dataset.source.prepared is None or dataset.validation is None,
-        explain=lambda dataset: (
-            "must not be given for a prepared source, which has its validation images",
-            "remove it",
-        ),
+        hint="remove it",
     ),
 )
 """What this kind asks of the rest of the dataset."""

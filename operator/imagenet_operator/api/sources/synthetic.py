@@ -42,10 +42,7 @@ DATASET_RULES = (
         message="must be given: the generated dataset needs a place",
         field="volume",
         holds=lambda dataset: dataset.source.synthetic is None or dataset.volume is not None,
-        explain=lambda dataset: (
-            "must be given: the generated dataset needs a place",
-            "write {claimName: …} or {size: 20Gi}",
-        ),
+        hint="write {claimName: …} or {size: 20Gi}",
     ),
     Rule(
         cel=(
@@ -74,6 +71,7 @@ DATASET_RULES = (
             or dataset.validation is None
             or dataset.validation.split is not None
         ),
+        hint="write {split: {imagesPerClass: 50}}",
     ),
 )
 """What this kind asks of the rest of the dataset."""

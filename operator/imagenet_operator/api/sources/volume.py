@@ -25,10 +25,7 @@ DATASET_RULES = (
         message="must be given: the prepared dataset needs a place",
         field="volume",
         holds=lambda dataset: dataset.source.volume is None or dataset.volume is not None,
-        explain=lambda dataset: (
-            "must be given: the prepared dataset needs a place",
-            "write {claimName: …} or {size: 200Gi}",
-        ),
+        hint="write {claimName: …} or {size: 200Gi}",
     ),
 )
 """What this kind asks of the rest of the dataset."""

@@ -1,0 +1,291 @@
+"""What `validate` says: the sentence a person reads, and that it always says something."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from imagenet_operator.api import ImageNetJob, load, parse, validate
+from imagenet_operator.errors import ImageNetJobError, InvalidJob
+from support.corpus import cases
+
+GOOD: dict[str, Any] = {
+    "apiVersion": "imagenet.dev/v1alpha1",
+    "kind": "ImageNetJob",
+    "metadata": {"name": "digits"},
+    "spec": {
+        "dataset": {
+            "source": {"volume": {"claimName": "raw", "path": "digits.tar"}},
+            "volume": {"size": "10Gi"},
+        },
+        "training": {
+            "strategy": {"parameterServer": {}},
+            "model": {"network": "lenet", "imageShape": [1, 28, 28]},
+            "batchSize": 128,
+            "epochs": 10,
+            "workers": {"replicas": 2},
+        },
+    },
+}
+TRAINING = "spec.training"
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """Return the good manifest with one field set."""
+    document = copy.deepcopy(GOOD)
+    *parents, last = path.split(".")
+    node = document
+    for name in parents:
+        node = node.setdefault(name, {})
+    node[last] = value
+    return document
+
+
+SENTENCES = [
+    (
+        f"{TRAINING}.batchSize",
+        5,
+        "spec.training.batchSize: 5 does not divide by 2 devices; write 4 or 6",
+    ),
+    (
+        f"{TRAINING}.batchSize",
+        1,
+        "spec.training.batchSize: 1 does not divide by 2 devices; write 2",
+    ),
+    (
+        f"{TRAINING}.batchSize",
+        "128",
+        'spec.training.batchSize: must be an integer, not "128"; write 128 without quotes',
+    ),
+    (
+        f"{TRAINING}.batchSize",
+        "many",
+        'spec.training.batchSize: must be an integer, not "many"; write an integer of at least 1',
+    ),
+    (f"{TRAINING}.batchSize", 0, "spec.training.batchSize: must be at least 1, not 0"),
+    (
+        f"{TRAINING}.batch_size",
+        128,
+        "spec.training.batch_size: unknown field; write batchSize",
+    ),
+    (
+        f"{TRAINING}.epoch",
+        3,
+        "spec.training.epoch: unknown field; did you mean epochs?",
+    ),
+    (
+        f"{TRAINING}.learningRate",
+        0.1,
+        "spec.training.learningRate: unknown field; it belongs to "
+        "spec.training.optimizer.learningRate",
+    ),
+    (
+        f"{TRAINING}.workers.zebra",
+        1,
+        "spec.training.workers.zebra: unknown field; known here: replicas, gpus, template",
+    ),
+    (
+        "metadata.anotations",
+        {},
+        "metadata.anotations: unknown field; did you mean annotations?",
+    ),
+    (
+        f"{TRAINING}.strategy",
+        {"parameterServer": {"kvStore": "device"}},
+        'spec.training.strategy.parameterServer.kvStore: "device" is not possible; device belongs '
+        "to spec.training.strategy.single; write one of dist_sync, dist_device_sync, dist_async",
+    ),
+    (
+        "spec.dataset.source",
+        {},
+        "spec.dataset.source: no kind is given; write one of volume, prepared, synthetic",
+    ),
+    (
+        "spec.dataset.volume.size",
+        "10 GB",
+        'spec.dataset.volume.size: "10 GB" is malformed; write a quantity above zero, such as '
+        "200Gi",
+    ),
+    (
+        f"{TRAINING}.extraArgs",
+        ["--lr=1"],
+        "spec.training.extraArgs: --lr is set by the operator; write "
+        "spec.training.optimizer.learningRate instead",
+    ),
+    (
+        f"{TRAINING}.extraArgs",
+        "--lr=1",
+        'spec.training.extraArgs: must be a list, not "--lr=1"; write [--lr=1]',
+    ),
+    (
+        f"{TRAINING}.extraArgs",
+        ["--disp-batches", 20],
+        'spec.training.extraArgs[1]: must be text, not 20; write "20" in quotes',
+    ),
+    (
+        "spec.runPolicy.suspend",
+        "True",
+        'spec.runPolicy.suspend: must be true or false, not "True"; write true without quotes',
+    ),
+    (
+        "spec.runPolicy.schedulingPolicy",
+        {"gang": "timeout"},
+        'spec.runPolicy.schedulingPolicy.gang: "timeout" is not possible; did you mean Timeout?',
+    ),
+    (
+        f"{TRAINING}.framework",
+        "TensorFlow",
+        'spec.training.framework: "TensorFlow" is not possible; write MXNet',
+    ),
+    (
+        f"{TRAINING}.model",
+        {},
+        "spec.training.model.network: is required; write lenet or mlp or alexnet or resnet or "
+        "resnet-v1 or vgg or vgg-bn or inception-v3 or densenet or squeezenet or mobilenet or "
+        "mobilenet-v2",
+    ),
+    (
+        f"{TRAINING}.model",
+        {"network": "resnet", "numLayers": 51},
+        "spec.training.model.numLayers: 51 is no depth of resnet; write one of 18, 34, 50, 101, "
+        "152",
+    ),
+    (
+        f"{TRAINING}.model",
+        {"network": "resnet", "imageShape": [3, 28, 28]},
+        "spec.training.model.numLayers: is required for a resnet for small images; write 6n+2, "
+        "such as 20, 56 or 110",
+    ),
+    (
+        f"{TRAINING}.model.numLayers",
+        5,
+        "spec.training.model.numLayers: lenet comes in one depth; remove it",
+    ),
+    (
+        f"{TRAINING}.model.imageShape",
+        [28, 28],
+        "spec.training.model.imageShape: must have at least 3 items, not 2",
+    ),
+    (
+        f"{TRAINING}.image",
+        "x" * 2000,
+        "spec.training.image: must have at most 1024 characters, not 2000",
+    ),
+    (
+        "metadata.name",
+        "a" * 41,
+        "metadata.name: has 41 characters, which leaves no room for the names of its pods; write "
+        "at most 40",
+    ),
+    ("kind", "imagenetjob", "kind: is 'imagenetjob'; write ImageNetJob"),
+    (
+        f"{TRAINING}.workers.template",
+        {"spec": {"restartPolicy": "Always"}},
+        "spec.training.workers.template.spec.restartPolicy: cannot be overridden: the operator "
+        "restarts whole attempts; remove it, or write Never",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "sentence"), SENTENCES)
+def test_a_problem_is_one_sentence_with_its_remedy(path: str, value: object, sentence: str) -> None:
+    assert [str(problem) for problem in validate(changed(path, value))] == [sentence]
+
+
+def test_each_of_several_problems_is_a_sentence() -> None:
+    document = changed(f"{TRAINING}.strategy", {"parameterServer": {}, "single": {}})
+    assert [str(problem) for problem in validate(document)] == [
+        "spec.training.workers: must have 1 replica with the strategy single, not 2; write "
+        "replicas: 1, or strategy: {parameterServer: {}}",
+        "spec.training.strategy: parameterServer and single are given together; keep one of "
+        "parameterServer, single",
+    ]
+
+
+def test_every_problem_of_the_corpus_comes_with_a_remedy_or_a_bound() -> None:
+    """A sentence that names a bound needs no remedy."""
+    for case in cases("bad"):
+        if not case.paths("document"):
+            problems = [found for document in load(case.path) for found in validate(document)]
+            mute = {str(p) for p in problems if not p.hint and not p.message.startswith("must")}
+            assert not mute
+
+
+ODD: list[object] = [
+    None,
+    [],
+    3,
+    "text",
+    {},
+    {"kind": "ImageNetJob"},
+    {"apiVersion": 1, "kind": []},
+]
+
+
+@pytest.mark.parametrize("document", ODD)
+def test_what_is_no_manifest_is_said_to_be_none(document: object) -> None:
+    assert {problem.stage for problem in validate(document)} == {"document"}
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+def _places(node: Any, path: str = "") -> list[str]:
+    here = [path] if path else []
+    if not isinstance(node, dict):
+        return here
+    return here + [
+        place
+        for name, child in node.items()
+        for place in _places(child, f"{path}.{name}".lstrip("."))
+    ]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(_places(GOOD)), JSON)
+def test_whatever_stands_in_a_field_there_is_a_verdict(path: str, value: object) -> None:
+    document = changed(path, value)
+    for problem in validate(document):
+        assert "\n" not in str(problem)
+    json.dumps(document)
+
+
+def test_a_manifest_is_read_with_its_defaults() -> None:
+    job = parse(GOOD)
+    assert isinstance(job, ImageNetJob)
+    assert job.spec.training.strategy.parameter_server is not None
+    assert job.spec.training.strategy.parameter_server.kv_store == "dist_sync"
+    assert job.spec.run_policy.clean_pod_policy == "Running"
+    assert validate(job.to_manifest()) == []
+
+
+def test_a_bad_manifest_is_one_error_with_all_its_problems() -> None:
+    document = changed(f"{TRAINING}.batchSize", 0)
+    document["spec"]["training"]["epochs"] = 0
+    with pytest.raises(InvalidJob) as caught:
+        parse(document)
+    assert isinstance(caught.value, ImageNetJobError)
+    assert [problem.path for problem in caught.value.problems] == [
+        "spec.training.batchSize",
+        "spec.training.epochs",
+    ]
+    assert str(caught.value).count("\n") == 1
+
+
+def test_a_manifest_is_not_changed_by_being_read() -> None:
+    document = changed(f"{TRAINING}.output", None)
+    before = copy.deepcopy(document)
+    validate(document)
+    assert document == before

@@ -1,0 +1,68 @@
+"""`imagenetctl validate`: what it prints and with what it exits."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from imagenet_operator.cli.main import main
+from support.corpus import FOLDER
+
+GOOD = str(FOLDER / "good" / "single.yaml")
+BAD = str(FOLDER / "bad" / "batch-does-not-divide.yaml")
+
+
+def test_a_good_manifest_is_called_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", GOOD]) == 0
+    assert capsys.readouterr().out == f"{GOOD}: valid\n"
+
+
+def test_a_problem_is_one_line_with_file_and_field(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", GOOD, BAD]) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        f"{GOOD}: valid",
+        f"{BAD}: spec.training.batchSize: 10 does not divide by 4 devices; write 8 or 12",
+    ]
+
+
+def test_several_documents_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
+    path = FOLDER / "bad" / "second-document.yaml"
+    assert main(["validate", str(path)]) == 2
+    assert capsys.readouterr().out == (
+        f"{path}: document 2: spec.training.epochs: must be at least 1, not 0\n"
+    )
+
+
+def test_a_file_that_cannot_be_read_is_invalid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "none.yaml"
+    assert main(["validate", str(path), GOOD]) == 2
+    assert f"{path}: no such file or directory" in capsys.readouterr().out
+
+
+def test_a_manifest_may_come_by_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(Path(GOOD).read_text()))
+    assert main(["validate", "-"]) == 0
+    assert capsys.readouterr().out == "-: valid\n"
+
+
+def test_scripts_get_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--output", "json", GOOD, BAD]) == 2
+    assert json.loads(capsys.readouterr().out) == {
+        "valid": False,
+        "problems": [
+            {
+                "file": BAD,
+                "document": 1,
+                "path": "spec.training.batchSize",
+                "message": "10 does not divide by 4 devices",
+                "hint": "write 8 or 12",
+                "stage": "schema",
+            }
+        ],
+    }
