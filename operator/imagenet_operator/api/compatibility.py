@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
+from imagenet_operator.api.strategies import Strategy
 
 
 class Combination(NamedTuple):
@@ -33,16 +34,15 @@ def _of(spec: Any) -> Combination | None:
 
 def rule(table: tuple[Combination, ...] = COMBINATIONS) -> Rule:
     """Return the rule for `spec` that its combination is in a table."""
-    strategies = {row.strategy: [] for row in table}  # type: dict[str, list[str]]
-    for row in table:
-        strategies[row.strategy].append(
+    clauses = []
+    for name in Strategy.kinds():
+        rows = [
             f"(self.training.framework == '{row.framework}'"
             f" && self.dataset.preprocessing.format == '{row.format}')"
-        )
-    clauses = [
-        f"(!has(self.training.strategy.{name}) || {' || '.join(rows)})"
-        for name, rows in strategies.items()
-    ]
+            for row in table
+            if row.strategy == name
+        ]
+        clauses.append(f"(!has(self.training.strategy.{name}) || {' || '.join(rows) or 'false'})")
 
     def explain(spec: Any) -> tuple[str, str]:
         combination = _of(spec)

@@ -7,6 +7,7 @@ manifest would lie. The builders' argument lists are tested against this table.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
@@ -54,9 +55,9 @@ _ALTERNATIVES = "|".join(option.removeprefix("--") for option in OPERATOR_OPTION
 _PATTERN = f"^--({_ALTERNATIVES})(=|$)"
 
 
-def _explain(training: object) -> tuple[str, str | None]:
-    arguments: tuple[str, ...] = getattr(training, "extra_args", ())
-    option = next(text.partition("=")[0] for text in arguments if re.match(_PATTERN, text))
+def _explain(training: Any) -> tuple[str, str]:
+    repeated = (text for text in training.extra_args if re.match(_PATTERN, text))
+    option = next(repeated).partition("=")[0]
     return f"{option} is set by the operator", f"write {OPERATOR_OPTIONS[option]} instead"
 
 

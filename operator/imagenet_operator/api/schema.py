@@ -68,8 +68,7 @@ def describe(field: FieldInfo, hint: Any) -> str:
 
 def unit(hint: Any) -> str | None:
     """Return the unit that a type is marked with, looking through Optional and Annotated."""
-    inner, metadata = _unwrapped(hint)
-    del inner
+    _, metadata = _unwrapped(hint)
     return next((mark.name for mark in metadata if isinstance(mark, Unit)), None)
 
 

@@ -99,3 +99,4 @@ def test_every_combination_in_the_table_can_be_written_and_no_other() -> None:
         "write one of MXNet, RecordIO, single",
     )
     assert narrow.holds(ImageNetJob.model_validate(GOOD["single"]).spec)
+    assert "(!has(self.training.strategy.parameterServer) || false)" in narrow.cel
