@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 
 
 def wait_until(condition: Callable[[], T], what: str) -> T:
@@ -43,3 +43,17 @@ def is_running(pid: int) -> bool:
     except OSError:
         return False
     return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def program_of(pod: str, workdir: Path) -> int:
+    """The process id of the program that a pod of a local run executes."""
+    for pid in processes_with(f"POD_NAME={pod}\0"):
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        # The init has the pod's environment too, and the pod's name among its arguments.
+        if str(workdir).encode() in environment and pod.encode() not in arguments:
+            return pid
+    raise AssertionError(f"{pod} does not run")

@@ -13,6 +13,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupts:
     """Counts the user's wishes to stop, while it is entered; in the main thread only.
 
+    A signal that is ignored stays so: `nohup` wants it.
+
     Args:
         wake: Called in the signal handler, to end a wait.
     """
@@ -26,7 +28,11 @@ class Interrupts:
         return self.count > 0
 
     def __enter__(self) -> Self:
-        self._former = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        self._former = {
+            number: signal.signal(number, self._note)
+            for number in _SIGNALS
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         return self
 
     def __exit__(self, *_: object) -> None:

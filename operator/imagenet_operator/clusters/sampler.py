@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Self
 
+from imagenet_operator.api import Manifest
 from imagenet_operator.reconcile.sample import Sample, parse_sample
 
-Manifest = dict[str, Any]
 Target = tuple[str, int]
 """Where a member serves its metrics: host and port."""
 

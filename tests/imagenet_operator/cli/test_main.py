@@ -159,3 +159,14 @@ def test_interrupts_are_counted_and_then_let_go() -> None:
         assert interrupts.count == 2
     assert woken == [True, True]
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts(lambda: None) as interrupts:
+            signal.raise_signal(signal.SIGHUP)
+        assert not interrupts
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -300,8 +300,8 @@ WORKER_TEMPLATE = {"workers": {"replicas": 2, "template": SIDECAR}}
     ("training", "message"),
     [
         ({"workers": {"replicas": 2, "gpus": 1}}, "asks for 2 GPUs at a time and this machine has"),
-        ({"image": "mine:1"}, "cannot do the image 'mine:1'"),
-        (WORKER_TEMPLATE, "cannot do sidecars (logger)"),
+        ({"image": "mine:1"}, "cannot have the image 'mine:1'"),
+        (WORKER_TEMPLATE, "cannot have sidecars (logger)"),
     ],
 )
 def test_what_this_machine_cannot_do_is_said_before_anything_starts(

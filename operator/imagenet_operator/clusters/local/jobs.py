@@ -10,11 +10,9 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
+from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.local.objects import is_ending, is_terminal, timestamp
-
-Manifest = dict[str, Any]
 
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _FIRST_DELAY = timedelta(seconds=1)

@@ -6,16 +6,15 @@ lifted and for free GPUs.
 """
 
 import contextlib
-import os
 import selectors
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.addresses import AddressBlock
@@ -23,8 +22,6 @@ from imagenet_operator.clusters.local.gpus import Gpus
 from imagenet_operator.clusters.local.objects import Objects, is_ending, timestamp
 from imagenet_operator.clusters.local.process import Launch, PodProcess, find_program
 from imagenet_operator.clusters.local.volumes import Volumes
-
-Manifest = dict[str, Any]
 
 NODE = "this-machine"
 _MESSAGE_BYTES = 4096
@@ -59,7 +56,7 @@ class Machine:
     images: frozenset[str]
     logs: Path
     scratch: Path
-    slots: int = field(default_factory=lambda: os.cpu_count() or 1)
+    slots: int
     shared: tuple[int, ...] = ()
 
 

@@ -8,9 +8,8 @@ decision itself asked to be made again.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.sampler import Sampler, targets
@@ -18,8 +17,6 @@ from imagenet_operator.reconcile import observe
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Decision, Observed, Settings
-
-Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,9 @@ end with the process, as the pods do.
 
 import uuid
 from datetime import UTC, datetime
-from typing import Any
 
+from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.errors import AlreadyExists
-
-Manifest = dict[str, Any]
 
 
 def timestamp(now: datetime) -> str:

@@ -9,13 +9,11 @@ images, Secrets) is refused by `check`, before anything starts.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.errors import Unsupported
 from imagenet_operator.clusters.local.expand import expand
 from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
-
-Manifest = dict[str, Any]
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default of terminationMessagePath."""
@@ -115,7 +113,7 @@ def _check_variable(where: str, variable: Manifest) -> None:
 
 def _unsupported(where: str, what: str, instead: str) -> Unsupported:
     return Unsupported(
-        f"{where}: a local run cannot do {what}; {instead}, or use a Kubernetes cluster"
+        f"{where}: a local run cannot have {what}; {instead}, or use a Kubernetes cluster"
     )
 
 

@@ -6,9 +6,8 @@ missing program, too few GPUs, an empty claim, a sidecar in a template) is told 
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.status import DatasetStatus, ImageCounts
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local import pods
@@ -17,8 +16,6 @@ from imagenet_operator.clusters.local.process import find_program
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import attempt, dataset, volumes
 from imagenet_operator.manifests.settings import Settings
-
-Manifest = dict[str, Any]
 
 _STAND_IN = DatasetStatus(key="0" * 64, classes=1, images=ImageCounts(train=1), shards=1)
 """A dataset that is only there to be named in arguments."""

@@ -19,11 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.errors import LocalError
-
-Manifest = dict[str, Any]
 
 _VERSION = 1
 _NAMESPACE = uuid.UUID("3b1f1f0e-8d4e-5a5e-9c3f-6f6c7a2f4d10")
@@ -98,6 +96,10 @@ class JobFolder:
         Args:
             manifest: A valid ImageNetJob, as the user wrote it.
         """
+        with self._writing():
+            return self._open(manifest)
+
+    def _open(self, manifest: Manifest) -> Opened:
         former = self._read()
         identity = identity_of(manifest)
         if (
@@ -122,7 +124,11 @@ class JobFolder:
         return Opened(job, self._run, resumed)
 
     def save(self, job: Manifest) -> None:
-        """Write the job with its status, whole or not at all."""
+        """Write the job with its status, whole or not at all.
+
+        Raises:
+            LocalError: The folder cannot be written.
+        """
         document = {
             "version": _VERSION,
             "run": self._run,
@@ -130,11 +136,12 @@ class JobFolder:
             "job": job,
         }
         temporary = self.path / f".job.json.tmp-{secrets.token_hex(4)}"
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(self.path / "job.json")
+        with self._writing():
+            with temporary.open("w", encoding="utf-8") as file:
+                json.dump(document, file, indent=2)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(self.path / "job.json")
 
     def _assign(self, identity: str) -> Manifest:
         """The metadata that an API server would give to a new object."""
@@ -161,18 +168,25 @@ class JobFolder:
 
     @contextlib.contextmanager
     def _lock_file(self, name: str) -> Iterator[int]:
-        try:
+        with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise LocalError(
-                f"cannot write to the working directory {self.workdir}: {error.strerror} "
-                f"({error.filename}); name another one with --workdir"
-            ) from error
         try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Tell of a full disk or a folder of somebody else in words."""
+        try:
+            yield
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            raise LocalError(
+                f"cannot write to the working directory {self.workdir}: {error.strerror}{where}; "
+                "free space there, or name another one with --workdir"
+            ) from error
 
     def _wait_for_former_pods(self) -> None:
         deadline = time.monotonic() + _DYING_SECONDS

@@ -42,8 +42,17 @@ class Volumes:
         return folder
 
     def provision(self, claim: str) -> None:
-        """Make the folder of a claim that the job asks for, or take the one that is there."""
-        self.path(claim).mkdir(parents=True, exist_ok=True)
+        """Make the folder of a claim that the job asks for, or take the one that is there.
+
+        Raises:
+            LocalError: It cannot be made.
+        """
+        try:
+            self.path(claim).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalError(
+                f"cannot make the folder {self.path(claim)} of claim {claim!r}: {error.strerror}"
+            ) from error
 
     def remove(self, claim: str) -> None:
         """Remove a claim that `provision` made, with its files; a mapped folder stays."""

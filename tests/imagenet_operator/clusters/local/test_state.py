@@ -1,7 +1,9 @@
 """What a working directory remembers of a job."""
 
 import copy
+import errno
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -122,11 +124,11 @@ def test_a_cut_write_leaves_the_former_state(
     run(tmp_path, STARTED)
 
     def fail(*_: object) -> None:
-        raise OSError("power cut")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", fail)
-        with pytest.raises(OSError, match="power cut"):
+        with pytest.raises(LocalError, match=r"cannot write to .*No space left"):
             run(tmp_path, SUCCEEDED)
 
     assert run(tmp_path, None).resumed
