@@ -202,7 +202,7 @@ def make_photographs(images: int) -> Path:
         path = making / f"n{number % CLASSES:08}" / f"{number:06}.JPEG"
         path.parent.mkdir(parents=True, exist_ok=True)
         view = take_view(photographs[number % len(photographs)], random)
-        quality = [cv2.IMWRITE_JPEG_QUALITY, int(random.integers(80, 96))]
+        quality = [cv2.IMWRITE_JPEG_QUALITY, int(random.integers(75, 91))]
         cv2.imwrite(str(path), view, quality)
     making.rename(folder)
     return folder

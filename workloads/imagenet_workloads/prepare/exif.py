@@ -19,8 +19,6 @@ _SCAN, _END, _APP1 = 0xDA, 0xD9, 0xE1
 
 def of_jpeg(data: bytes) -> int:
     """The orientation of a JPEG, 1 to 8; 1 where none is stated."""
-    if data.find(_EXIF, 0, 1 << 17) == -1:
-        return UPRIGHT
     for marker, start, end in _segments(data):
         if marker == _APP1 and data.startswith(_EXIF, start):
             return of_tiff(data[start + len(_EXIF) : end])

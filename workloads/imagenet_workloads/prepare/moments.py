@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
+import cv2
 import numpy as np
 
 from imagenet_workloads.fields import Fields
@@ -33,10 +34,13 @@ class Moments:
     @classmethod
     def of(cls, pixels: Pixels) -> Self:
         """The sums of one image's pixels, height x width x RGB."""
-        flat = pixels.reshape(-1, 3).astype(np.int64)
-        red, green, blue = (int(value) for value in flat.sum(axis=0))
-        red2, green2, blue2 = (int(value) for value in np.einsum("ij,ij->j", flat, flat))
-        return cls(len(flat), (red, green, blue), (red2, green2, blue2))
+        # OpenCV adds up in doubles, which are exact for whole numbers of this size.
+        contiguous = np.ascontiguousarray(pixels)
+        red, green, blue, _ = cv2.sumElems(contiguous)
+        squares = cv2.multiply(contiguous, contiguous, dtype=cv2.CV_32F)
+        red2, green2, blue2, _ = cv2.sumElems(squares)
+        points = pixels.shape[0] * pixels.shape[1]
+        return cls(points, (int(red), int(green), int(blue)), (int(red2), int(green2), int(blue2)))
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(

@@ -52,9 +52,9 @@ class Writer:
         Raises:
             ValueError: the image is too large for a record.
         """
-        data = _IMAGE_HEADER.pack(0, label, key, 0) + image
+        header = _IMAGE_HEADER.pack(0, label, key, 0)
         line = f"{key}\t{self.bytes}\n".encode("ascii")
-        for piece in encode(data):
+        for piece in encode(header, image):
             self._record.write(piece)
             self._record_hash.update(piece)
             self.bytes += len(piece)
@@ -67,21 +67,36 @@ class Writer:
         return self._record_hash.hexdigest(), self._index_hash.hexdigest()
 
 
-def encode(data: bytes) -> Iterator[bytes]:
+def encode(header: bytes, image: bytes) -> Iterator[bytes]:
     """Yields the bytes of one record, piece by piece.
+
+    Args:
+        header: the first part of its data, of a length that is a multiple of 4.
+        image: the rest.
 
     Raises:
         ValueError: the data is longer than a record can be.
     """
-    if len(data) > LARGEST_RECORD:
-        raise ValueError(f"a record of {len(data)} bytes; at most {LARGEST_RECORD} fit")
+    length = len(header) + len(image)
+    if length > LARGEST_RECORD:
+        raise ValueError(f"a record of {length} bytes; at most {LARGEST_RECORD} fit")
+    if _MAGIC_BYTES in header or _MAGIC_BYTES in image:
+        yield from _encode_split(header + image)
+        return
+    # Nearly every record; an image is not copied on its way.
+    yield _HEAD.pack(MAGIC, WHOLE << 29 | length) + header
+    yield image
+    yield bytes(-length % 4)
+
+
+def _encode_split(data: bytes) -> Iterator[bytes]:
     start, flag_of_last = 0, WHOLE
     for position in _embedded_magics(data):
         flag = FIRST if flag_of_last == WHOLE else MIDDLE
         yield _HEAD.pack(MAGIC, flag << 29 | (position - start)) + data[start:position]
         start, flag_of_last = position + len(_MAGIC_BYTES), LAST
-    rest = data[start:] if start else data
-    yield b"".join((_HEAD.pack(MAGIC, flag_of_last << 29 | len(rest)), rest, bytes(-len(rest) % 4)))
+    rest = data[start:]
+    yield _HEAD.pack(MAGIC, flag_of_last << 29 | len(rest)) + rest + bytes(-len(rest) % 4)
 
 
 def count_records(blocks: Iterator[bytes]) -> int:

@@ -14,7 +14,7 @@ LONGEST_EDGE = 65500
 MOST_PIXELS = 128_000_000
 # The sample that mean and standard deviation are taken from has about so many points on the
 # shorter edge; an image of up to twice that is taken as a whole.
-SAMPLE_EDGE = 64
+SAMPLE_EDGE = 32
 
 
 class DamagedImageError(Exception):

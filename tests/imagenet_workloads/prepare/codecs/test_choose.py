@@ -1,0 +1,126 @@
+"""Which codec is taken, and what the faster one does at its edges."""
+
+import ctypes
+import gc
+import mmap
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import simplejpeg
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.prepare import codecs
+from imagenet_workloads.prepare.codecs.interface import Recipe, reduction, sample_step
+from imagenet_workloads.prepare.codecs.turbojpeg import LibraryMissingError, TurboJpeg
+from imagenet_workloads.prepare.transcode import transcode
+from support.pictures import Pixels, decode, difference, jpeg, pixels
+
+
+def test_auto_takes_the_faster_one_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert codecs.choose("auto").name == "planes"
+    assert codecs.choose("opencv").name == "opencv"
+
+    def missing() -> None:
+        raise LibraryMissingError("no such library")
+
+    monkeypatch.setattr(codecs, "PlanesCodec", missing)
+    assert codecs.choose("auto").name == "opencv"
+    with pytest.raises(WorkloadError, match="needs libturbojpeg: no such library; install"):
+        codecs.choose("planes")
+    with pytest.raises(InputError, match="no codec called 'pillow'"):
+        codecs.choose("pillow")
+
+
+@pytest.mark.parametrize("name", ["libnothing.so.0", "libc.so.6"])
+def test_a_library_that_is_missing_or_another_is_told(name: str) -> None:
+    with pytest.raises(LibraryMissingError):
+        TurboJpeg(name)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "target", "factor"),
+    [
+        (375, 500, (480, 640), 1), (375, 500, (256, 341), 1), (512, 512, (256, 256), 2),
+        (511, 511, (256, 256), 2), (510, 510, (256, 256), 1), (4000, 3000, (341, 256), 8),
+        (4000, 3000, (640, 480), 4),
+    ],
+)  # fmt: skip
+def test_shrinks_while_decoding_by_powers_of_two(
+    height: int, width: int, target: tuple[int, int], factor: int
+) -> None:
+    assert reduction(height, width, target) == factor
+
+
+def test_a_sample_is_whole_for_small_images_and_small_for_large_ones() -> None:
+    assert [sample_step(edge, 1000) for edge in (1, 28, 63, 64, 480)] == [1, 1, 1, 2, 15]
+
+
+def guarded(plane: Pixels) -> Pixels:
+    """A copy of a plane whose last byte is the last that may be read."""
+    pages = -(-plane.size // mmap.PAGESIZE)
+    memory = np.frombuffer(mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE), np.uint8)
+    end = pages * mmap.PAGESIZE
+    address = ctypes.c_void_p(memory.ctypes.data + end)
+    assert ctypes.CDLL(None).mprotect(address, mmap.PAGESIZE, 0) == 0
+    copy = memory[end - plane.size : end].reshape(plane.shape)
+    copy[:] = plane
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("height", "width"), [(480, 640), (480, 637), (653, 480), (37, 49), (1, 1)]
+)
+def test_reads_and_writes_nothing_beyond_the_planes(height: int, width: int) -> None:
+    turbo = TurboJpeg()
+    half = (-(-height // 2), -(-width // 2))
+    planes = [
+        guarded(np.full(size, value, np.uint8))
+        for size, value in (((2 * half[0], 2 * half[1]), 90), (half, 120), (half, 140))
+    ]
+    image = turbo.compress(planes, height, width, 90)
+    assert simplejpeg.decode_jpeg_header(image) == (height, width, "YCbCr", "420")
+    for plane in planes:
+        plane[:] = 0
+    assert turbo.decompress(image, height, width, planes)
+    assert [int(plane.mean().round()) for plane in planes] == [90, 120, 140]
+    assert not turbo.decompress(image[:-20], height, width, planes)
+    assert turbo.decompress(image, height, width, planes)
+
+
+def test_the_bytes_do_not_depend_on_threads_or_on_what_came_before() -> None:
+    codec = codecs.choose("planes")
+    images = [jpeg(seed, 61 + seed, 83 - seed) for seed in range(12)]
+    recipe = Recipe(45, 90)
+    expected = [transcode(image, recipe, codec).jpeg for image in images]
+    found: dict[int, list[bytes]] = {}
+
+    def work(number: int) -> None:
+        found[number] = [transcode(image, recipe, codec).jpeg for image in images]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(found.values()) == [expected] * 4
+
+
+def test_the_handles_of_a_thread_are_freed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    real = weakref.finalize
+    monkeypatch.setattr(
+        weakref, "finalize", lambda owner, _, address: real(owner, freed.append, address)
+    )
+    codec = codecs.choose("planes")
+    thread = threading.Thread(target=transcode, args=(jpeg(0), Recipe(30, 90), codec))
+    thread.start()
+    thread.join()
+    gc.collect()
+    assert len(freed) == 2
+
+
+def test_an_image_at_its_size_already_is_only_encoded() -> None:
+    image = jpeg(1, 48, 64)
+    packed = transcode(image, Recipe(48, 95), codecs.choose("planes"))
+    assert difference(decode(packed.jpeg), pixels(1, 48, 64)) < 3

@@ -1,0 +1,250 @@
+"""Each kind of source lists the same images, reads each in place, and refuses what it must."""
+
+import gzip
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources import detect
+from imagenet_workloads.prepare.sources.interface import Image, Notes, Source, is_image
+from support.pictures import (
+    TIME,
+    Collection,
+    collection,
+    tar,
+    write_folder,
+    write_tar_of_folders,
+    write_tar_of_tars,
+)
+
+IMAGES = collection({"n01": 3, "n02": 2, "n10": 1})
+WRITERS: dict[str, Callable[[Path, Collection], Path]] = {
+    "folder of folders": write_folder,
+    "tar of tars": write_tar_of_tars,
+    "tar of folders": write_tar_of_folders,
+}
+
+
+def scanned(source: Source) -> tuple[list[Image], Notes]:
+    notes = Notes()
+    return list(source.scan(notes)), notes
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_lists_and_reads_every_image(kind: str, tmp_path: Path) -> None:
+    source = detect.open_source(WRITERS[kind](tmp_path / "source", IMAGES))
+    assert source.kind == kind
+    images, notes = scanned(source)
+    assert (notes.ignored, notes.empty) == (0, [])
+    found: Collection = {}
+    for image in images:
+        content = source.read(image.name, image.offset, image.size)
+        found.setdefault(image.class_name, {})[image.name.rpartition("/")[2]] = content
+    assert found == IMAGES
+    assert images == scanned(source)[0]
+    if kind != "folder of folders":
+        assert {image.mtime for image in images} == {TIME * 10**9}
+    source.close()
+
+
+def test_a_folder_is_listed_by_name_and_images_may_lie_deeper(tmp_path: Path) -> None:
+    for name in ("b/2.png", "b/10.png", "a/images/x.jpg", "a/y.jpg", "B/1.bmp"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    images, _ = scanned(detect.open_source(tmp_path))
+    assert [(image.class_name, image.name) for image in images] == [
+        ("B", "B/1.bmp"),
+        ("a", "a/images/x.jpg"),
+        ("a", "a/y.jpg"),
+        ("b", "b/10.png"),
+        ("b", "b/2.png"),
+    ]
+
+
+def test_follows_links_in_folders_and_names_a_dangling_one(tmp_path: Path) -> None:
+    write_folder(tmp_path / "elsewhere", {"a": {"1.jpg": b"x"}})
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a").symlink_to(tmp_path / "elsewhere" / "a")
+    source = detect.open_source(tmp_path / "source")
+    assert [image.size for image in scanned(source)[0]] == [1]
+    (tmp_path / "elsewhere" / "a" / "2.jpg").symlink_to("nothing")
+    with pytest.raises(InputError, match=r"a/2\.jpg: cannot be looked at"):
+        scanned(source)
+
+
+def test_passes_over_what_is_no_image_and_counts_it(tmp_path: Path) -> None:
+    write_folder(tmp_path, {"a": {"1.jpg": b"x", "._1.jpg": b"", "notes.txt": b""}, "empty": {}})
+    write_folder(tmp_path, {".cache": {"1.jpg": b"x"}, "lost+found": {"1.jpg": b"x"}})
+    (tmp_path / "README").touch()
+    images, notes = scanned(detect.open_source(tmp_path))
+    assert [image.name for image in images] == ["a/1.jpg"]
+    assert (notes.ignored, notes.empty) == (3, ["empty"])
+
+
+def test_tars_pass_over_what_is_no_image_too(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    inner = tar({"a/1.jpg": b"x", "a/._1.jpg": b"", "a/LICENSE": b"", "2.JPEG": b"y"})
+    path.write_bytes(tar({"n1.tar": inner, "README": b"", "n2.tar": b"", "n3.tar": tar({})}))
+    images, notes = scanned(detect.open_source(path))
+    assert [image.name for image in images] == ["n1.tar/a/1.jpg", "n1.tar/2.JPEG"]
+    assert (notes.ignored, notes.empty) == (3, ["n2", "n3"])
+    path.write_bytes(tar({"data/a/1.jpg": b"x", "data/list.txt": b"", "stray.jpg": b""}))
+    images, notes = scanned(detect.open_source(path))
+    assert [(image.class_name, image.name) for image in images] == [("a", "data/a/1.jpg")]
+    assert notes.ignored == 2
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a/x.tar": tar({}), "b/x.tar": tar({})}, "two archives called x.tar"),
+        (
+            {"train/n1/1.jpg": b"", "val/n1/2.jpg": b""},
+            "two folders called n1, train/n1 and val/n1",
+        ),
+        ({"a\x01/1.jpg": b""}, "control characters"),
+        ({b"caf\xe9/1.jpg".decode("utf-8", "surrogateescape"): b""}, "not UTF-8"),
+        ({"n1.tar": tar({"1.jpg": b"x" * 600})[:900]}, r"n1\.tar: its member 1\.jpg is not whole"),
+    ],
+)
+def test_refuses_what_would_mix_classes_up(
+    members: dict[str, bytes], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(tar(members))
+    source = detect.open_source(path)
+    with pytest.raises(InputError, match=message):
+        scanned(source)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(tar({"a/1.jpg": b""})), "compressed .gzip.*decompress it first by gunzip"),
+        (b"PK\x03\x04" + bytes(600), "compressed .zip"),
+        (b"\xff\xd8" * 600, "neither a folder nor a tar"),
+        (tar({"1.jpg": b"x"}), "in no folders.*--validation-source"),
+        (tar({"n1.tar.gz": b"x"}), "inner archive n1.tar.gz is compressed"),
+        (tar({"readme.txt": b"x"}), "neither images nor archives"),
+        (b"", "truncated at byte 0"),
+    ],
+)
+def test_says_what_is_wrong_with_a_file(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        detect.open_source(path)
+
+
+def test_says_that_there_is_no_such_path(tmp_path: Path) -> None:
+    for opens in (detect.open_source, detect.open_flat):
+        with pytest.raises(InputError, match="nowhere: no such file or folder"):
+            opens(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_link_in_a_tar_is_an_error_with_the_way_out(kind: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(tarfile.TarInfo("a/1.jpg"))
+        link = tarfile.TarInfo("a/2.jpg")
+        link.type, link.linkname = kind, "a/1.jpg"
+        archive.addfile(link)
+    with pytest.raises(InputError, match=r"a/2\.jpg is a link.*--dereference"):
+        scanned(detect.open_source(path))
+
+
+def test_an_unreadable_folder_is_named_with_owner_and_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path, {"a": {"1.jpg": b"x"}, "b": {"1.jpg": b"x"}})
+    real = os.scandir
+
+    # Root, who may run the tests, reads what nobody else may.
+    def scandir(path: Path) -> Any:
+        if Path(path).name == "b":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    owner = f"{os.getuid()}:{os.getgid()}"
+    message = (
+        rf"b: cannot be listed: Permission denied \(its owner is {owner}, mode drwx.*{owner}\)"
+    )
+    with pytest.raises(InputError, match=message):
+        scanned(detect.open_source(tmp_path))
+
+
+def test_a_source_that_changed_is_noticed(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "folder", {"a": {"1.jpg": b"xy"}})
+    source = detect.open_source(root)
+    (image,) = scanned(source)[0]
+    (root / "a/1.jpg").write_bytes(b"longer")
+    with pytest.raises(InputError, match="6 bytes in place of 2: the source has changed"):
+        source.read(image.name, image.offset, image.size)
+    (root / "a/1.jpg").unlink()
+    with pytest.raises(InputError, match="is gone: the source has changed"):
+        source.read(image.name, image.offset, image.size)
+
+
+@pytest.mark.parametrize("offset", [512, 1024, 700, 10**6])
+def test_a_tar_that_changed_is_noticed(offset: int, tmp_path: Path) -> None:
+    path = write_tar_of_folders(tmp_path / "x.tar", {"a": {"1.jpg": b"x" * 100, "2.jpg": b"y"}})
+    source = detect.open_source(path)
+    assert source.read("a/1.jpg", 512, 100) == b"x" * 100
+    with pytest.raises(InputError, match="the source has changed"):
+        source.read("a/1.jpg", offset, 99)
+    source.close()
+
+
+def test_flat_sources_list_images_without_classes(tmp_path: Path) -> None:
+    members = {"b.JPEG": b"1", "a.JPEG": b"22", "list.txt": b""}
+    root = tmp_path / "val"
+    root.mkdir()
+    for name, content in members.items():
+        (root / name).write_bytes(content)
+    path = tmp_path / "val.tar"
+    path.write_bytes(tar({f"val/{name}": content for name, content in members.items()}))
+    for place, kind, expected in (
+        (root, "flat folder", ["a.JPEG", "b.JPEG"]),
+        (path, "flat tar", ["val/b.JPEG", "val/a.JPEG"]),
+    ):
+        source = detect.open_flat(place)
+        images, notes = scanned(source)
+        assert source.kind == kind
+        assert [image.name for image in images] == expected
+        assert {image.class_name for image in images} == {""}
+        assert notes.ignored == 1
+        for image in images:
+            content = source.read(image.name, image.offset, image.size)
+            assert content == members[image.name.rpartition("/")[2]]
+        source.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.JPEG", True), ("a/b.jpg", True), ("x.Png", True), ("x.tiff", True), ("x.bmp", True),
+        ("x.txt", False), ("jpg", False), (".jpg", False), ("a/._b.jpg", False), ("x.jpg/", False),
+        ("x.tar", False), ("", False),
+    ],
+)  # fmt: skip
+def test_tells_images_by_their_names(name: str, expected: bool) -> None:
+    assert is_image(name) is expected
+
+
+def test_reads_from_several_places_of_one_tar_at_once(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    many = {"a": {f"{number}.jpg": bytes([number]) * 2000 for number in range(100)}}
+    source = detect.open_source(write_tar_of_tars(tmp_path / "x.tar", many))
+    images = scanned(source)[0]
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda image: source.read(image.name, image.offset, image.size), images)
+        assert list(found) == list(many["a"].values())
+    source.close()

@@ -1,0 +1,174 @@
+"""The walk over a tar against the standard library's, and everything that is not a whole tar."""
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources.tar import (
+    BLOCK,
+    Kind,
+    Member,
+    Region,
+    header_size,
+    members,
+    parse_number,
+)
+from support.pictures import tar
+
+names = st.lists(
+    st.text(
+        st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=150
+    ).filter(lambda part: part not in (".", "..")),
+    min_size=1,
+    max_size=3,
+).map("/".join)
+
+
+def walk(content: bytes, tmp: Path | None = None) -> list[Member]:
+    descriptor = os.memfd_create("tar")
+    try:
+        os.write(descriptor, content)
+        return list(members(Region(descriptor, 0, len(content), "x.tar")))
+    finally:
+        os.close(descriptor)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    files=st.dictionaries(names, st.binary(max_size=1200), min_size=1, max_size=4),
+    format=st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+    mtime=st.integers(0, 2**40),
+)
+def test_lists_what_tarfile_wrote(files: dict[str, bytes], format: int, mtime: int) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=format) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(content), mtime
+            archive.addfile(member, io.BytesIO(content))
+    content = buffer.getvalue()
+    found = walk(content)
+    assert [(m.name, m.kind, m.mtime) for m in found] == [
+        (name, Kind.FILE, mtime * 10**9) for name in files
+    ]
+    assert [content[m.offset : m.offset + m.size] for m in found] == list(files.values())
+
+
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_joins_the_parts_of_long_names(format: int) -> None:
+    name = "/".join(["d" * 60, "e" * 60, "f" * 30])
+    assert [m.name for m in walk(tar({name: b"x", "./short": b"y"}, format))] == [name, "short"]
+
+
+def test_keeps_names_that_are_not_utf8() -> None:
+    name = b"caf\xe9.jpg".decode("utf-8", "surrogateescape")
+    assert [m.name for m in walk(tar({name: b""}))] == [name]
+
+
+def test_takes_times_with_fractions_from_pax() -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("a")
+        member.pax_headers = {"mtime": "12.000000005"}
+        archive.addfile(member)
+    assert walk(buffer.getvalue())[0].mtime == 12_000_000_005
+
+
+def test_tells_folders_links_and_others_apart() -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, kind in (
+            ("d", tarfile.DIRTYPE), ("s", tarfile.SYMTYPE), ("h", tarfile.LNKTYPE),
+            ("p", tarfile.FIFOTYPE), ("c", tarfile.CONTTYPE),
+        ):  # fmt: skip
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "target"
+            archive.addfile(member)
+    assert [(m.name, m.kind) for m in walk(buffer.getvalue())] == [
+        ("d", Kind.FOLDER), ("s", Kind.LINK), ("h", Kind.LINK),
+        ("p", Kind.OTHER), ("c", Kind.FILE),
+    ]  # fmt: skip
+
+
+def test_knows_folders_of_v7_by_their_slash_and_sparse_files_by_pax() -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        old = tarfile.TarInfo("old/")
+        old.type = tarfile.AREGTYPE
+        archive.fileobj.write(old.tobuf(tarfile.USTAR_FORMAT))
+        sparse = tarfile.TarInfo("sparse")
+        sparse.pax_headers = {"GNU.sparse.major": "1"}
+        archive.addfile(sparse)
+    assert [(m.name, m.kind) for m in walk(buffer.getvalue())] == [
+        ("old", Kind.FOLDER),
+        ("sparse", Kind.SPARSE),
+    ]
+
+
+def test_stops_at_the_end_of_archive_mark() -> None:
+    assert walk(tar({})) == []
+    assert [m.name for m in walk(tar({"a": b"1"}) + b"rubbish" * 1000)] == ["a"]
+
+
+@pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_an_archive_cut_off_anywhere_is_truncated(format: int) -> None:
+    whole = tar({"n" * 120: b"x" * 700, "b": b"y" * 10}, format)
+    end = whole.rstrip(b"\0")
+    # Up to the first byte of the end-of-archive mark, also between two members.
+    last = -(-len(end) // BLOCK) * BLOCK + BLOCK
+    for length in range(0, last, 100):
+        with pytest.raises(InputError, match=r"x\.tar: .*truncated at byte"):
+            walk(whole[:length])
+
+
+@pytest.mark.parametrize(
+    ("at", "new"),
+    [(0, b"Z"), (124, b"9"), (124, b"\x01"), (148, b"zz"), (136, b"!")],
+)
+def test_a_damaged_header_is_named_by_its_byte(at: int, new: bytes) -> None:
+    content = bytearray(tar({"a": b"x", "b": b"y"}))
+    content[2 * BLOCK + at : 2 * BLOCK + at + len(new)] = new
+    with pytest.raises(InputError, match="no tar header at byte 1024"):
+        walk(bytes(content))
+
+
+@pytest.mark.parametrize(
+    "records", [b"6 a=b\n", b"99 path=x\n", b"x path=1\n", b"9 size=x\n", b"5 ab\n"]
+)
+def test_damaged_pax_records_are_refused(records: bytes) -> None:
+    header = tarfile.TarInfo("pax")
+    header.type, header.size = tarfile.XHDTYPE, len(records)
+    content = header.tobuf() + records.ljust(BLOCK, b"\0") + tar({"a": b"x"})
+    if records == b"6 a=b\n":  # an unknown keyword is none
+        assert [m.name for m in walk(content)] == ["a"]
+        return
+    with pytest.raises(InputError, match="no tar header at byte 0"):
+        walk(content)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (b"0000644\0", 0o644),
+        (b"   644 \0", 0o644),
+        (b"\0" * 8, 0),
+        (b"\x80\0\0\0\0\0\x01\0", 256),
+        (b"\xff" * 8, -1),
+        (b"\x80" + b"\xff" * 11, 2**88 - 1),
+    ],
+)
+def test_parses_octal_and_base_256(field: bytes, value: int) -> None:
+    assert parse_number(field) == value
+
+
+def test_header_size_refuses_what_is_no_header() -> None:
+    block = tar({"a": b"x" * 77})[:BLOCK]
+    assert header_size(block) == 77
+    assert header_size(b"\0" * BLOCK) is None
+    assert header_size(b"\xff\xd8" * (BLOCK // 2)) is None
+    assert header_size(block[:100]) is None

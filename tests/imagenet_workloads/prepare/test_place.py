@@ -1,0 +1,153 @@
+"""Writing: whole or not at all, with the reason when not at all."""
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from imagenet_workloads.errors import PlaceError, WorkloadError
+from imagenet_workloads.prepare import place
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_file_appears_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    with place.NewFile(path) as new:
+        new.file.write(b"new")
+        assert path.read_bytes() == b"old"
+        new.finish()
+        new.publish()
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_file_that_is_not_published_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), place.NewFile(tmp_path / "x") as new:
+        new.file.write(b"half")
+        raise KeyError
+    assert names(tmp_path) == []
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    with place.new_folder(tmp_path / "plan") as folder:
+        (folder / "a").write_bytes(b"1")
+        assert "plan" not in names(tmp_path)
+    assert names(tmp_path) == ["plan"]
+    assert (tmp_path / "plan" / "a").read_bytes() == b"1"
+
+
+def test_the_first_of_two_folders_stays(tmp_path: Path) -> None:
+    with place.new_folder(tmp_path / "plan") as late:
+        (late / "a").write_bytes(b"late")
+        with place.new_folder(tmp_path / "plan") as early:
+            (early / "a").write_bytes(b"early")
+    assert names(tmp_path) == ["plan"]
+    assert (tmp_path / "plan" / "a").read_bytes() == b"early"
+
+
+def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), place.new_folder(tmp_path / "plan") as folder:
+        (folder / "a").write_bytes(b"half")
+        raise KeyError
+    assert names(tmp_path) == []
+
+
+def test_sweeps_up_what_is_old_and_only_that(tmp_path: Path) -> None:
+    for name in ("train.rec", ".hidden", ".a.rec.tmp-0", ".b.rec.tmp-1"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / ".plan.tmp-2").mkdir()
+    (tmp_path / ".plan.tmp-2" / "x").touch()
+    for name in (".a.rec.tmp-0", ".plan.tmp-2", "train.rec"):
+        os.utime(tmp_path / name, (10**9, 10**9))
+    place.sweep(tmp_path, place.ABANDONED_SECONDS)
+    assert names(tmp_path) == [".b.rec.tmp-1", ".hidden", "train.rec"]
+    place.sweep(tmp_path, older_than=0)
+    assert names(tmp_path) == [".hidden", "train.rec"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (errno.ENOSPC, PlaceError, "No space left.*is full; enlarge it"),
+        (errno.EDQUOT, PlaceError, "is full"),
+        (errno.EFBIG, PlaceError, "is full"),
+        (errno.EROFS, PlaceError, "Read-only file system"),
+        (errno.EIO, WorkloadError, "cannot be written: Input/output error"),
+    ],
+)
+def test_says_why_it_cannot_be_written(
+    number: int, kind: type[WorkloadError], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=message) as raised, place.telling_where(tmp_path / "x"):
+        raise OSError(number, os.strerror(number))
+    assert type(raised.value) is kind
+    assert str(tmp_path / "x") in str(raised.value)
+
+
+def test_names_owner_user_and_path_where_it_may_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root, who may run the tests, may write everywhere.
+    def touch(path: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", touch)
+    user = f"{os.geteuid()}:{os.getegid()}"
+    message = (
+        rf"{tmp_path}/data: cannot be written: Permission denied \({tmp_path}/data belongs to "
+        rf"{user}, mode drwx.*; this process is {user}\); .*fsGroup"
+    )
+    with pytest.raises(PlaceError, match=message):
+        place.make_folder(tmp_path / "data")
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    with pytest.raises(WorkloadError, match="data/datasets: cannot be written: Not a directory"):
+        place.make_folder(tmp_path / "data" / "datasets")
+
+
+def test_asks_for_the_space_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = SimpleNamespace(f_bavail=3 * 256, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda _: free)
+    place.require_space(tmp_path, 3 * 2**20, "the dataset")
+    with pytest.raises(
+        PlaceError, match=r"the dataset needs about 2\.0 GiB, and 3\.0 MiB are free"
+    ):
+        place.require_space(tmp_path, 2 * 2**30, "the dataset")
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3.0 TiB")],
+)
+def test_writes_amounts_as_people_read_them(
+    amount: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=1))
+    if amount:
+        with pytest.raises(PlaceError, match=f"about {text}, and 0 B are free"):
+            place.require_space(tmp_path, amount, "it")
+
+
+def test_an_unnamed_file_is_nowhere(tmp_path: Path) -> None:
+    with place.unnamed_file(tmp_path) as file:
+        file.write(b"x")
+        file.flush()
+        assert names(tmp_path) == []
+        assert os.pread(file.fileno(), 1, 0) == b"x"
+
+
+def test_publishing_what_was_swept_away_says_so(tmp_path: Path) -> None:
+    with place.NewFile(tmp_path / "x") as new:
+        new.finish()
+        place.sweep(tmp_path, older_than=-1)
+        with pytest.raises(FileNotFoundError):
+            new.publish()

@@ -1,0 +1,213 @@
+"""What becomes of every kind of image, by both codecs."""
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+import simplejpeg
+from imagenet_workloads.prepare import transcode as module
+from imagenet_workloads.prepare.codecs import choose
+from imagenet_workloads.prepare.codecs.interface import Codec, DamagedImageError, Recipe
+from imagenet_workloads.prepare.transcode import transcode
+from support.pictures import Pixels, decode, difference, jpeg, pixels, png, with_exif
+
+AS_IT_IS = Recipe(resize=None, quality=90)
+
+# How OpenCV's own transformations make each orientation out of upright pixels.
+STORED: dict[int, Callable[[Pixels], Pixels]] = {
+    1: lambda image: image,
+    2: lambda image: image[:, ::-1],
+    3: lambda image: image[::-1, ::-1],
+    4: lambda image: image[::-1],
+    5: lambda image: image.transpose(1, 0, 2),
+    6: lambda image: np.rot90(image, 1),
+    7: lambda image: image[::-1, ::-1].transpose(1, 0, 2),
+    8: lambda image: np.rot90(image, -1),
+}
+
+
+@pytest.fixture(params=["opencv", "planes"])
+def codec(request: pytest.FixtureRequest) -> Codec:
+    return choose(request.param)
+
+
+def encode(image: Pixels, subsampling: str = "444") -> bytes:
+    encoded: bytes = simplejpeg.encode_jpeg(
+        np.ascontiguousarray(image), quality=98, colorsubsampling=subsampling
+    )
+    return encoded
+
+
+def progressive(image: Pixels) -> bytes:
+    flags = [cv2.IMWRITE_JPEG_PROGRESSIVE, 1, cv2.IMWRITE_JPEG_QUALITY, 95]
+    return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), flags)[1].tobytes()
+
+
+def is_rgb_jpeg(image: bytes) -> bool:
+    return bool(simplejpeg.decode_jpeg_header(image)[2] == "YCbCr")
+
+
+@pytest.mark.parametrize(
+    "image", [jpeg(0), jpeg(0, 1, 1), jpeg(1, 33, 47, "444"), progressive(pixels(2))]
+)
+def test_an_rgb_jpeg_passes_through_untouched(image: bytes, codec: Codec) -> None:
+    packed = transcode(image, AS_IT_IS, codec)
+    assert packed.jpeg == image
+    assert packed.sample.shape[2] == 3
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        png(pixels(1)),
+        png(pixels(1), "RGBA"),
+        cv2.imencode(".bmp", cv2.cvtColor(pixels(1), cv2.COLOR_RGB2BGR))[1].tobytes(),
+        cv2.imencode(".webp", cv2.cvtColor(pixels(1), cv2.COLOR_RGB2BGR))[1].tobytes(),
+        cv2.imencode(".tiff", cv2.cvtColor(pixels(1), cv2.COLOR_RGB2BGR))[1].tobytes(),
+    ],
+)  # fmt: skip
+def test_other_formats_become_rgb_jpegs(image: bytes, codec: Codec) -> None:
+    packed = transcode(image, AS_IT_IS, codec)
+    assert is_rgb_jpeg(packed.jpeg)
+    assert difference(decode(packed.jpeg), pixels(1)) < 4
+
+
+def test_a_png_of_16_bits_becomes_one_of_8(codec: Codec) -> None:
+    deep = cv2.cvtColor(pixels(1), cv2.COLOR_RGB2BGR).astype(np.uint16) * 257
+    packed = transcode(cv2.imencode(".png", deep)[1].tobytes(), AS_IT_IS, codec)
+    assert difference(decode(packed.jpeg), pixels(1)) < 4
+
+
+def test_grey_becomes_rgb(codec: Codec) -> None:
+    grey = cv2.cvtColor(pixels(1), cv2.COLOR_RGB2GRAY)
+    expected = np.repeat(grey[:, :, None], 3, axis=2).astype(np.uint8)
+    stored: bytes = simplejpeg.encode_jpeg(
+        grey[:, :, None], quality=98, colorspace="GRAY", colorsubsampling="Gray"
+    )
+    for image in (stored, png(pixels(1), "GRAY")):
+        packed = transcode(image, AS_IT_IS, codec)
+        assert is_rgb_jpeg(packed.jpeg)
+        assert difference(decode(packed.jpeg), expected) < 4
+
+
+def test_cmyk_becomes_rgb_as_opencv_reads_it(codec: Codec) -> None:
+    rgb = pixels(1)
+    black = np.full((*rgb.shape[:2], 1), 200, np.uint8)
+    stored: bytes = simplejpeg.encode_jpeg(
+        np.concatenate([rgb, black], axis=2), quality=98, colorspace="CMYK", colorsubsampling="444"
+    )
+    assert simplejpeg.decode_jpeg_header(stored)[2] in ("CMYK", "YCCK")
+    packed = transcode(stored, AS_IT_IS, codec)
+    assert is_rgb_jpeg(packed.jpeg)
+    expected = (rgb.astype(np.float64) * 200 / 255).round().astype(np.uint8)
+    assert difference(decode(packed.jpeg), expected) < 5
+    assert difference(decode(packed.jpeg), decode(stored)) < 5
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+@pytest.mark.parametrize("resize", [None, 30])
+def test_an_orientation_is_applied_and_gone(
+    orientation: int, resize: int | None, codec: Codec
+) -> None:
+    upright = pixels(5, 48, 80)
+    image = with_exif(encode(STORED[orientation](upright)), orientation)
+    packed = transcode(image, Recipe(resize, 95), codec)
+    assert b"Exif" not in packed.jpeg
+    expected = upright if resize is None else np.asarray(cv2.resize(upright, (50, 30)), np.uint8)
+    assert difference(decode(packed.jpeg), expected) < 4
+
+
+def test_an_upright_orientation_changes_nothing(codec: Codec) -> None:
+    image = with_exif(jpeg(0), 1)
+    assert transcode(image, AS_IT_IS, codec).jpeg == image
+
+
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "440", "411"])
+@pytest.mark.parametrize(
+    ("height", "width", "resize"),
+    [(48, 64, 30), (64, 48, 31), (47, 33, 100), (33, 33, 33), (375, 500, 256), (801, 333, 41),
+     (1, 9, 3), (200, 160, 17)],
+)  # fmt: skip
+def test_the_shorter_edge_gets_its_length_as_by_im2rec(
+    height: int, width: int, resize: int, subsampling: str, codec: Codec
+) -> None:
+    original = pixels(7, height, width)
+    packed = transcode(encode(original, subsampling), Recipe(resize, 95), codec)
+    size = (
+        (resize, height * resize // width) if height > width else (width * resize // height, resize)
+    )
+    found = decode(packed.jpeg)
+    assert found.shape[:2] == (size[1], size[0])
+    assert is_rgb_jpeg(packed.jpeg)
+    expected = np.asarray(cv2.resize(original, size, interpolation=cv2.INTER_AREA), np.uint8)
+    # The smallest are all edges, and their colours are stored at half or a quarter.
+    assert difference(found, expected) < (30 if min(found.shape[:2]) < 30 else 10)
+
+
+def test_the_codecs_agree_on_pixels_and_on_the_sample() -> None:
+    image = encode(pixels(3, 300, 401), "420")
+    one, other = (transcode(image, Recipe(200, 95), choose(name)) for name in ("opencv", "planes"))
+    assert difference(decode(one.jpeg), decode(other.jpeg)) < 1.5
+    assert np.allclose(one.sample.mean((0, 1)), other.sample.mean((0, 1)), atol=2)
+
+
+def test_quality_is_what_is_asked_for(codec: Codec) -> None:
+    image = encode(pixels(3, 200, 200))
+    sizes = [len(transcode(image, Recipe(150, quality), codec).jpeg) for quality in (30, 60, 95)]
+    assert sizes == sorted(sizes)
+    table = simplejpeg.encode_jpeg(pixels(0), quality=60, colorsubsampling="420")
+    start = table.index(b"\xff\xdb")
+    assert table[start : start + 69] in transcode(image, Recipe(150, 60), codec).jpeg
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (b"", "is empty"),
+        (b"\xff\xd8\xff", "."),
+        (b"rubbish" * 50, "is no image"),
+        (jpeg(0)[:-200], "Premature end"),
+        (jpeg(0)[:40], "."),
+        (jpeg(0)[:-100] + b"\xff\xd9", "premature end"),
+        (png(pixels(0))[:-1], "the PNG is cut off"),
+        (png(pixels(0)).replace(b"IDAT", b"IDAX"), "wrong checksum"),
+        (b"GIF89a" + bytes(50), "is no image"),
+    ],
+)
+@pytest.mark.parametrize("recipe", [AS_IT_IS, Recipe(24, 90)])
+def test_a_damaged_image_is_refused_with_a_reason(
+    image: bytes, reason: str, recipe: Recipe, codec: Codec
+) -> None:
+    with pytest.raises(DamagedImageError, match=reason):
+        transcode(image, recipe, codec)
+
+
+def test_damage_in_the_middle_is_refused(codec: Codec) -> None:
+    image = bytearray(encode(pixels(1, 200, 200)))
+    middle = len(image) // 2
+    image[middle : middle + 40] = b"\xff\xd0" * 20
+    for recipe in (AS_IT_IS, Recipe(50, 90)):
+        with pytest.raises(DamagedImageError):
+            transcode(bytes(image), recipe, codec)
+
+
+def test_a_header_that_claims_too_many_pixels_is_refused(codec: Codec) -> None:
+    image = bytearray(jpeg(0))
+    start = image.index(b"\xff\xc0")
+    image[start + 5 : start + 9] = b"\xff\x00\xff\x00"
+    with pytest.raises(DamagedImageError, match="claims 65280x65280 pixels"):
+        transcode(bytes(image), AS_IT_IS, codec)
+
+
+def test_an_image_that_would_get_too_long_is_refused(codec: Codec) -> None:
+    with pytest.raises(DamagedImageError, match="2x1000 pixels would become 480x240000"):
+        transcode(encode(pixels(0, 1000, 2)), Recipe(480, 90), codec)
+
+
+def test_an_image_that_no_record_holds_is_refused(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGEST_RECORD", 500)
+    with pytest.raises(DamagedImageError, match="do not fit into a record"):
+        transcode(jpeg(0), AS_IT_IS, codec)

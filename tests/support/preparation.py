@@ -1,0 +1,112 @@
+"""Runs the preparing programs as a pod or a person does, and reads what they leave."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from imagenet_workloads.commands import index, pack, seal
+
+PROGRAMS = {"index": index.main, "pack": pack.main, "seal": seal.main}
+
+
+class Record(NamedTuple):
+    """One record of a dataset, as MXNet reads it."""
+
+    split: str
+    key: int
+    label: float
+    jpeg: bytes
+
+
+def prepare(source: Path | None, data: Path, *options: str, threads: int = 2) -> Path:
+    """Runs index, pack and seal in this process; returns the dataset's folder."""
+    key = run_index(source, data, *options)["key"]
+    sources = [] if source is None else ["--source", str(source)]
+    if "--validation-source" in options:
+        place = options.index("--validation-source")
+        sources += options[place : place + 2]
+    common = ["--data", str(data), "--key", key]
+    assert pack.main([*common, *sources, "--threads", str(threads)]) == 0
+    assert seal.main(common) == 0
+    return dataset_of(data, key)
+
+
+def run_index(source: Path | None, data: Path, *options: str) -> dict[str, Any]:
+    """Runs imagenet-index in this process; returns its result."""
+    log = data.parent / f"{data.name}-termination-log"
+    arguments = [] if source is None else ["--source", str(source)]
+    before = os.environ.get("IMAGENET_TERMINATION_LOG")
+    os.environ["IMAGENET_TERMINATION_LOG"] = str(log)
+    try:
+        code = index.main([*arguments, "--data", str(data), *options])
+    finally:
+        if before is None:
+            del os.environ["IMAGENET_TERMINATION_LOG"]
+        else:
+            os.environ["IMAGENET_TERMINATION_LOG"] = before
+    assert code == 0, log.read_text()
+    result: dict[str, Any] = json.loads(log.read_text())
+    return result
+
+
+def dataset_of(data: Path, key: str) -> Path:
+    """The folder of a dataset."""
+    return data / "datasets" / key
+
+
+def records(dataset: Path) -> Iterator[Record]:
+    """Every record of a sealed dataset, read by mx.recordio through its index."""
+    from mxnet import recordio
+
+    document = json.loads((dataset / "dataset.json").read_text())
+    for split, content in document["splits"].items():
+        for shard in content["shards"]:
+            file = recordio.MXIndexedRecordIO(
+                str(dataset / shard["index"]), str(dataset / shard["record"]), "r"
+            )
+            for key in file.keys:
+                header, jpeg = recordio.unpack(file.read_idx(key))
+                assert (header.flag, header.id) == (0, key)
+                yield Record(split, key, header.label, jpeg)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file under a folder, by its path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def start(
+    name: str, *arguments: str | Path, hook: str = "", variables: Sequence[tuple[str, str]] = ()
+) -> subprocess.Popen[str]:
+    """Starts a preparing program as a process of its own.
+
+    Args:
+        name: `index`, `pack` or `seal`.
+        arguments: its command line.
+        hook: Python that runs in the process before the program, such as to break something.
+        variables: of its environment.
+    """
+    code = (
+        f"{hook}\nimport sys\nfrom imagenet_workloads.commands.{name} import main\nsys.exit(main())"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **dict(variables)},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Waits for a process; returns exit code, stdout and stderr."""
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output, errors
