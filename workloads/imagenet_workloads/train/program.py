@@ -6,6 +6,7 @@ from imagenet_workloads.commands.program import run_program
 from imagenet_workloads.telemetry.log import log_readably
 from imagenet_workloads.train import servant, worker
 from imagenet_workloads.train.init import run_in_child
+from imagenet_workloads.train.lean import hide_unused_packages
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.roles import Member, Role
 
@@ -17,6 +18,7 @@ def run(options: Options) -> int:
 
 def _role(options: Options) -> int:
     log_readably()
+    hide_unused_packages()
     member = Member.from_mapping(os.environ)
     if member is None or member.role is Role.WORKER:
         if member is not None:
