@@ -261,7 +261,7 @@ class SimulatedWorld:
         message = json.dumps(self.index_result) if role == "index" else ""
         self._job_pod(job, 0, message)
         job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
-        if role == "seal" or (role == "index" and self.index_result["sealed"]):
+        if role == "seal" or (role == "index" and self.index_result.get("sealed")):
             self.is_sealed = True
 
     def fail_job(self, job: Manifest, message: str = "the archive is damaged") -> None:

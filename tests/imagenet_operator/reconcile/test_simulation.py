@@ -21,7 +21,7 @@ from support.job_table import PREPARED, SERVERS, manifest
 from support.simulated_cluster import SimulatedCluster, condition
 from support.simulated_world import attempt_of
 
-SETTINGS = Settings(disruption_limit=8)
+SETTINGS = Settings(disruption_limit=3)
 SINGLE: dict[str, Any] = {"single": {}}
 CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
 

@@ -1,0 +1,88 @@
+"""Figures of a sample in the status, and when a status is worth a write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from imagenet_operator.api.status import Accuracy, Status, TrainingStatus
+from imagenet_operator.reconcile.policies import figures
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.status import matters_differently
+from support.attempt_members import NOW, later
+
+FORMER = TrainingStatus(
+    attempt=1,
+    epoch=2,
+    images_per_second=100.0,
+    accuracy=Accuracy(train=0.5, validation=0.4),
+    estimated_remaining_seconds=60,
+)
+
+
+def test_a_sample_is_carried_over() -> None:
+    sample = Sample(
+        taken_at=NOW,
+        attempt=1,
+        epoch=3,
+        epochs=10,
+        batch=5,
+        batches_per_epoch=10,
+        images_per_second=200.0,
+        accuracy=0.75,
+        validation_accuracy=1.5,
+        progressed_at=later(-1),
+    )
+    found = figures.carried(FORMER, sample, batch_size=100)
+    assert (found.epoch, found.images_per_second) == (3, 200.0)
+    assert found.accuracy == Accuracy(train=0.75, validation=1.0)
+    assert found.estimated_remaining_seconds == 32
+    assert found.last_progress_time == later(-1)
+
+
+def test_what_is_not_heard_keeps_its_last_value_unless_it_is_of_now() -> None:
+    found = figures.carried(FORMER, Sample(taken_at=NOW, attempt=1), batch_size=100)
+    assert (found.epoch, found.accuracy) == (2, FORMER.accuracy)
+    assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
+
+
+@pytest.mark.parametrize("sample", [None, Sample(taken_at=NOW, attempt=0, epoch=9)])
+def test_another_attempt_says_nothing(sample: Sample | None) -> None:
+    assert figures.carried(FORMER, sample, batch_size=100) == FORMER
+
+
+def test_an_attempt_that_has_ended_has_no_speed() -> None:
+    found = figures.stilled(FORMER)
+    assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
+    assert found.accuracy == FORMER.accuracy
+
+
+@pytest.mark.parametrize(
+    ("changes", "matters"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param({"images_per_second": 119.0}, False, id="a little faster"),
+        pytest.param({"images_per_second": 121.0}, True, id="faster"),
+        pytest.param({"images_per_second": 79.0}, True, id="slower"),
+        pytest.param({"images_per_second": None}, True, id="not heard"),
+        pytest.param({"estimated_remaining_seconds": 1}, False, id="time passes"),
+        pytest.param({"last_progress_time": NOW}, False, id="progress alone"),
+        pytest.param(
+            {"accuracy": Accuracy(train=0.505, validation=0.4)}, False, id="hardly better"
+        ),
+        pytest.param({"accuracy": Accuracy(train=0.51, validation=0.4)}, True, id="better"),
+        pytest.param({"accuracy": Accuracy(train=0.5)}, True, id="an accuracy less"),
+        pytest.param({"accuracy": None}, True, id="no accuracy"),
+        pytest.param({"epoch": 3}, True, id="the next epoch"),
+    ],
+)
+def test_what_is_worth_a_write(changes: dict[str, Any], matters: bool) -> None:
+    old = Status(training=FORMER)
+    new = Status(training=FORMER.model_copy(update=changes))
+    assert matters_differently(old, new) is matters
+
+
+def test_everything_outside_the_figures_is_worth_a_write() -> None:
+    assert matters_differently(Status(), Status(restarts=1))
+    assert matters_differently(Status(), Status(training=FORMER))
+    assert not matters_differently(Status(), Status())

@@ -1,0 +1,123 @@
+"""When members end their attempt, and who pays for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from imagenet_operator.reconcile.policies import members, restart
+from imagenet_operator.reconcile.types import Charge, Member, Phase
+from support.attempt_members import NOW, later, recorded, seen
+
+FAREWELL = timedelta(seconds=60)
+GANG = ("scheduler-0", "server-0", "worker-0", "worker-1")
+
+
+def failed(name: str, code: int | None, **fields: Any) -> Member:
+    return seen(name, Phase.FAILED, exit_code=code, **fields)
+
+
+def done(name: str, ago: float = 0) -> Member:
+    return seen(name, Phase.SUCCEEDED, exit_code=0, finished_at=later(-ago))
+
+
+def judge(*unusual: Member, gone: tuple[str, ...] = ()) -> tuple[Charge, str, str] | None:
+    """The verdict on a gang that runs, but for some of its members."""
+    pods = {name: seen(name) for name in GANG if name not in gone}
+    pods |= {pod.name: pod for pod in unusual}
+    record = members.recorded([recorded(name) for name in GANG], pods, NOW)
+    end = restart.verdict(record, pods, FAREWELL, NOW)
+    return None if end is None else (end.charge, end.reason, end.message)
+
+
+def test_a_gang_that_runs_goes_on() -> None:
+    assert judge() is None
+
+
+@pytest.mark.parametrize("name", GANG)
+def test_any_member_that_fails_is_charged(name: str) -> None:
+    assert judge(failed(name, 1, message="out of luck")) == (
+        Charge.FAILURE,
+        "MemberFailed",
+        f"{name} exited with 1: out of luck",
+    )
+
+
+@pytest.mark.parametrize("code", [134, 137, 143, 139, None])
+def test_signals_alone_are_failures_too(code: int | None) -> None:
+    verdict = judge(failed("server-0", code))
+    assert verdict is not None
+    assert verdict[0] is Charge.FAILURE
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_what_a_retry_would_repeat_is_permanent(code: int) -> None:
+    verdict = judge(failed("worker-0", 1), failed("worker-1", code, message="no such option"))
+    assert verdict == (
+        Charge.PERMANENT,
+        "PermanentFailure",
+        f"worker-1 exited with {code}: no such option",
+    )
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (failed("worker-1", 143, disrupted="PreemptionByScheduler"), "PreemptionByScheduler"),
+        (failed("worker-1", None, disrupted="Evicted"), "Evicted"),
+        (seen("worker-1", disrupted="EvictionByEvictionAPI"), "EvictionByEvictionAPI"),
+        (seen("worker-1", terminating=True), "Deleted"),
+        (seen("worker-1", Phase.PENDING, terminating=True), "Deleted"),
+        (failed("worker-1", 143, terminating=True), "Deleted"),
+        (failed("worker-1", 137, terminating=True), "Deleted"),
+        (seen("worker-1", terminating=True, gone=True), "NodeLost"),
+        (seen("worker-1", uid="another"), "Replaced"),
+    ],
+)
+def test_what_the_cluster_does_is_not_charged(pod: Member, reason: str) -> None:
+    assert judge(pod) == (Charge.DISRUPTION, reason, f"worker-1 was taken away: {reason}")
+
+
+def test_a_pod_that_vanished_is_not_charged() -> None:
+    verdict = judge(gone=("server-0",))
+    assert verdict == (Charge.DISRUPTION, "Vanished", "server-0 was taken away: Vanished")
+
+
+def test_a_disruption_excuses_the_others() -> None:
+    verdict = judge(failed("worker-0", 1), failed("server-0", 3), gone=("worker-1",))
+    assert verdict is not None
+    assert verdict[0] is Charge.DISRUPTION
+
+
+def test_a_crash_is_charged_even_if_the_pod_is_deleted_afterwards() -> None:
+    verdict = judge(failed("worker-1", 1, terminating=True))
+    assert verdict is not None
+    assert verdict[0] is Charge.FAILURE
+
+
+def test_a_worker_that_finished_may_go() -> None:
+    assert judge(done("worker-0")) is None
+    finished = seen("worker-0", Phase.SUCCEEDED, exit_code=0, terminating=True)
+    assert judge(finished) is None
+
+
+@pytest.mark.parametrize("name", ["scheduler-0", "server-0"])
+def test_a_helper_may_leave_shortly_before_the_last_worker(name: str) -> None:
+    assert judge(done(name, ago=59)) is None
+    assert judge(done(name, ago=60)) == (
+        Charge.FAILURE,
+        "MemberEndedEarly",
+        f"{name} exited with 0 while a worker still runs",
+    )
+
+
+def test_the_moment_is_that_of_the_first_who_left() -> None:
+    record = [
+        recorded("scheduler-0", "Succeeded", finished_at=later(-10)),
+        recorded("server-0", "Succeeded", finished_at=later(-20)),
+        recorded("worker-0"),
+    ]
+    assert restart.deadline(record, FAREWELL) == later(40)
+    assert restart.deadline(record[:2], FAREWELL) is None
+    assert restart.deadline([recorded("server-0"), recorded("worker-0")], FAREWELL) is None

@@ -1,0 +1,761 @@
+"""Decisions as stories: one job in a simulated cluster, from its first pass to its cleanup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from imagenet_operator.api.status import Status
+from imagenet_operator.errors import InvalidJob
+from imagenet_operator.manifests import dataset
+from imagenet_operator.reconcile import sample as samples
+from imagenet_operator.reconcile.decide import decide
+from imagenet_operator.reconcile.status import matters_differently
+from imagenet_operator.reconcile.types import Observed, Settings
+from support.job_table import PREPARED, manifest
+from support.simulated_cluster import SimulatedCluster, condition
+from support.simulated_world import START
+
+ROOMY = {"a": 3, "b": 3}
+Stop = Callable[[SimulatedCluster], bool]
+
+
+def make(
+    nodes: dict[str, int] | None = None, *, tells_capacity: bool = False, **run_policy: Any
+) -> SimulatedCluster:
+    """A job that is made anew: 2 workers, 2 servers, 1 scheduler."""
+    document = manifest(run_policy=run_policy)
+    settings = Settings(disruption_limit=2)
+    return SimulatedCluster(document, nodes or ROOMY, settings, tells_capacity=tells_capacity)
+
+
+def play(cluster: SimulatedCluster, until: Stop) -> SimulatedCluster:
+    """Let everything go well, with passes, until something holds."""
+    for _ in range(300):
+        if until(cluster):
+            return cluster
+        cluster.turn()
+        cluster.look()
+        if cluster.next_look is None or cluster.next_look > cluster.now:
+            cluster.now += timedelta(seconds=5)
+    raise AssertionError(f"this does not come: {cluster.status!r}")
+
+
+def is_running(cluster: SimulatedCluster) -> bool:
+    return cluster.status.phase == "Running"
+
+
+def is_over(cluster: SimulatedCluster) -> bool:
+    return cluster.status.completion_time is not None
+
+
+def is_in_attempt(number: int) -> Stop:
+    return lambda cluster: (
+        is_running(cluster)
+        and cluster.status.training is not None
+        and cluster.status.training.attempt == number
+    )
+
+
+def running(nodes: dict[str, int] | None = None, **run_policy: Any) -> SimulatedCluster:
+    return play(make(nodes, **run_policy), is_running)
+
+
+def pod(cluster: SimulatedCluster, name: str) -> dict[str, Any]:
+    return cluster.objects["Pod", name]
+
+
+def names(cluster: SimulatedCluster, kind: str) -> list[str]:
+    return [item["metadata"]["name"] for item in cluster.of_kind(kind)]
+
+
+def reasons(cluster: SimulatedCluster) -> list[str]:
+    return [event.reason for event in cluster.events]
+
+
+def ended_well(cluster: SimulatedCluster) -> bool:
+    return said(cluster.status, "Succeeded")[0] == "True"
+
+
+def said(status: Status, kind: str) -> tuple[str, str, str]:
+    found = condition(status, kind)
+    assert found is not None, f"{kind} was never said"
+    return found.status, found.reason, found.message
+
+
+# ---------------------------------------------------------------- the way of one job
+
+
+def test_the_way_of_one_job() -> None:
+    cluster = make()
+    phases, made = [], []
+    while not is_over(cluster):
+        cluster.turn()
+        if is_running(cluster):
+            cluster.exit(cluster.finishing_workers()[0], 0)
+        decision = cluster.look()
+        made += [[item["metadata"]["name"] for item in decision.create]]
+        phases.append(decision.status.phase)
+    assert [names for names in made if names] == [
+        ["digits-dataset", "digits-index"],
+        ["digits-pack"],
+        ["digits-seal"],
+        [
+            "digits-r0",
+            "digits-r0-scheduler-0",
+            "digits-r0-server-0",
+            "digits-r0-server-1",
+            "digits-r0-worker-0",
+            "digits-r0-worker-1",
+        ],
+    ]
+    assert list(dict.fromkeys(phases)) == ["Preparing", "Starting", "Running", "Succeeded"]
+    assert reasons(cluster) == ["DatasetReady", "AttemptStarted", "Running", "Succeeded"]
+    assert cluster.events[0].message == (
+        "dataset 0123456789ab with 1,200 + 100 images in 9 classes (1 with too few images): "
+        "all shards are verified"
+    )
+    assert cluster.status.dataset is not None
+    assert cluster.status.dataset.sealed
+
+
+def test_a_dataset_that_is_sealed_already_is_used_at_once() -> None:
+    cluster = make()
+    cluster.index_result["sealed"] = True
+    play(cluster, is_running)
+    assert names(cluster, "Job") == ["digits-index"]
+    assert said(cluster.status, "DatasetReady")[:2] == ("True", "Reused")
+
+
+def test_a_prepared_source_needs_no_preparation() -> None:
+    document = manifest(dataset={"source": PREPARED})
+    del document["spec"]["dataset"]["volume"]
+    cluster = SimulatedCluster(document, ROOMY)
+    cluster.is_sealed = True
+    play(cluster, is_running)
+    assert (names(cluster, "Job"), names(cluster, "PersistentVolumeClaim")) == ([], [])
+    assert said(cluster.status, "DatasetReady")[:2] == ("True", "Prepared")
+
+
+def test_a_job_that_is_being_deleted_is_left_alone() -> None:
+    cluster = running()
+    cluster.document["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    cluster.exit(pod(cluster, "digits-r0-worker-0"), 1)
+    decision = cluster.look()
+    assert (decision.create, decision.delete, decision.patch, decision.events) == ((), (), (), ())
+    assert decision.status == cluster.status
+    assert decision.again_after is None
+
+
+def test_a_pass_without_news_changes_nothing() -> None:
+    cluster = running(progressDeadlineSeconds=100, activeDeadlineSeconds=1000)
+    cluster.look()
+    before = cluster.status
+    decision = cluster.look()
+    assert (decision.create, decision.delete, decision.patch, decision.events) == ((), (), (), ())
+    assert not matters_differently(before, decision.status)
+    assert decision.again_after == timedelta(seconds=100)
+
+
+def test_an_unfinished_job_is_looked_at_again_whatever_happens() -> None:
+    assert running().look().again_after == Settings().heartbeat
+
+
+# ---------------------------------------------------------------- what cannot be built
+
+
+def test_a_template_that_cannot_be_merged_fails_the_job_before_anything_is_made() -> None:
+    template = {"spec": {"restartPolicy": "Always"}}
+    document = manifest(training={"workers": {"replicas": 2, "template": template}})
+    cluster = SimulatedCluster(document, ROOMY)
+    decision = cluster.look()
+    assert decision.create == ()
+    status, reason, message = said(cluster.status, "Failed")
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith("spec.training.workers.template.spec.restartPolicy")
+    cluster.settle()
+    assert reasons(cluster) == ["InvalidTemplate"]
+
+
+def test_a_template_that_went_wrong_during_a_suspension_fails_the_job() -> None:
+    cluster = running()
+    cluster.suspend(True)
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    workers = cluster.document["spec"]["training"]["workers"]
+    workers["template"] = {"spec": {"restartPolicy": "Always"}}
+    cluster.suspend(False)
+    cluster.settle()
+    assert said(cluster.status, "Failed")[:2] == ("True", "InvalidTemplate")
+    assert names(cluster, "Pod") == [name for name in names(cluster, "Pod") if "-r" not in name]
+
+
+def test_a_job_that_cannot_be_built_is_an_invalid_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise InvalidJob([])
+
+    monkeypatch.setattr(dataset, "index_job", refuse)
+    cluster = make()
+    cluster.settle()
+    assert said(cluster.status, "Failed")[:2] == ("True", "InvalidSpec")
+
+
+# ---------------------------------------------------------------- preparation
+
+
+@pytest.mark.parametrize("role", ["index", "pack", "seal"])
+def test_a_step_that_fails_fails_the_job_in_its_own_words(role: str) -> None:
+    cluster = play(make(), lambda found: f"digits-{role}" in names(found, "Job"))
+    cluster.fail_job(cluster.objects["Job", f"digits-{role}"], "class n01440764 is truncated")
+    cluster.settle()
+    words = f"{role}: class n01440764 is truncated"
+    assert said(cluster.status, "Failed") == ("True", "PreparationFailed", words)
+    assert said(cluster.status, "DatasetReady") == ("False", "PreparationFailed", words)
+    assert cluster.created_pods == []
+
+
+def is_indexed(cluster: SimulatedCluster) -> bool:
+    job = cluster.objects.get(("Job", "digits-index"))
+    return job is not None and bool(job["status"].get("conditions"))
+
+
+def test_index_runs_again_if_its_pod_went_before_it_was_read() -> None:
+    cluster = make()
+    while not is_indexed(cluster):
+        cluster.look()
+        cluster.turn()
+    first = cluster.objects["Job", "digits-index"]["metadata"]["uid"]
+    cluster.lose_job_pods()
+    cluster.look()
+    assert names(cluster, "Job") == []
+    cluster.look()
+    assert cluster.objects["Job", "digits-index"]["metadata"]["uid"] != first
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_result_that_cannot_be_read_fails_the_job() -> None:
+    cluster = make()
+    cluster.index_result = {"key": "k"}
+    cluster.settle()
+    _, reason, message = said(cluster.status, "Failed")
+    assert reason == "PreparationFailed"
+    assert message == """index left no result that can be read: '{"key": "k"}'"""
+
+
+def test_a_job_that_is_lost_is_made_again() -> None:
+    cluster = play(make(), lambda found: "digits-pack" in names(found, "Job"))
+    cluster.lose_job(cluster.objects["Job", "digits-pack"])
+    cluster.look()
+    assert "digits-pack" in names(cluster, "Job")
+
+
+def test_what_index_found_is_recorded_before_anything_relies_on_it() -> None:
+    cluster = make()
+    while not is_indexed(cluster):
+        cluster.look()
+        cluster.turn()
+    decision = cluster.look()
+    assert (decision.create, decision.again_after) == ((), timedelta(0))
+    assert decision.status.dataset is not None
+    assert [item["metadata"]["name"] for item in cluster.look().create] == ["digits-pack"]
+
+
+def test_the_preparation_has_a_deadline_that_stands_still_while_suspended() -> None:
+    cluster = make(preparationDeadlineSeconds=100)
+    assert cluster.look().again_after == timedelta(seconds=100)
+    cluster.now += timedelta(seconds=60)
+    cluster.suspend(True)
+    cluster.look()
+    cluster.now += timedelta(seconds=5000)
+    cluster.suspend(False)
+    assert cluster.look().again_after == timedelta(seconds=40)
+    cluster.now += timedelta(seconds=40)
+    cluster.settle()
+    assert said(cluster.status, "Failed") == (
+        "True",
+        "PreparationDeadlineExceeded",
+        "preparing the dataset took over 100 s",
+    )
+    assert cluster.unfinished_jobs() == []
+
+
+def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
+    cluster = make()
+    cluster.look()
+    claim = cluster.objects["PersistentVolumeClaim", "digits-dataset"]
+    claim["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert cluster.look().again_after == Settings().patience
+    assert said(cluster.status, "DatasetReady")[:2] == ("False", "ClaimTerminating")
+    cluster.remove(claim)
+    made = cluster.look().create
+    assert [item["metadata"]["name"] for item in made] == ["digits-dataset"]
+
+
+def test_retention_is_carried_over_to_claims_while_the_job_is_there() -> None:
+    cluster = play(make(), lambda found: bool(names(found, "PersistentVolumeClaim")))
+    claim = cluster.objects["PersistentVolumeClaim", "digits-dataset"]
+    assert not claim["metadata"].get("ownerReferences")
+    cluster.document["spec"]["runPolicy"]["retentionPolicy"] = "Delete"
+    cluster.look()
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == cluster.job.metadata.uid
+    cluster.settle()
+    cluster.document["spec"]["runPolicy"]["retentionPolicy"] = "Retain"
+    cluster.look()
+    assert claim["metadata"]["ownerReferences"] == []
+
+
+# ---------------------------------------------------------------- names that others hold
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "spoken_of"),
+    [
+        ("PersistentVolumeClaim", "digits-dataset", "DatasetReady"),
+        ("Job", "digits-pack", "DatasetReady"),
+        ("Service", "digits-r0", "Running"),
+        ("Pod", "digits-r0-worker-1", "Running"),
+    ],
+)
+def test_a_name_that_somebody_else_holds_is_waited_for(
+    kind: str, name: str, spoken_of: str
+) -> None:
+    cluster = make()
+    cluster.occupy(kind, name)
+
+    def is_in_conflict(found: SimulatedCluster) -> bool:
+        said_so = condition(found.status, spoken_of)
+        return said_so is not None and said_so.reason == "NameConflict"
+
+    play(cluster, is_in_conflict)
+    assert said(cluster.status, spoken_of)[2] == (
+        f"{kind} {name} belongs to Other theirs (UID other); waiting until the name is free"
+    )
+    for _ in range(3):
+        assert cluster.look().again_after == Settings().patience
+    assert reasons(cluster).count("NameConflict") == 1
+    assert (kind, name) in cluster.objects
+    assert not cluster.created_pods
+    cluster.vacate()
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+# ---------------------------------------------------------------- restarts
+
+
+def test_a_failure_is_charged_and_restarted_under_new_names() -> None:
+    cluster = running()
+    cluster.exit(pod(cluster, "digits-r0-worker-1"), 1, "loss is NaN")
+    decision = cluster.look()
+    assert (decision.create, decision.delete) == ((), ())
+    status = cluster.status
+    assert status.training is not None
+    assert status.training.outcome is not None
+    assert (status.restarts, status.disruptions, status.phase) == (1, 0, "Restarting")
+    assert status.training.outcome.reason == "MemberFailed"
+    assert status.training.outcome.charged
+    assert {item.name: item.exit_code for item in status.training.members}[
+        "digits-r0-worker-1"
+    ] == 1
+    assert cluster.events[-1].message.startswith(
+        "attempt 0: digits-r0-worker-1 exited with 1: loss is NaN; next attempt in "
+    )
+    deleted = {item.name for item in cluster.look().delete}
+    assert deleted == {*cluster.created_pods, "digits-r0"}
+    play(cluster, is_in_attempt(1))
+    assert said(cluster.status, "Restarting")[0] == "False"
+    cluster.settle()
+    assert (cluster.status.phase, cluster.status.restarts) == ("Succeeded", 1)
+
+
+def test_the_next_attempt_waits_until_no_pod_of_the_former_is_left_and_its_time_has_come() -> None:
+    cluster = running()
+    cluster.exit(pod(cluster, "digits-r0-server-0"), 134)
+    cluster.look()
+    cluster.look()
+    cluster.now += timedelta(seconds=60)
+    assert cluster.look().create == ()
+    for item in cluster.terminating():
+        cluster.finalize(item)
+    assert len(cluster.look().create) == 6
+
+    cluster = running()
+    cluster.exit(pod(cluster, "digits-r0-server-0"), 134)
+    cluster.look()
+    cluster.look()
+    for item in cluster.terminating():
+        cluster.finalize(item)
+    decision = cluster.look()
+    assert decision.create == ()
+    assert decision.again_after is not None
+    assert timedelta(seconds=7) < decision.again_after <= timedelta(seconds=10)
+    cluster.now += decision.again_after
+    assert len(cluster.look().create) == 6
+
+
+def test_the_last_failure_is_one_too_many() -> None:
+    cluster = make(backoffLimit=1)
+    for number in range(2):
+        play(cluster, is_in_attempt(number))
+        cluster.exit(pod(cluster, f"digits-r{number}-worker-0"), 1, "out of luck")
+        cluster.look()
+    assert said(cluster.status, "Failed") == (
+        "True",
+        "BackoffLimitExceeded",
+        "no restart is left of 1; attempt 1: digits-r1-worker-0 exited with 1: out of luck",
+    )
+    assert (cluster.status.restarts, cluster.status.phase) == (1, "Failed")
+    cluster.settle()
+    assert cluster.running() == []
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_a_permanent_failure_spends_no_restart(code: int) -> None:
+    cluster = running(backoffLimit=6)
+    cluster.exit(pod(cluster, "digits-r0-worker-0"), code, "no checkpoint there")
+    cluster.settle()
+    assert said(cluster.status, "Failed")[:2] == ("True", "PermanentFailure")
+    assert (cluster.status.restarts, len(cluster.created_pods)) == (0, 5)
+
+
+def test_disruptions_are_not_charged_but_have_a_limit() -> None:
+    cluster = make(backoffLimit=0)
+    for number in range(3):
+        play(cluster, is_in_attempt(number))
+        cluster.evict(pod(cluster, f"digits-r{number}-worker-0"))
+        cluster.look()
+        assert cluster.status.restarts == 0
+    assert said(cluster.status, "Failed") == (
+        "True",
+        "DisruptionLimitExceeded",
+        "disrupted too often; attempt 2: digits-r2-worker-0 was taken away: EvictionByEvictionAPI",
+    )
+    assert cluster.status.disruptions == 2
+
+
+def test_a_pod_on_a_node_out_of_reach_does_not_hold_up_the_next_attempt() -> None:
+    cluster = running({"a": 3, "b": 3, "c": 3})
+    cluster.lose("b")
+    cluster.evict_from_lost_nodes()
+    cluster.look()
+    cluster.look()
+    for item in cluster.terminating():
+        cluster.finalize(item)
+    play(cluster, is_in_attempt(1))
+    assert {item["metadata"]["name"] for item in cluster.members()} >= {
+        "digits-r0-worker-0",
+        "digits-r1-worker-0",
+    }
+    cluster.recover("b")
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_hang_in_which_every_pod_runs_is_ended_and_charged() -> None:
+    cluster = running(progressDeadlineSeconds=300)
+    cluster.hung.add(0)
+    play(cluster, is_in_attempt(1))
+    assert cluster.status.restarts == 1
+    assert "attempt 0: training stood still for 300 s" in cluster.events[-3].message
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_service_that_is_lost_is_made_again() -> None:
+    cluster = running()
+    cluster.remove(cluster.objects["Service", "digits-r0"])
+    cluster.look()
+    assert names(cluster, "Service") == ["digits-r0"]
+    assert cluster.status.restarts == 0
+
+
+# ---------------------------------------------------------------- creation that is cut off
+
+
+def creating() -> SimulatedCluster:
+    """A job whose next pass creates its first attempt."""
+
+    def is_ready(found: SimulatedCluster) -> bool:
+        said_so = condition(found.status, "DatasetReady")
+        return said_so is not None and said_so.status == "True"
+
+    return play(make(), is_ready)
+
+
+@pytest.mark.parametrize("actions", range(6))
+def test_an_attempt_that_was_created_in_part_is_withdrawn(actions: int) -> None:
+    cluster = creating()
+    cluster.look(cut_after=actions)
+    assert cluster.status.training is None
+    play(cluster, is_running)
+    assert cluster.status.training is not None
+    assert cluster.status.training.attempt == min(actions, 1)
+    assert ("CreationCutOff" in reasons(cluster)) is (actions > 0)
+    assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
+
+
+def test_an_attempt_that_was_created_as_a_whole_is_taken_over() -> None:
+    cluster = creating()
+    cluster.look(cut_after=6)
+    assert (len(cluster.created_pods), cluster.status.training) == (5, None)
+    play(cluster, is_in_attempt(0))
+    assert reasons(cluster) == ["DatasetReady", "AttemptStarted", "Running"]
+
+
+# ---------------------------------------------------------------- gangs
+
+
+def test_a_gang_without_room_is_withdrawn_and_comes_back() -> None:
+    cluster = make({"a": 4}, backoffLimit=0, schedulingPolicy={"scheduleTimeoutSeconds": 100})
+    play(cluster, lambda found: "GangTimedOut" in reasons(found))
+    assert cluster.status.phase == "Starting"
+    assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
+    cluster.slots["b"] = 1
+    play(cluster, is_running)
+    training = cluster.status.training
+    assert training is not None
+    assert training.attempt > 0
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_gang_that_waits_is_bound_only_when_all_fit() -> None:
+    cluster = make({"a": 4}, tells_capacity=True, schedulingPolicy={"gang": "Wait"})
+    play(cluster, lambda found: len(found.created_pods) == 5)
+    for _ in range(300):
+        cluster.turn()
+        assert cluster.look().patch == ()
+        assert all("nodeName" not in item["spec"] for item in cluster.members())
+        cluster.now += timedelta(seconds=30)
+    cluster.slots["b"] = 1
+    assert len(cluster.look().patch) == 5
+    play(cluster, is_in_attempt(0))
+
+
+def test_gates_are_lifted_at_once_where_capacity_is_not_known() -> None:
+    cluster = play(make(schedulingPolicy={"gang": "Wait"}), is_in_attempt(0))
+    training = cluster.status.training
+    assert training is not None
+    assert training.schedulable_time is not None
+
+
+def test_an_estimate_that_was_wrong_is_covered_by_the_timeout() -> None:
+    policy = {"gang": "Wait", "scheduleTimeoutSeconds": 100}
+    cluster = make({"a": 4}, schedulingPolicy=policy)
+    play(cluster, lambda found: "GangTimedOut" in reasons(found))
+
+
+# ---------------------------------------------------------------- suspension and deadlines
+
+
+def test_suspending_ends_the_attempt_uncharged_and_resuming_starts_the_next() -> None:
+    cluster = running(backoffLimit=0)
+    cluster.suspend(True)
+    cluster.look()
+    cluster.look()
+    assert cluster.status.phase == "Starting"
+    assert condition(cluster.status, "Suspended") is None
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    assert (cluster.members(), names(cluster, "Service")) == ([], [])
+    for _ in range(5):
+        cluster.now += timedelta(hours=1)
+        assert cluster.look().create == ()
+    cluster.suspend(False)
+    cluster.look()
+    play(cluster, is_in_attempt(1))
+    assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
+    assert reasons(cluster)[3:] == ["Suspended", "AttemptStarted", "Resumed", "Running"]
+    assert said(cluster.status, "Suspended")[:2] == ("False", "Resumed")
+
+
+def test_suspending_the_preparation_suspends_its_jobs() -> None:
+    cluster = play(make(), lambda found: "digits-pack" in names(found, "Job"))
+    job = cluster.objects["Job", "digits-pack"]
+    cluster.suspend(True)
+    cluster.look()
+    assert job["spec"]["suspend"] is True
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    cluster.suspend(False)
+    cluster.look()
+    assert job["spec"]["suspend"] is False
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_job_may_be_suspended_from_the_beginning() -> None:
+    cluster = make(suspend=True)
+    cluster.look()
+    assert (cluster.status.phase, cluster.objects) == ("Suspended", {})
+    cluster.suspend(False)
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_only_training_counts_towards_the_active_deadline() -> None:
+    cluster = running(activeDeadlineSeconds=120)
+    cluster.now += timedelta(seconds=60)
+    cluster.suspend(True)
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    cluster.now += timedelta(hours=5)
+    cluster.suspend(False)
+    play(cluster, is_running)
+    cluster.now += timedelta(seconds=30)
+    cluster.look()
+    assert not is_over(cluster)
+    cluster.now += timedelta(seconds=20)
+    cluster.settle()
+    assert said(cluster.status, "Failed")[1:] == ("DeadlineExceeded", "training took over 120 s")
+    assert cluster.running() == []
+
+
+def test_no_attempt_starts_when_the_time_is_used_up() -> None:
+    cluster = running(activeDeadlineSeconds=100)
+    cluster.now += timedelta(seconds=100)
+    cluster.exit(pod(cluster, "digits-r0-worker-0"), 1)
+    cluster.settle()
+    assert said(cluster.status, "Failed")[1] == "DeadlineExceeded"
+    assert len(cluster.created_pods) == 5
+
+
+# ---------------------------------------------------------------- success and after
+
+
+def test_a_finished_worker_that_vanishes_undoes_nothing() -> None:
+    cluster = running(backoffLimit=0)
+    first, second = cluster.finishing_workers()
+    cluster.exit(first, 0)
+    cluster.look()
+    cluster.vanish(first)
+    cluster.look()
+    assert is_running(cluster)
+    cluster.exit(second, 0)
+    cluster.look()
+    assert (cluster.status.phase, cluster.status.disruptions) == ("Succeeded", 0)
+
+
+def test_a_worker_that_vanished_before_its_end_was_seen_is_a_disruption() -> None:
+    cluster = running()
+    first = cluster.finishing_workers()[0]
+    cluster.exit(first, 0)
+    cluster.vanish(first)
+    cluster.look()
+    assert (cluster.status.phase, cluster.status.disruptions) == ("Restarting", 1)
+
+
+def test_a_server_that_fails_after_the_last_worker_changes_nothing() -> None:
+    cluster = running()
+    for worker in cluster.finishing_workers():
+        cluster.exit(worker, 0)
+    cluster.exit(pod(cluster, "digits-r0-server-0"), 134)
+    cluster.look()
+    assert (cluster.status.phase, cluster.status.restarts) == ("Succeeded", 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        (
+            "None",
+            {
+                *("digits-index", "digits-pack", "digits-seal", "digits-r0"),
+                *("digits-r0-scheduler-0", "digits-r0-server-0", "digits-r0-server-1"),
+                *("digits-r0-worker-0", "digits-r0-worker-1"),
+            },
+        ),
+        (
+            "Running",
+            {
+                *("digits-index", "digits-pack", "digits-seal"),
+                *("digits-r0-worker-0", "digits-r0-worker-1"),
+            },
+        ),
+        ("All", set()),
+    ],
+)
+def test_the_rest_goes_by_policy(policy: str, kept: set[str]) -> None:
+    cluster = running(cleanPodPolicy=policy)
+    cluster.lose_job_pods()
+    for worker in cluster.finishing_workers():
+        cluster.exit(worker, 0)
+    cluster.look()
+    cluster.look()
+    for item in cluster.terminating():
+        cluster.finalize(item)
+    left = {name for _, name in cluster.objects} - {"digits-dataset"}
+    assert left == kept
+    assert ("PersistentVolumeClaim", "digits-dataset") in cluster.objects
+    assert cluster.look().delete == ()
+
+
+def test_a_finished_job_is_deleted_when_its_time_is_over() -> None:
+    cluster = running(ttlSecondsAfterFinished=600)
+    cluster.settle()
+    assert cluster.is_deleted
+    ended = cluster.status.completion_time
+    assert ended is not None
+    assert timedelta(seconds=600) <= cluster.now - ended < timedelta(seconds=660)
+
+
+def test_a_finished_job_takes_no_further_part_in_anything() -> None:
+    cluster = running()
+    cluster.settle()
+    before = cluster.status
+    cluster.suspend(True)
+    cluster.look()
+    assert cluster.status.conditions == before.conditions
+    assert cluster.look().again_after is None
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_figures_of_the_newest_sample_are_in_the_status() -> None:
+    cluster = running()
+    heard = samples.Sample(
+        taken_at=cluster.now,
+        attempt=0,
+        epoch=3,
+        epochs=90,
+        batch=10,
+        batches_per_epoch=20,
+        images_per_second=512.0,
+        accuracy=0.25,
+        progressed_at=cluster.now,
+    )
+    decision = decide(cluster.job, Observed(), heard, START)
+    training = decision.status.training
+    assert training is not None
+    assert training.epoch == 3
+    assert training.accuracy is not None
+    assert training.accuracy.train == 0.25
+    # The observation is empty, so the attempt ends here, and with it what was of now.
+    assert training.outcome is not None
+    assert (training.images_per_second, training.estimated_remaining_seconds) == (None, None)
+
+
+def test_members_and_replicas_are_counted_as_they_come_and_go() -> None:
+    cluster = running()
+    cluster.exit(cluster.finishing_workers()[0], 0)
+    cluster.look()
+    training = cluster.status.training
+    assert training is not None
+    counted = {role: found.to_manifest() for role, found in training.replica_statuses.items()}
+    assert counted == {
+        "scheduler": {"active": 1, "succeeded": 0, "failed": 0},
+        "server": {"active": 2, "succeeded": 0, "failed": 0},
+        "worker": {"active": 1, "succeeded": 1, "failed": 0},
+    }
+    cluster.settle()
+    training = cluster.status.training
+    assert training is not None
+    assert sum(found.active for found in training.replica_statuses.values()) == 0
+
+
+def test_a_single_worker_needs_nobody() -> None:
+    single = {"strategy": {"single": {}}, "workers": {"replicas": 1}}
+    cluster = SimulatedCluster(manifest(training=single), ROOMY)
+    cluster.settle()
+    assert cluster.created_pods == ["digits-r0-worker-0"]
+    assert ended_well(cluster)

@@ -1,0 +1,269 @@
+"""Sorting Kubernetes-shaped children into buckets: whose they are and where they stand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from imagenet_operator.manifests import attempt, dataset, labels, volumes
+from imagenet_operator.reconcile.observe import sort
+from imagenet_operator.reconcile.types import Claim, Member, Observed, Phase, Reference
+from support.job_table import JOBS
+
+JOB = JOBS["gpus"]
+Manifest = dict[str, Any]
+
+
+def living(manifest: Manifest, status: Manifest | None = None, **metadata: Any) -> Manifest:
+    """An object as the API server returns it."""
+    name = manifest["metadata"]["name"]
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "uid": f"uid-of-{name}", **metadata},
+        "status": status or {},
+    }
+
+
+def pods(number: int = 0) -> list[Manifest]:
+    return [item for item in attempt.build(JOB, number) if item["kind"] == "Pod"]
+
+
+def worker(status: Manifest | None = None, spec: Manifest | None = None, **metadata: Any) -> Any:
+    manifest = pods()[-1]
+    return living({**manifest, "spec": {**manifest["spec"], **(spec or {})}}, status, **metadata)
+
+
+def look(status: Manifest | None = None, spec: Manifest | None = None, **metadata: Any) -> Member:
+    observed = sort(JOB, [worker(status, spec, **metadata)], unreachable_nodes=frozenset({"lost"}))
+    return observed.attempts[0].members[0]
+
+
+def state(**main: Manifest) -> Manifest:
+    return {"containerStatuses": [{"name": "main", "state": main}]}
+
+
+def condition(kind: str, status: str = "True", **fields: str) -> Manifest:
+    return {"conditions": [{"type": kind, "status": status, **fields}]}
+
+
+def ended(code: int, message: str | None = None, finished: str | None = None) -> Manifest:
+    fields = {"exitCode": code, "message": message, "finishedAt": finished, "reason": "Error"}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "phase"),
+    [
+        ({}, {}, Phase.PENDING),
+        ({"phase": "Pending"}, {}, Phase.PENDING),
+        ({"phase": "Pending", **condition("PodScheduled", "False")}, {}, Phase.PENDING),
+        ({"phase": "Pending", **condition("PodScheduled")}, {}, Phase.BOUND),
+        ({"phase": "Pending"}, {"nodeName": "a"}, Phase.BOUND),
+        ({"phase": "Running"}, {}, Phase.RUNNING),
+        ({"phase": "Unknown"}, {}, Phase.RUNNING),
+        ({"phase": "Succeeded"}, {}, Phase.SUCCEEDED),
+        ({"phase": "Failed"}, {}, Phase.FAILED),
+        ({"phase": "Running", **state(terminated=ended(0))}, {}, Phase.SUCCEEDED),
+        ({"phase": "Running", **state(terminated=ended(1))}, {}, Phase.FAILED),
+        ({"phase": "Running", **state(running={})}, {}, Phase.RUNNING),
+        # A container that was injected beside the program does not speak for it.
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [{"name": "mesh", "state": {"terminated": ended(1)}}],
+            },
+            {},
+            Phase.RUNNING,
+        ),
+    ],
+)
+def test_the_phase_is_that_of_the_program(status: Manifest, spec: Manifest, phase: Phase) -> None:
+    assert look(status, spec).phase is phase
+
+
+def test_a_member_tells_all_that_its_pod_does() -> None:
+    member = look(
+        {
+            "phase": "Failed",
+            **state(terminated=ended(3, " disk full\n", "2026-01-02T04:04:05.9+01:00")),
+        },
+        {"nodeName": "a"},
+    )
+    assert (member.attempt, member.role, member.index) == (0, "worker", 3)
+    assert (member.name, member.uid) == ("digits-r0-worker-3", "uid-of-digits-r0-worker-3")
+    assert (member.exit_code, member.reason, member.message) == (3, "Error", "disk full")
+    assert (member.node, member.live) == ("a", False)
+    assert member.finished_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert member.requests == {"nvidia.com/gpu": Fraction(8)}
+    assert member.reference == Reference("Pod", member.name, member.uid)
+
+
+def test_requests_go_before_limits_and_are_summed() -> None:
+    containers = [
+        {"name": "main", "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "4"}}},
+        {"name": "other", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}},
+        {"name": "third"},
+    ]
+    asked = {"cpu": Fraction(3, 2), "memory": Fraction(2**30)}
+    assert look({}, {"containers": containers}).requests == asked
+
+
+def test_why_a_pod_waits() -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    member = look({"phase": "Pending", **state(waiting=waiting)})
+    assert (member.reason, member.message) == ("ImagePullBackOff", "no such image")
+
+
+@pytest.mark.parametrize(
+    ("status", "disrupted"),
+    [
+        ({}, None),
+        (condition("DisruptionTarget", reason="PreemptionByScheduler"), "PreemptionByScheduler"),
+        (condition("DisruptionTarget"), "DisruptionTarget"),
+        (condition("DisruptionTarget", "False", reason="Never"), None),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        ({"phase": "Failed", "reason": "NodeLost"}, "NodeLost"),
+        ({"phase": "Failed", "reason": "OutOfnvidia.com/gpu"}, "OutOfnvidia.com/gpu"),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, None),
+    ],
+)
+def test_what_the_cluster_did(status: Manifest, disrupted: str | None) -> None:
+    assert look(status).disrupted == disrupted
+
+
+@pytest.mark.parametrize(
+    ("node", "deleted", "gone"),
+    [("lost", True, True), ("lost", False, False), ("a", True, False), (None, True, False)],
+)
+def test_a_terminating_pod_counts_as_gone_on_a_node_out_of_reach(
+    node: str | None, deleted: bool, gone: bool
+) -> None:
+    metadata = {"deletionTimestamp": "2026-01-02T03:04:05Z"} if deleted else {}
+    member = look({"phase": "Running"}, {"nodeName": node} if node else {}, **metadata)
+    assert (member.terminating, member.gone) == (deleted, gone)
+
+
+def test_attempts_are_sorted_by_number_role_and_index() -> None:
+    children = [living(item) for number in (10, 2) for item in attempt.build(JOB, number)]
+    observed = sort(JOB, reversed(children))
+    assert list(observed.attempts) == [2, 10]
+    names = [member.name.removeprefix("digits-r2-") for member in observed.attempts[2].members]
+    assert names == ["scheduler-0", "server-0", "server-1", *(f"worker-{n}" for n in range(4))]
+    service = Reference("Service", "digits-r2", "uid-of-digits-r2")
+    assert observed.attempts[2].services == (service,)
+    assert observed.foreign == {}
+
+
+def test_a_service_that_is_deleted_is_none() -> None:
+    service = living(attempt.build(JOB, 0)[0], deletionTimestamp="2026-01-02T03:04:05Z")
+    assert sort(JOB, [service]).attempts == {}
+
+
+OTHERS = {"kind": "ImageNetJob", "name": "digits", "uid": "former", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owners", "whose"),
+    [
+        ([OTHERS], "ImageNetJob digits (UID former)"),
+        ([{**OTHERS, "controller": False}], "no controller"),
+        ([], "no controller"),
+    ],
+)
+def test_what_another_owns_is_foreign(owners: list[Manifest], whose: str) -> None:
+    for item in (*attempt.build(JOB, 0), dataset.index_job(JOB)):
+        item["metadata"]["ownerReferences"] = owners
+        observed = sort(JOB, [living(item)])
+        name = item["metadata"]["name"]
+        assert observed == Observed(foreign={(item["kind"], name): whose})
+
+
+@pytest.mark.parametrize(
+    "label", [labels.ATTEMPT, labels.JOB_ROLE, labels.REPLICA_INDEX], ids=lambda key: key[22:]
+)
+def test_a_pod_that_lost_its_labels_is_left_alone(label: str) -> None:
+    pod = worker()
+    pod["metadata"]["labels"] = {
+        key: value for key, value in pod["metadata"]["labels"].items() if key != label
+    }
+    assert sort(JOB, [pod]).attempts == {}
+
+
+def test_claims_are_ours_or_were_a_namesakes() -> None:
+    drop = JOBS["deletes its volumes"]
+    ours, kept = volumes.claims(drop)
+    kept["metadata"]["ownerReferences"] = []
+    leaving = living(kept, deletionTimestamp="2026-01-02T03:04:05Z")
+    observed = sort(drop, [living(ours), leaving])
+    owner = labels.owner(drop)
+    assert observed.claims == {
+        "digits-dataset": Claim("digits-dataset", "uid-of-digits-dataset", (owner,)),
+        "digits-output": Claim("digits-output", "uid-of-digits-output", (), terminating=True),
+    }
+    kept["metadata"]["labels"] = {}
+    ours["metadata"]["ownerReferences"] = [{**owner, "uid": "former"}]
+    assert sort(drop, [living(ours), living(kept)]).claims == {}
+
+
+def job_pod(job: Manifest, name: str, status: Manifest) -> Manifest:
+    owner = {"kind": "Job", "name": "digits-pack", "uid": job["metadata"]["uid"]}
+    metadata: Manifest = {"name": name, "uid": f"uid-of-{name}", "labels": {}}
+    metadata["ownerReferences"] = [{**owner, "controller": True}]
+    return {"kind": "Pod", "metadata": metadata, "spec": {}, "status": status}
+
+
+def pack(status: Manifest) -> Manifest:
+    assert JOB.status.dataset is not None
+    return living(dataset.pack_job(JOB, JOB.status.dataset), status)
+
+
+def test_a_job_in_the_middle_of_its_work() -> None:
+    found = sort(JOB, [pack({"active": 2, "succeeded": 3, "failed": 1})]).jobs["pack"]
+    assert (found.active, found.succeeded, found.failed, found.completions) == (2, 3, 1, 9)
+    assert (found.complete, found.failure, found.message, found.finished) == (
+        False,
+        None,
+        None,
+        False,
+    )
+    assert found.reference == Reference("Job", "digits-pack", "uid-of-digits-pack")
+
+
+def test_a_jobs_result_is_the_message_of_its_pod() -> None:
+    job = pack(condition("Complete"))
+    failed = job_pod(job, "p-0", {"phase": "Failed", **state(terminated=ended(1, "first try"))})
+    done = job_pod(job, "p-1", {"phase": "Succeeded", **state(terminated=ended(0, '{"a": 1}\n'))})
+    found = sort(JOB, [failed, job, done]).jobs["pack"]
+    assert (found.complete, found.finished, found.message) == (True, True, '{"a": 1}')
+    assert sort(JOB, [job, failed]).jobs["pack"].message is None
+    silent = job_pod(job, "p-1", {"phase": "Succeeded"})
+    assert sort(JOB, [job, silent]).jobs["pack"].message == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "failure"),
+    [
+        ([("p-0", "2026-01-02T03:04:05Z", "early"), ("p-1", None, "unknown when")], "early"),
+        (
+            [("p-0", "2026-01-02T03:04:06Z", "late"), ("p-1", "2026-01-02T03:04:05Z", "early")],
+            "late",
+        ),
+        ([("p-0", "2026-01-02T03:04:05Z", None)], "too many failures"),
+        ([], "too many failures"),
+    ],
+)
+def test_a_jobs_failure_is_told_in_its_programs_last_words(
+    words: list[tuple[str, str | None, str | None]], failure: str
+) -> None:
+    job = pack(condition("Failed", reason="BackoffLimitExceeded", message="too many failures"))
+    left = [
+        job_pod(job, name, {"phase": "Failed", **state(terminated=ended(1, message, finished))})
+        for name, finished, message in words
+    ]
+    assert sort(JOB, [*left, job]).jobs["pack"].failure == failure
+
+
+def test_a_condition_that_says_nothing_is_a_failure_all_the_same() -> None:
+    assert sort(JOB, [pack(condition("Failed"))]).jobs["pack"].failure == "the Job failed"
