@@ -108,10 +108,11 @@ def test_without_names_a_class_is_its_number(attempt: Path, tmp_path: Path) -> N
     assert Classifier.load(attempt).classify(image, top=1)[0].name == "1"
 
 
+@pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("resize", [0, 64, 100])
 @pytest.mark.parametrize(("height", "width"), [(90, 120), (121, 90), (64, 64), (97, 301)])
 def test_an_image_is_prepared_as_image_record_iter_does(
-    tmp_path: Path, height: int, width: int, resize: int
+    tmp_path: Path, height: int, width: int, resize: int, channels: int
 ) -> None:
     generator = np.random.default_rng(height * width)
     small = generator.integers(0, 256, (height // 8, width // 8, 3), np.uint8)
@@ -127,13 +128,14 @@ def test_an_image_is_prepared_as_image_record_iter_does(
     settings |= {f"std_{colour}": value for colour, value in zip("rgb", std, strict=True)}
     more = {"resize": resize} if resize else {}
     batches = mx.io.ImageRecordIter(
-        path_imgrec=str(tmp_path / "one.rec"), data_shape=(3, 56, 60), batch_size=1, **settings,
+        path_imgrec=str(tmp_path / "one.rec"), data_shape=(channels, 56, 60), batch_size=1, **settings,
         **more,
     )  # fmt: skip
     expected = next(batches).data[0].asnumpy()
     (tmp_path / "one.png").write_bytes(content.tobytes())
-    prepared = Inputs(56, 60, mean, std, resize).prepare(read_image(tmp_path / "one.png"))
-    assert prepared.shape == expected.shape == (1, 3, 56, 60)
+    image = read_image(tmp_path / "one.png", channels)
+    prepared = Inputs(channels, 56, 60, mean, std, resize).prepare(image)
+    assert prepared.shape == expected.shape == (1, channels, 56, 60)
     # One step of 255, since two builds of OpenCV may round differently.
     np.testing.assert_allclose(prepared, expected, atol=1.01 / 56.5)
     assert np.mean(np.abs(prepared - expected)) < 0.1 / 56.5
@@ -142,7 +144,7 @@ def test_an_image_is_prepared_as_image_record_iter_does(
 @pytest.mark.parametrize(("height", "width"), [(10, 20), (20, 10), (1, 1), (15, 300), (8, 400)])
 @pytest.mark.parametrize("resize", [0, 12, 24])
 def test_an_image_smaller_than_the_crop_is_enlarged(height: int, width: int, resize: int) -> None:
-    inputs = Inputs(16, 28, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), resize)
+    inputs = Inputs(3, 16, 28, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), resize)
     image = np.full((height, width, 3), 7, np.uint8)
     prepared = inputs.prepare(image)
     assert prepared.shape == (1, 3, 16, 28)
@@ -216,8 +218,8 @@ def misfit(folder: Path) -> None:
         (misfit, "cannot be loaded"),
         (change_result(inputs={}), "result.json: inputs.imageShape is missing"),
         (
-            change_result(inputs={**RESULT["inputs"], "imageShape": [1, 28, 28]}),
-            "inputs.imageShape must be 3, height, width, not [1, 28, 28]",
+            change_result(inputs={**RESULT["inputs"], "imageShape": [2, 28, 28]}),
+            "inputs.imageShape must be 1 or 3 channels, height, width, not [2, 28, 28]",
         ),
         (
             change_result(model={"symbol": "../../x", "params": "y"}),

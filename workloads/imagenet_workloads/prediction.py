@@ -34,11 +34,13 @@ class Inputs:
     Attributes:
         height: of the network's input, in pixels.
         width: likewise.
-        mean: red, green, blue in 0..255, subtracted.
+        channels: 3 for RGB, 1 for grey.
+        mean: red, green, blue in 0..255, subtracted; the first alone from grey.
         std: likewise, divides.
         resize: shorter edge in pixels before the central crop; 0 is as it comes.
     """
 
+    channels: int
     height: int
     width: int
     mean: tuple[float, float, float]
@@ -53,9 +55,12 @@ class Inputs:
             InputError: a field is missing or wrong.
         """
         shape = fields.integers("imageShape")
-        if len(shape) != 3 or shape[0] != 3 or min(shape) < 1:
-            raise fields.wrong("imageShape", f"must be 3, height, width, not {list(shape)}")
+        if len(shape) != 3 or shape[0] not in (1, 3) or min(shape) < 1:
+            raise fields.wrong(
+                "imageShape", f"must be 1 or 3 channels, height, width, not {list(shape)}"
+            )
         return cls(
+            channels=shape[0],
             height=shape[1],
             width=shape[2],
             mean=fields.three_numbers("mean"),
@@ -64,7 +69,10 @@ class Inputs:
         )
 
     def prepare(self, image: Pixels) -> npt.NDArray[np.float32]:
-        """The network's input, 1 x 3 x height x width, of an image in height x width x RGB.
+        """The network's input, 1 x channels x height x width, of an image.
+
+        Args:
+            image: height x width x channels, as `read_image` gives it.
 
         The arithmetic is that of MXNet's ImageRecordIter with these settings, but that an image
         smaller than the crop, which that refuses, is enlarged.
@@ -72,9 +80,11 @@ class Inputs:
         height, width = self._resized(*image.shape[:2])
         if (height, width) != image.shape[:2]:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
+            image = image.reshape(height, width, self.channels)  # OpenCV drops the axis of grey
         top, left = (height - self.height) // 2, (width - self.width) // 2
         crop = image[top : top + self.height, left : left + self.width].astype(np.float32)
-        normal = (crop - np.asarray(self.mean)) / np.asarray(self.std)
+        mean, std = self.mean[: self.channels], self.std[: self.channels]
+        normal = (crop - np.asarray(mean)) / np.asarray(std)
         return np.ascontiguousarray(normal.transpose(2, 0, 1)[np.newaxis], np.float32)
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
@@ -150,7 +160,7 @@ class Classifier:
         Raises:
             InputError: the file is no image that can be read.
         """
-        image = read_image(path)
+        image = read_image(path, self.inputs.channels)
         if not self.inputs.resize and min(image.shape[:2]) > 2 * max(
             self.inputs.height, self.inputs.width
         ):
@@ -173,8 +183,12 @@ class Classifier:
         return str(label) if self.names is None else self.names[label]
 
 
-def read_image(path: Path) -> Pixels:
-    """Decodes an image file: height x width x RGB in 0..255, upright by its EXIF orientation.
+def read_image(path: Path, channels: int = 3) -> Pixels:
+    """Decodes an image file: height x width x channels in 0..255, upright by its EXIF orientation.
+
+    Args:
+        path: of a file in any format that OpenCV reads.
+        channels: 3 for RGB, 1 for grey (luminance).
 
     Raises:
         InputError: it cannot be read or is no image.
@@ -183,10 +197,11 @@ def read_image(path: Path) -> Pixels:
         content = np.fromfile(path, np.uint8)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    image = cv2.imdecode(content, cv2.IMREAD_COLOR) if content.size else None
+    form = cv2.IMREAD_COLOR if channels == 3 else cv2.IMREAD_GRAYSCALE
+    image = cv2.imdecode(content, form) if content.size else None
     if image is None:
         raise InputError(f"{path}: is no image that OpenCV can read")
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB) if channels == 3 else image[:, :, np.newaxis]
 
 
 def _find_result(path: Path) -> Path:
@@ -211,9 +226,8 @@ def _bind(symbol: Path, params: Path, inputs: Inputs) -> Any:
     try:
         network = mx.sym.load(str(symbol))
         arrays = mx.nd.load(str(params))
-        executor = network.simple_bind(
-            mx.cpu(), grad_req="null", data=(1, 3, inputs.height, inputs.width)
-        )
+        shape = (1, inputs.channels, inputs.height, inputs.width)
+        executor = network.simple_bind(mx.cpu(), grad_req="null", data=shape)
         executor.copy_params_from(_part(arrays, "arg:"), _part(arrays, "aux:"))
     except (mx.MXNetError, ValueError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
