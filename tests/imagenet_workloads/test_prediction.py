@@ -128,9 +128,12 @@ def test_an_image_is_prepared_as_image_record_iter_does(
     settings |= {f"std_{colour}": value for colour, value in zip("rgb", std, strict=True)}
     more = {"resize": resize} if resize else {}
     batches = mx.io.ImageRecordIter(
-        path_imgrec=str(tmp_path / "one.rec"), data_shape=(channels, 56, 60), batch_size=1, **settings,
+        path_imgrec=str(tmp_path / "one.rec"),
+        data_shape=(channels, 56, 60),
+        batch_size=1,
+        **settings,
         **more,
-    )  # fmt: skip
+    )
     expected = next(batches).data[0].asnumpy()
     (tmp_path / "one.png").write_bytes(content.tobytes())
     image = read_image(tmp_path / "one.png", channels)
