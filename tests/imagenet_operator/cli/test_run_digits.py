@@ -1,0 +1,77 @@
+"""The example of handwritten digits, with everything real: archive, MXNet, parameter server."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "examples" / "digits.yaml"
+SCRIPTS = Path(sys.executable).parent
+VARIABLES = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def call(program: Path, *arguments: str | Path) -> str:
+    """The output of a program that must succeed."""
+    finished = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, check=False, env=VARIABLES
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_digits_from_the_archive_to_a_prediction(tmp_path: Path) -> None:
+    archive, sample = tmp_path / "volumes" / "raw" / "digits.tar", tmp_path / "sample.jpg"
+    make = ROOT / "examples" / "make_digits.py"
+    call(Path(sys.executable), make, archive, "--sample", sample)
+    imagenetctl = SCRIPTS / "imagenetctl"
+    options = ("--workdir", tmp_path, "--output", "json")
+
+    first = last_line(call(imagenetctl, "run", EXAMPLE, *options))
+
+    assert first["outcome"] == "Succeeded"
+    assert first["validation"]["images"] == 180
+    assert first["validation"]["top1"] >= 0.95
+    assert first["restarts"] == 0
+    assert not first["dataset"]["reused"]
+    dataset = json.loads((Path(first["dataset"]["folder"]) / "dataset.json").read_text())
+    assert dataset["droppedClasses"] == {"9": 12}
+    model = Path(first["model"]["folder"])
+    for name in (first["model"]["symbol"], first["model"]["params"], "metrics.jsonl"):
+        assert (model / name).is_file()
+
+    output = call(imagenetctl, "predict", sample, "--workdir", tmp_path, "--output", "json")
+    (predicted,) = json.loads(output)
+    assert predicted["predictions"][0]["class"] == "0"
+
+    before = snapshot(Path(first["dataset"]["folder"]))
+    second = last_line(call(imagenetctl, "run", shorter(tmp_path), *options))
+    assert second["dataset"] == {**first["dataset"], "reused": True}
+    assert second["uid"] != first["uid"]
+    assert snapshot(Path(first["dataset"]["folder"])) == before, "not a byte is rewritten"
+
+
+def last_line(output: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return document
+
+
+def shorter(folder: Path) -> Path:
+    """The example with one epoch: what is trained is not what the second run is about."""
+    manifest = yaml.safe_load(EXAMPLE.read_text())
+    manifest["spec"]["training"] |= {"epochs": 1, "optimizer": {"stepEpochs": []}}
+    path = folder / "shorter.yaml"
+    path.write_text(yaml.safe_dump(manifest))
+    return path
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file's number and time of change."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+    }
