@@ -7,7 +7,7 @@ import threading
 import pytest
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train import rendezvous
-from imagenet_workloads.train.rendezvous import deadline, wait_for_scheduler
+from imagenet_workloads.train.rendezvous import deadline, scheduler_is_gone, wait_for_scheduler
 from imagenet_workloads.train.roles import Member, Role
 
 
@@ -90,3 +90,11 @@ def test_a_deadline_is_quiet_about_what_ends() -> None:
         pass
     assert said == []
     assert "deadline" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_scheduler_that_does_not_listen_is_gone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = member(Role.WORKER, port=server.getsockname()[1])
+        assert not scheduler_is_gone(there)
+    assert scheduler_is_gone(there)
+    assert scheduler_is_gone(member(Role.WORKER, "nobody.invalid"))

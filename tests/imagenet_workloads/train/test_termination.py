@@ -7,11 +7,11 @@ import sys
 import pytest
 
 PROGRAM = """
-import ctypes, sys, threading
+import ctypes, sys, time
 from imagenet_workloads.train.termination import Termination
 
 grace, scene = float(sys.argv[1]), sys.argv[2]
-termination = Termination(grace)
+termination = Termination(grace, is_hopeless=lambda: scene.startswith("hopeless"))
 termination.listen()
 
 def ready():
@@ -27,8 +27,16 @@ def stuck():
 if scene == "outside":
     stuck()
 with termination.deferred():
-    if scene == "stuck":
+    if scene in ("stuck", "hopeless"):
         stuck()
+    if scene == "hopeless, but writing":
+        with termination.writing():
+            ready()
+            while not termination.requested:
+                pass
+            time.sleep(1)
+        print("written", flush=True)
+        sys.exit(6)
     ready()
     while not termination.requested:
         pass
@@ -59,3 +67,11 @@ def test_a_loop_that_hangs_is_ended_when_the_grace_is_over() -> None:
 
 def test_outside_of_the_loop_there_is_nothing_to_save() -> None:
     assert run(60, "outside", signal.SIGTERM) == (143, "")
+
+
+def test_without_the_others_nothing_is_waited_for() -> None:
+    assert run(600, "hopeless", signal.SIGTERM) == (143, "")
+
+
+def test_a_checkpoint_that_is_being_written_needs_nobody() -> None:
+    assert run(600, "hopeless, but writing", signal.SIGTERM) == (6, "written\n")

@@ -13,6 +13,8 @@ from imagenet_workloads.train.strategies.interface import Strategy
 def average_statistics(replicas: Replicas, strategy: Strategy) -> None:
     """Set every moving mean and variance to its average over all devices of all workers.
 
+    Where workers cannot add up numbers, rank 0 evaluates and saves alone, from its own devices.
+
     The variance between the workers' means is left out, as if each batch were drawn from the whole
     dataset, which is what the shuffled shards give.
     """

@@ -13,6 +13,7 @@ from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import export_model
 from imagenet_workloads.train.saved import save
 from imagenet_workloads.train.strategies.interface import Strategy
+from imagenet_workloads.train.termination import Termination
 
 
 class Keeper:
@@ -25,12 +26,14 @@ class Keeper:
         replicas: Replicas,
         strategy: Strategy,
         reporter: Reporter,
+        termination: Termination,
         batches_per_epoch: int,
         last_epoch: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take what is saved and where to."""
         self._options, self._store, self._reporter = options, store, reporter
+        self._termination = termination
         self._replicas, self._strategy, self._clock = replicas, strategy, clock
         self._batches_per_epoch, self._last_epoch = batches_per_epoch, last_epoch
         self._last_saved = clock()
@@ -46,12 +49,12 @@ class Keeper:
 
     def within_epoch(self, position: Position) -> None:
         """Save between two updates; all ranks of a collective strategy come here together."""
-        self._average()
+        average_statistics(self._replicas, self._strategy)
         self._save(position)
 
     def after_epoch(self, finished: int) -> None:
         """Do what is due after an epoch, counted from 1; all ranks come here."""
-        self._average()
+        average_statistics(self._replicas, self._strategy)
         every = self._options.checkpoint_every_epochs
         if finished == self._last_epoch or (every and finished % every == 0):
             self._save(Position(finished, 0))
@@ -59,14 +62,10 @@ class Keeper:
         if prefix and self._strategy.rank == 0 and finished % self._options.save_period == 0:
             export_model(Path(prefix), self._replicas, finished)
 
-    def _average(self) -> None:
-        if self._strategy.collective:
-            average_statistics(self._replicas, self._strategy)
-
     def _save(self, position: Position) -> None:
         if self._strategy.rank == 0:
             started = self._clock()
-            with self._store.begin(position) as folder:
+            with self._termination.writing(), self._store.begin(position) as folder:
                 save(folder, self._replicas, self._strategy, self._batches_per_epoch)
             self._last_saved = self._clock()
             self._reporter.write(

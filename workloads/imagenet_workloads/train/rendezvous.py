@@ -68,6 +68,15 @@ def wait_for_scheduler(member: Member, timeout: float) -> None:
             return
 
 
+def scheduler_is_gone(member: Member) -> bool:
+    """Whether nobody listens where the scheduler does: then the whole attempt is being ended."""
+    try:
+        _connect(member.host, member.port)
+    except OSError:
+        return True
+    return False
+
+
 @contextmanager
 def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Iterator[None]:
     """Watch a block that may never end, because it waits in C++ for others.

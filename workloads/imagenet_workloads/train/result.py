@@ -36,7 +36,6 @@ class Result:
         uid: its UID.
         attempt: the N of attempts/rN.
         network: as on the command line.
-        num_layers: likewise.
         epochs: likewise.
         workers: of this attempt.
         validation: counts of the saved model; None without validation images.
@@ -52,7 +51,6 @@ class Result:
     uid: str
     attempt: int
     network: str
-    num_layers: int | None
     epochs: int
     workers: int
     validation: Counts | None
@@ -70,7 +68,6 @@ class Result:
             "uid": self.uid,
             "attempt": self.attempt,
             "network": self.network,
-            "numLayers": self.num_layers,
             "epochs": self.epochs,
             "workers": self.workers,
             "validation": None if self.validation is None else _validation(self.validation),

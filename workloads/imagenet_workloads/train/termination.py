@@ -9,12 +9,16 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from imagenet_workloads.commands.program import TERMINATED
 
 _log = logging.getLogger(__name__)
+
+# Seconds between two looks at whether there is any hope for a checkpoint.
+LOOK_INTERVAL = 0.2
 
 
 class Termination:
@@ -24,11 +28,18 @@ class Termination:
         requested: whether one has come; the training loop looks at it after each batch.
     """
 
-    def __init__(self, grace: float) -> None:
-        """Set the seconds that a checkpoint may take after the signal."""
-        self._grace = grace
+    def __init__(self, grace: float, is_hopeless: Callable[[], bool] = lambda: False) -> None:
+        """Set what happens after the signal.
+
+        Args:
+            grace: seconds that a checkpoint may take.
+            is_hopeless: whether there can be none, because those who are needed for the batch in
+                progress are gone; asked again and again, from a thread of its own.
+        """
+        self._grace, self._is_hopeless = grace, is_hopeless
         self._heard = threading.Event()
         self._saving = threading.Event()
+        self._writing = threading.Event()
         self._left = threading.Event()
 
     @property
@@ -59,6 +70,17 @@ class Termination:
                 # Whoever comes out of the block has saved, or has an error to report first.
                 self._left.set()
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Within the block nobody else is needed, so it has the whole grace in any case."""
+        self._writing.set()
+        try:
+            yield
+        finally:
+            # Whoever was told to end while writing leaves after it, and needs nobody for that.
+            if not self._heard.is_set():
+                self._writing.clear()
+
     def _hear(self, reading: int) -> None:
         while not {signal.SIGTERM, signal.SIGINT} & set(os.read(reading, 64)):
             pass
@@ -68,7 +90,14 @@ class Termination:
                 "told to end: a checkpoint follows after this batch, if it takes less than %g s",
                 self._grace,
             )
-            if self._left.wait(self._grace):
+            end = time.monotonic() + self._grace
+            while not self._left.wait(LOOK_INTERVAL):
+                if time.monotonic() >= end:
+                    _log.warning("no checkpoint within %g s: others do not answer", self._grace)
+                    break
+                if not self._writing.is_set() and self._is_hopeless():
+                    _log.warning("no checkpoint: the others are gone already")
+                    break
+            else:
                 return
-            _log.warning("no checkpoint within %g s: the others do not answer", self._grace)
         os._exit(TERMINATED)

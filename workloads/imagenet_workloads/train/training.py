@@ -70,9 +70,10 @@ def train(worker: Worker, join: Callable[[], Strategy]) -> int:
         join: makes the strategy, which means to wait for the others.
     """
     _check_devices(worker.options)
-    mx.random.seed(worker.options.cluster.seed)
-    np.random.seed(worker.options.cluster.seed)
     strategy = join()
+    # Each rank drops out others; the weights that count are drawn by rank 0.
+    mx.random.seed(worker.options.cluster.seed + strategy.rank)
+    np.random.seed(worker.options.cluster.seed + strategy.rank)
     with tempfile.TemporaryDirectory(dir=worker.environment.scratch) as scratch:
         together = _batches_together(worker.options, strategy)
         data = choose(worker.options, strategy.rank, strategy.workers, together, Path(scratch))
@@ -121,6 +122,7 @@ def _train(worker: Worker, strategy: Strategy, data: Data, together: int) -> boo
         replicas,
         strategy,
         reporter,
+        worker.termination,
         batches,
         options.optimizer.num_epochs,
     )
@@ -262,7 +264,6 @@ def _result(
         uid=environment.job_uid,
         attempt=environment.attempt or 0,
         network=options.model.network,
-        num_layers=options.model.num_layers,
         epochs=options.optimizer.num_epochs,
         workers=strategy.workers,
         validation=outcome.validation,

@@ -18,7 +18,7 @@ from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.identity import identify
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.rendezvous import deadline, wait_for_scheduler
+from imagenet_workloads.train.rendezvous import deadline, scheduler_is_gone, wait_for_scheduler
 from imagenet_workloads.train.roles import Member
 from imagenet_workloads.train.termination import Termination
 
@@ -33,7 +33,10 @@ def run(options: Options, member: Member | None, variables: Mapping[str, str]) -
     """
     _check_store(options, member)
     environment = Environment.from_mapping(variables)
-    termination = Termination(options.cluster.termination_grace)
+    termination = Termination(
+        options.cluster.termination_grace,
+        lambda: member is not None and scheduler_is_gone(member),
+    )
     termination.listen()
     recorder = TrainingRecorder(server.start(environment))
     identity = identify(options, environment)

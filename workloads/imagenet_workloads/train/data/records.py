@@ -7,6 +7,7 @@ without it the last batch is filled with zeros that are not reported as padding.
 
 import hashlib
 import itertools
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ from imagenet_workloads.train.data.interface import Batch
 from imagenet_workloads.train.data.parts import batches_per_epoch, share
 from imagenet_workloads.train.data.record_files import RecordFiles
 from imagenet_workloads.train.options.groups import AugmentationOptions
+
+_log = logging.getLogger(__name__)
 
 
 class Reader:
@@ -107,6 +110,8 @@ class RecordTraining:
 
         Those before are read and dropped: ImageRecordIter cannot begin in the middle.
         """
+        if first_batch:
+            _log.info("reads past %d batches of epoch %d", first_batch, number)
         batches = itertools.chain.from_iterable(
             self._once(number, lap) for lap in itertools.count()
         )

@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 import mxnet as mx
 
 from imagenet_workloads.train.replicas import Replicas
-from imagenet_workloads.train.strategies.exchange import Compression, compress
+from imagenet_workloads.train.strategies.exchange import (
+    Compression,
+    average_over_devices,
+    compress,
+)
 from imagenet_workloads.train.strategies.interface import Votes
 from imagenet_workloads.train.strategies.server_store import ServerStore
 
@@ -58,8 +62,8 @@ class Asynchronous:
         raise RuntimeError("dist_async does not add numbers up over workers")
 
     def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-        """Not possible; see `collective`."""
-        raise RuntimeError("dist_async does not average over workers")
+        """Average over the devices of this worker; the others are somewhere else."""
+        average_over_devices(arrays)
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
         """Give None: the state is on the servers."""

@@ -1,5 +1,6 @@
 """What the strategies over an MXNet kvstore share."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import mxnet as mx
@@ -30,3 +31,11 @@ def sum_gradients(store: mx.kv.KVStore, replicas: Replicas) -> None:
         gradients = replicas.gradients(name)
         store.push(name, gradients, priority=-place)
         store.pull(name, out=gradients, priority=-place)
+
+
+def average_over_devices(arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
+    """Set arrays, by name and device, to their average over this worker's devices."""
+    for parts in arrays.values():
+        mean = mx.nd.add_n(*[part.as_in_context(mx.cpu()) for part in parts]) / len(parts)
+        for part in parts:
+            mean.copyto(part)

@@ -31,8 +31,8 @@ class Strategy(Protocol):
     Attributes:
         rank: of this worker, from 0; rank 0 reports and saves.
         workers: how many there are.
-        collective: whether workers keep in step and can add up numbers; if not, `add` and
-            `average` may not be called, rank 0 evaluates and saves alone, and votes are its own.
+        collective: whether workers keep in step and can add up numbers; if not, `add` may not be
+            called, rank 0 evaluates and saves alone, and votes are its own.
         images_divisor: by how many workers' batches the sum of gradients in an update is made.
     """
 
@@ -54,7 +54,11 @@ class Strategy(Protocol):
         """Add whole numbers up over the workers, exactly."""
 
     def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-        """Set arrays, by name and device, to their average over devices and workers."""
+        """Set arrays, by name and device, to their average over devices.
+
+        In a collective strategy over the devices of all workers, and the arrays are the network's
+        moving statistics.
+        """
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
         """Give the optimizer's state, or None where it is not on the workers."""

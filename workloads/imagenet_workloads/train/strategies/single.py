@@ -6,7 +6,12 @@ import mxnet as mx
 
 from imagenet_workloads.train.optimizer import LocalUpdater
 from imagenet_workloads.train.replicas import Replicas
-from imagenet_workloads.train.strategies.exchange import Compression, compress, sum_gradients
+from imagenet_workloads.train.strategies.exchange import (
+    Compression,
+    average_over_devices,
+    compress,
+    sum_gradients,
+)
 from imagenet_workloads.train.strategies.interface import Votes
 
 
@@ -50,10 +55,7 @@ class Single:
 
     def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
         """Average over the devices."""
-        for parts in arrays.values():
-            mean = mx.nd.add_n(*[part.as_in_context(mx.cpu()) for part in parts]) / len(parts)
-            for part in parts:
-                mean.copyto(part)
+        average_over_devices(arrays)
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
         """Give the optimizer's state."""

@@ -12,7 +12,12 @@ import mxnet as mx
 from imagenet_workloads.train.counts import LIMBS, from_limbs, to_limbs
 from imagenet_workloads.train.optimizer import LocalUpdater
 from imagenet_workloads.train.replicas import Replicas
-from imagenet_workloads.train.strategies.exchange import Compression, compress, sum_gradients
+from imagenet_workloads.train.strategies.exchange import (
+    Compression,
+    average_over_devices,
+    compress,
+    sum_gradients,
+)
 from imagenet_workloads.train.strategies.interface import Votes
 from imagenet_workloads.train.strategies.server_store import ServerStore, statistic_key
 
@@ -73,7 +78,10 @@ class Synchronous:
         return from_limbs(limbs.asnumpy().tolist())[: len(numbers)]
 
     def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-        """Average the network's moving statistics over devices and workers."""
+        """Average the network's moving statistics over devices, and workers where it can."""
+        if not self.collective:
+            average_over_devices(arrays)
+            return
         for name, parts in arrays.items():
             key = statistic_key(name)
             self._server.store.push(key, list(parts))
