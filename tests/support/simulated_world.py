@@ -26,6 +26,7 @@ INDEX_RESULT = {
     "droppedClasses": 1,
     "sealed": False,
 }
+SEAL_RESULT = {"images": {"train": 1200, "validation": 100}, "skipped": 0}
 
 
 class SimulatedWorld:
@@ -40,6 +41,7 @@ class SimulatedWorld:
         unreachable: Nodes that are cut off.
         is_sealed: In truth, the dataset is complete.
         index_result: What index will find.
+        seal_result: What seal will count.
         processes: UID → (pod, node) of every process that is at work, reachable or not.
         exits: Attempt → pod → exit code, of pods that ended by themselves.
         disruptions: Pods that were taken away.
@@ -55,6 +57,7 @@ class SimulatedWorld:
         self.unreachable: set[str] = set()
         self.is_sealed = False
         self.index_result: Manifest = dict(INDEX_RESULT)
+        self.seal_result: Manifest = dict(SEAL_RESULT)
         self.processes: dict[str, tuple[str, str]] = {}
         self.exits: dict[int, dict[str, int]] = defaultdict(dict)
         self.disruptions = 0
@@ -258,8 +261,8 @@ class SimulatedWorld:
 
     def _complete(self, job: Manifest) -> None:
         role = job["metadata"]["labels"][labels.JOB_ROLE]
-        message = json.dumps(self.index_result) if role == "index" else ""
-        self._job_pod(job, 0, message)
+        results = {"index": self.index_result, "seal": self.seal_result}
+        self._job_pod(job, 0, json.dumps(results[role]) if role in results else "")
         job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
         if role == "seal" or (role == "index" and self.index_result.get("sealed")):
             self.is_sealed = True

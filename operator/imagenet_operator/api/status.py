@@ -76,6 +76,9 @@ class DatasetStatus(Model):
     dropped_classes: LongCount = 0
     """Classes that had too few images."""
 
+    skipped_images: LongCount = 0
+    """Damaged images that were left out; skipped.jsonl in the dataset's folder names them."""
+
     sealed: bool = False
     """Whether the dataset is complete."""
 

@@ -25,6 +25,9 @@ from imagenet_operator.reconcile.types import (
     Settings,
 )
 
+EVENT_MAXIMUM = 1024
+"""Characters of an event's message; the API server refuses a longer one."""
+
 
 class Draft:
     """One pass: its inputs, and what has been decided so far.
@@ -118,11 +121,11 @@ class Draft:
 
     def tell(self, reason: str, message: str) -> None:
         """Record an event about something that went as it should."""
-        self._events.append(Event("Normal", reason, message))
+        self._events.append(Event("Normal", reason, message[:EVENT_MAXIMUM]))
 
     def warn(self, reason: str, message: str) -> None:
         """Record an event about something that somebody may want to look into."""
-        self._events.append(Event("Warning", reason, message))
+        self._events.append(Event("Warning", reason, message[:EVENT_MAXIMUM]))
 
     def look_again(self, at: datetime | None) -> None:
         """Have the job looked at again at a time, or before; None asks for nothing."""

@@ -129,7 +129,7 @@ def _whose(item: Manifest) -> str:
     for owner in item["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             return f"{owner['kind']} {owner['name']} (UID {owner['uid']})"
-    return "no controller"
+    return "somebody else"
 
 
 def _labels(item: Manifest) -> dict[str, str]:

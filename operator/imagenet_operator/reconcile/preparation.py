@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from imagenet_operator.api.status import Clock, DatasetStatus
+from imagenet_operator.api.base import Model
+from imagenet_operator.api.fields import LongCount
+from imagenet_operator.api.status import Clock, DatasetStatus, ImageCounts
 from imagenet_operator.manifests import dataset, volumes
 from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.policies import clock, suspend
@@ -24,6 +26,16 @@ _WHAT = {
     dataset.SEAL: ("Sealing", "verifying the shards"),
 }
 """The reason and message of DatasetReady while a step is under way."""
+
+
+class SealResult(Model):
+    """What seal leaves as its termination message."""
+
+    images: ImageCounts
+    """Images in the dataset, those that were skipped not counted."""
+
+    skipped: LongCount
+    """Damaged images that were left out."""
 
 
 def prepare(draft: Draft) -> None:
@@ -73,7 +85,7 @@ def _take_the_next_step(draft: Draft) -> None:
     elif found.sealed:
         _ready(draft, "Reused", "it was sealed before")
     elif seal is not None and seal.complete:
-        draft.update(dataset=found.model_copy(update={"sealed": True}))
+        draft.update(dataset=_sealed(found, seal))
         _ready(draft, "Sealed", "all shards are verified")
     elif seal is not None or (pack is not None and pack.complete):
         _run(draft, dataset.SEAL, seal, lambda: dataset.seal_job(draft.job, found, settings))
@@ -123,11 +135,26 @@ def _record_index(draft: Draft, index: PreparationJob) -> None:
     draft.look_at_once()
 
 
+def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
+    """Mark the dataset as complete, with the counts of seal if its pod is still there to tell."""
+    try:
+        result = SealResult.model_validate_json(seal.message or "")
+    except ValidationError:
+        return found.model_copy(update={"sealed": True})
+    counts = {"images": result.images, "skipped_images": result.skipped}
+    return found.model_copy(update={"sealed": True, **counts})
+
+
 def _ready(draft: Draft, reason: str, how: str) -> None:
     draft.state("DatasetReady", True, reason, how)
     draft.update(preparation=clock.stop(draft.status.preparation or Clock(), draft.now))
     found = draft.status.dataset
     draft.tell("DatasetReady", how if found is None else f"{_summary(found)}: {how}")
+    if found is not None and found.skipped_images:
+        draft.warn(
+            "ImagesSkipped",
+            f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
+        )
     draft.look_at_once()
 
 

@@ -13,7 +13,7 @@ from imagenet_operator.manifests import dataset
 from imagenet_operator.reconcile import sample as samples
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.status import matters_differently
-from imagenet_operator.reconcile.types import Observed, Settings
+from imagenet_operator.reconcile.types import Event, Observed, Settings
 from support.job_table import PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster, condition
 from support.simulated_world import START
@@ -242,6 +242,30 @@ def test_a_result_that_cannot_be_read_fails_the_job() -> None:
     _, reason, message = said(cluster.status, "Failed")
     assert reason == "PreparationFailed"
     assert message == """index left no result that can be read: '{"key": "k"}'"""
+
+
+def test_images_that_were_skipped_are_told_of() -> None:
+    cluster = make()
+    cluster.seal_result = {"images": {"train": 1198, "validation": 99}, "skipped": 3}
+    play(cluster, is_running)
+    found = cluster.status.dataset
+    assert found is not None
+    assert (found.images.train, found.images.validation, found.skipped_images) == (1198, 99, 3)
+    assert cluster.events[1] == Event(
+        "Warning", "ImagesSkipped", "3 damaged images were left out; skipped.jsonl names them"
+    )
+
+
+def test_seal_needs_nobody_to_hear_its_counts() -> None:
+    cluster = make()
+    while not cluster.is_sealed:
+        cluster.look()
+        cluster.turn()
+    cluster.lose_job_pods()
+    play(cluster, is_running)
+    found = cluster.status.dataset
+    assert found is not None
+    assert (found.images.train, found.skipped_images) == (1200, 0)
 
 
 def test_a_job_that_is_lost_is_made_again() -> None:

@@ -168,8 +168,8 @@ OTHERS = {"kind": "ImageNetJob", "name": "digits", "uid": "former", "controller"
     ("owners", "whose"),
     [
         ([OTHERS], "ImageNetJob digits (UID former)"),
-        ([{**OTHERS, "controller": False}], "no controller"),
-        ([], "no controller"),
+        ([{**OTHERS, "controller": False}], "somebody else"),
+        ([], "somebody else"),
     ],
 )
 def test_what_another_owns_is_foreign(owners: list[Manifest], whose: str) -> None:

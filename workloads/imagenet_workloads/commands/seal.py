@@ -1,16 +1,19 @@
 """`imagenet-seal`: checks every shard and writes dataset.json; the last of the preparing pods.
 
-The command line of `prepare.seal`.
+The command line of `prepare.seal`. Its result, one JSON object on stdout and in the termination
+message, is what only the finished dataset can tell: how many images it has, and how many damaged
+ones were left out.
 """
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from imagenet_workloads.commands import arguments as types
-from imagenet_workloads.commands.program import run_program
+from imagenet_workloads.commands.program import run_program, write_termination_message
 
 PROGRAM = "imagenet-seal"
 
@@ -44,9 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    from imagenet_workloads.prepare import cores, seal
+    from imagenet_workloads.dataset import read_dataset
+    from imagenet_workloads.prepare import cores, plan, seal
 
     seal.run(parsed.data, parsed.key, parsed.threads or cores.available())
+    sealed = read_dataset(plan.folder_of(parsed.data, parsed.key))
+    images = {"train": sealed.train.images, "validation": sealed.validation.images}
+    text = json.dumps({"images": images, "skipped": sealed.skipped.count})
+    print(text, flush=True)
+    write_termination_message(text)
 
 
 if __name__ == "__main__":
