@@ -7,6 +7,7 @@ machine with `imagenetctl run`, draws accuracy and speed, and says what to type 
 written under build/demo; typed again, it trains anew and reuses the dataset.
 """
 
+import contextlib
 import json
 import os
 import shlex
@@ -36,9 +37,13 @@ def step(*command: str | Path) -> None:
     words = [str(word) for word in command]
     visible = [Path(words[0]).name, *(shown(Path(word)) for word in words[1:])]
     print(f"\n$ {shlex.join(visible)}", flush=True)
-    finished = subprocess.run(words, check=False)
-    if finished.returncode != 0:
-        sys.exit(finished.returncode)
+    with subprocess.Popen(words) as process:
+        while process.returncode is None:
+            # Ctrl-C reaches the command too, which ends in its own way.
+            with contextlib.suppress(KeyboardInterrupt):
+                process.wait()
+    if process.returncode != 0:
+        sys.exit(process.returncode)
 
 
 def main() -> int:

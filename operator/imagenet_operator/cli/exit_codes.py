@@ -5,6 +5,7 @@ FAILED = 1
 USAGE = 2
 ENVIRONMENT = 3
 INTERRUPTED = 130
+UNREAD = 141
 
 HELP = f"""exit codes:
   {SUCCESS:<5}success
@@ -13,4 +14,5 @@ HELP = f"""exit codes:
   {ENVIRONMENT:<5}this machine cannot do it: a program is missing, the working directory is in use,
        too few GPUs
   {INTERRUPTED:<5}interrupted (Ctrl-C or SIGTERM); the same command goes on from there
+  {UNREAD:<5}whoever read the output went away
 """

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # a reader such as `head` has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.SUCCESS
+        return exit_codes.UNREAD
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except LocalError as error:

@@ -77,6 +77,17 @@ def test_a_rerun_is_a_new_job_on_the_same_dataset(workplace: Workplace) -> None:
     assert set(WORKERS) <= set(workplace.pods()[before:])
 
 
+@pytest.mark.parametrize("policy", ["None", "Running", "All"])
+def test_a_run_ends_whatever_is_kept_of_the_job(workplace: Workplace, policy: str) -> None:
+    limits = {"ttlSecondsAfterFinished": 0, "retentionPolicy": "Delete", "cleanPodPolicy": policy}
+    workplace.write(stand_ins.job(run_policy=limits))
+
+    assert workplace.run().code == 0
+    assert workplace.left() == []
+    assert workplace.job_file()["job"]["status"]["phase"] == "Succeeded"
+    assert (workplace.workdir / "jobs" / "digits" / "model" / "result.json").is_file()
+
+
 def test_a_failing_preparation_is_explained(workplace: Workplace) -> None:
     workplace.behaviour = {"pack": "exit 3"}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from imagenet_operator.api import ImageNetJob, Manifest
+from imagenet_operator.api import KIND, ImageNetJob, Manifest
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.sampler import Sampler, targets
@@ -101,8 +101,13 @@ def run(
 
 
 def _is_clean(decision: Decision, children: list[Manifest]) -> bool:
-    """Whether a finished job has nothing left to do, and nothing of it is on its way out."""
-    acts = decision.create or decision.delete or decision.patch
+    """Whether a finished job has nothing left to do, and nothing of it is on its way out.
+
+    The job itself is not deleted here, whatever ttlSecondsAfterFinished says: it is a file in the
+    working directory, and whose that is does not depend on time.
+    """
+    deletes = any(reference.kind != KIND for reference in decision.delete)
+    acts = decision.create or deletes or decision.patch
     return not acts and not any("deletionTimestamp" in item["metadata"] for item in children)
 
 

@@ -89,6 +89,8 @@ class PodProcess:
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
+            if self._exit_code is None:
+                self._init.send_signal(signal.SIGCONT)  # an init that was stopped would not notice
 
     def exit_code(self) -> int | None:
         """The pod's exit code, None while it runs; once it is known, no process is left."""

@@ -166,9 +166,7 @@ def changed(**spec: Any) -> Manifest:
     ],
 )
 def test_what_processes_cannot_stand_in_for_is_refused(refused: Manifest, message: str) -> None:
-    with pytest.raises(
-        Unsupported, match=f"worker-0: a local run cannot have .*{message}"
-    ):
+    with pytest.raises(Unsupported, match=f"worker-0: a local run cannot have .*{message}"):
         pods.check(refused, IMAGES)
 
 

@@ -137,6 +137,19 @@ def test_kill_ends_a_program_that_ignores_sigterm(pod: Pod) -> None:
     assert ended(process) == 137
 
 
+@pytest.mark.parametrize("stopped", ["init", "program"])
+def test_kill_ends_what_was_stopped(pod: Pod, stopped: str) -> None:
+    process = pod.start("echo ready; while :; do sleep .01; done")
+    wait_until(pod.is_ready, "the pod is ready")
+    (program,) = children(process.pid)
+    os.kill(process.pid if stopped == "init" else program, signal.SIGSTOP)
+
+    process.terminate()
+    process.kill()
+
+    assert ended(process) == 137
+
+
 @pytest.mark.parametrize("ending", ["exit 0", "kill -KILL $$"])
 def test_what_a_program_leaves_running_is_killed(pod: Pod, ending: str) -> None:
     ended(pod.start(f"setsid sleep 1000 & sleep 1000 & {ending}"))
