@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -29,6 +30,12 @@ def plain_environment(**more: str) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1"} | more
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
 def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `imagenet-train` in one process to its end."""
     return subprocess.run(
@@ -52,6 +59,7 @@ class TrainingCluster:
         workers: how many.
         environment: of all of them.
         of_worker: additional arguments of single workers.
+        by_name: whether members know the scheduler by a name, as in Kubernetes, and not by address.
     """
 
     folder: Path
@@ -60,10 +68,13 @@ class TrainingCluster:
     workers: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
     of_worker: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    by_name: bool = False
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(255)}"
+        # A scheduler that is known by name binds its port on every address, so it needs a free one.
+        self._root = ("localhost", free_port()) if self.by_name else None
         self.members: dict[str, subprocess.Popen[bytes]] = {}
         self._start("scheduler", "scheduler", [])
         self._start("server", "server", [])
@@ -114,10 +125,11 @@ class TrainingCluster:
 
     def _start(self, name: str, role: str, arguments: Sequence[str]) -> None:
         address = f"{self._network}.{len(self.members) + 1}"
+        host, port = self._root or (f"{self._network}.1", SCHEDULER_PORT)
         environment = plain_environment(
             DMLC_ROLE=role,
-            DMLC_PS_ROOT_URI=f"{self._network}.1",
-            DMLC_PS_ROOT_PORT=str(SCHEDULER_PORT),
+            DMLC_PS_ROOT_URI=host,
+            DMLC_PS_ROOT_PORT=str(port),
             DMLC_NUM_WORKER=str(self.workers),
             DMLC_NUM_SERVER="1",
             DMLC_NODE_HOST=address,

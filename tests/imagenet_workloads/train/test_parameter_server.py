@@ -62,7 +62,12 @@ def sgd_by_hand(
         weights[name] += momenta[name]
 
 
-def test_two_workers_take_the_steps_that_numpy_takes_over_both_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kv_store", "workers", "batch"), [("dist_sync", 2, 16), ("dist_async", 1, 32)]
+)
+def test_workers_take_the_steps_that_numpy_takes_over_all_batches(
+    tmp_path: Path, kv_store: str, workers: int, batch: int
+) -> None:
     data = write_dataset(tmp_path / "data", train=32, validation=0, shards=1)
     random = np.random.default_rng(1)
     sizes = {"fc1": (128, 3 * 28 * 28), "fc2": (64, 128), "fc3": (10, 64)}
@@ -71,9 +76,20 @@ def test_two_workers_take_the_steps_that_numpy_takes_over_both_batches(tmp_path:
     start = {f"arg:{name}": mx.nd.array(array) for name, array in weights.items()}
     mx.nd.save(str(tmp_path / "given-0000.params"), start)
     arguments = [*SMALL, "--dataset", str(data.folder), "--output", str(tmp_path / "out")]
-    arguments += ["--network", "mlp", "--batch-size", "16", "--num-epochs", "3", "--wd", "0.01"]
+    arguments += [
+        "--network",
+        "mlp",
+        "--batch-size",
+        str(batch),
+        "--num-epochs",
+        "3",
+        "--wd",
+        "0.01",
+    ]
     arguments += ["--model-prefix", str(tmp_path / "given"), "--load-epoch", "0"]
-    with TrainingCluster(tmp_path / "members", "dist_sync", arguments) as cluster:
+    with TrainingCluster(
+        tmp_path / "members", kv_store, arguments, workers, by_name=workers == 1
+    ) as cluster:
         assert set(cluster.wait().values()) == {0}, cluster.output("worker-0")
 
     images, labels = pixels(data.folder / "train-00000-of-00001.rec")

@@ -104,18 +104,41 @@ def only_read(data: TrainingData, options: Options) -> None:
 def _train(worker: Worker, strategy: Strategy, data: Data, together: int) -> bool:
     """Train, evaluate, leave the result; false when it left early instead."""
     started_at = datetime.now(UTC)
-    options = worker.options
+    epochs = worker.options.optimizer.num_epochs
+    fit, begin = _get_ready(worker, strategy, data, together)
+    with worker.termination.deferred():
+        outcome = fit.run(begin.position)
+    if outcome.stopped or worker.termination.requested:
+        return False
+    if begin.position.epoch >= epochs:
+        # An earlier attempt trained to the end and died before it could say so.
+        outcome.validation = fit.validate(epochs - 1)
+    if strategy.rank == 0:
+        result = _result(worker, strategy, data, begin, outcome, started_at)
+        worker.store.refuse_later_attempt()
+        folder = worker.store.attempt_folder
+        write_result(folder, result, fit.replicas, data.classes, datetime.now(UTC))
+        fit.reporter.write(_finished(epochs, outcome.validation))
+    return True
+
+
+def _get_ready(
+    worker: Worker, strategy: Strategy, data: Data, together: int
+) -> tuple[Fit, start.Start]:
+    """Build the network, find where to go on, and give every rank the same to go on with."""
+    options, batches = worker.options, data.training.batches_per_epoch
     replicas = _replicas(options, data, together)
     schedule = _schedule(options, strategy, data, together)
-    batches = data.training.batches_per_epoch
     begin = start.find(options, worker.store, worker.identity, strategy, batches, together)
     start.prepare(options, replicas, begin)
     updates = (begin.position.epoch * batches + begin.position.batch) // together
     strategy.start(replicas, _optimizer(options, strategy, replicas, schedule, updates, together))
     start.restore_optimizer(strategy, begin)
-    log = _open_log(worker, strategy)
-    reporter = Reporter(worker.recorder, log, options.output.disp_batches, batches)
+    reporter = Reporter(
+        worker.recorder, _open_log(worker, strategy), options.output.disp_batches, batches
+    )
     _announce(worker, strategy, reporter, begin, batches)
+    epochs = options.optimizer.num_epochs
     keeper = Keeper(
         options.output,
         worker.store,
@@ -124,10 +147,10 @@ def _train(worker: Worker, strategy: Strategy, data: Data, together: int) -> boo
         reporter,
         worker.termination,
         batches,
-        options.optimizer.num_epochs,
+        epochs,
     )
     fit = Fit(
-        options.optimizer.num_epochs,
+        epochs,
         together,
         options.model.top_k,
         data,
@@ -139,19 +162,7 @@ def _train(worker: Worker, strategy: Strategy, data: Data, together: int) -> boo
         worker.termination,
         _monitor(options, replicas),
     )
-    with worker.termination.deferred():
-        outcome = fit.run(begin.position)
-    if outcome.stopped or worker.termination.requested:
-        return False
-    if begin.position.epoch >= options.optimizer.num_epochs:
-        outcome.validation = fit.validate(options.optimizer.num_epochs - 1)
-    if strategy.rank == 0:
-        result = _result(worker, strategy, data, begin, outcome, started_at)
-        folder = worker.store.attempt_folder
-        worker.store.refuse_later_attempt()
-        write_result(folder, result, replicas, data.classes, datetime.now(UTC))
-        reporter.write(_finished(options.optimizer.num_epochs, outcome.validation))
-    return True
+    return fit, begin
 
 
 def _check_devices(options: Options) -> None:
