@@ -83,6 +83,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def stamps(folder: Path) -> dict[Path, tuple[int, int, int]]:
+    """What shows that a file under a folder was written again: inode, size and time of change."""
+    status = {path: path.stat() for path in folder.rglob("*")}
+    return {path: (s.st_ino, s.st_size, s.st_mtime_ns) for path, s in status.items()}
+
+
 def start(
     name: str, *arguments: str | Path, hook: str = "", variables: Sequence[tuple[str, str]] = ()
 ) -> subprocess.Popen[str]:

@@ -28,7 +28,7 @@ def write(dataset: Path, max_skipped_fraction: float) -> None:
     content = json.dumps({"maxSkippedFraction": max_skipped_fraction}).encode() + b"\n"
     path = dataset / _FILE
     if not path.exists() or path.read_bytes() != content:
-        place.write_file(path, [content])
+        place.write_file(path, content)
 
 
 def read(dataset: Path, images: int) -> int:

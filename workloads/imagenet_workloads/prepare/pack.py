@@ -256,7 +256,7 @@ class _Packing:
             record.publish()
             index.publish()
             place.sync_folder(self._dataset)
-            place.write_file(self._dataset / self._shard.sidecar, [sidecar.to_json().encode()])
+            place.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
         except FileNotFoundError:
             # Another run with this key sealed the dataset and swept up; else somebody deletes.
             if not shards.is_whole(self._dataset, self._shard):

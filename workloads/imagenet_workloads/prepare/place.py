@@ -23,6 +23,7 @@ from imagenet_workloads.errors import PlaceError, WorkloadError
 ABANDONED_SECONDS = 900
 
 _TEMPORARY = ".tmp-"
+_TRIES = 5
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
@@ -32,18 +33,33 @@ def temporary_for(path: Path) -> Path:
     return path.with_name(f".{path.name}{_TEMPORARY}{secrets.token_hex(8)}")
 
 
-@contextmanager
-def telling_where(path: Path) -> Iterator[None]:
-    """Turns an OSError about writing `path` into one with a message for a person.
+def explain(path: Path, error: OSError) -> NoReturn:
+    """Raises what an OSError about writing `path` means.
 
     Raises:
         PlaceError: the volume is full, read-only, or not ours.
         WorkloadError: anything else that the system says, which may pass.
     """
+    if error.errno in _FULL:
+        raise PlaceError(
+            f"{path}: {error.strerror}: the volume, or this process's share of it, is full; "
+            "enlarge it, then run again: finished shards are kept"
+        ) from error
+    if error.errno in _FORBIDDEN:
+        raise PlaceError(
+            f"{path}: cannot be written: {error.strerror}{_owner(path)}; "
+            "give this user the folder, such as by securityContext.fsGroup"
+        ) from error
+    raise WorkloadError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def telling_where(path: Path) -> Iterator[None]:
+    """Explains any OSError of the block, which writes `path`."""
     try:
         yield
     except OSError as error:
-        _explain(path, error)
+        explain(path, error)
 
 
 def make_folder(folder: Path) -> None:
@@ -121,7 +137,7 @@ class NewFile:
         except FileNotFoundError:
             raise
         except OSError as error:
-            _explain(self.path, error)
+            explain(self.path, error)
 
     def __enter__(self) -> "NewFile":
         return self
@@ -133,15 +149,31 @@ class NewFile:
         self._temporary.unlink(missing_ok=True)
 
 
-def write_file(path: Path, content: Iterable[bytes]) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a small file as a whole.
+
+    Raises:
+        PlaceError: it cannot be written.
+        WorkloadError: its temporary file vanishes again and again.
+    """
+    for _ in range(_TRIES):
+        # A run that seals the same dataset may just have swept the temporary file up.
+        with contextlib.suppress(FileNotFoundError):
+            write_pieces(path, [content])
+            return
+    raise WorkloadError(f"{path}: somebody removes what is being written there")
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     """Writes a file as a whole, from its pieces.
 
     Raises:
         PlaceError: it cannot be written.
+        FileNotFoundError: somebody swept the temporary file away.
     """
     with NewFile(path) as new:
         with telling_where(path):
-            new.file.writelines(content)
+            new.file.writelines(pieces)
         new.finish()
         new.publish()
     sync_folder(path.parent)
@@ -174,23 +206,30 @@ def new_folder(path: Path) -> Iterator[Path]:
             temporary.rename(path)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                _explain(path, error)
+                explain(path, error)
         sync_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def unnamed_file(folder: Path) -> IO[bytes]:
-    """A file without a name on the volume, gone with the process.
+@contextmanager
+def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
+    """A file without a name on the volume, gone at the end of the block or of the process.
 
     Raises:
         PlaceError: it cannot be made here.
     """
     temporary = temporary_for(folder / "scan")
     with telling_where(folder):
+        # Closed below.
         file = temporary.open("x+b", buffering=1 << 20)
         temporary.unlink()
-    return file
+    try:
+        yield file
+    finally:
+        # On a full volume closing flushes in vain; the reason was raised before.
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 def sweep(folder: Path, older_than: float) -> None:
@@ -218,20 +257,6 @@ def _volume_clock(folder: Path) -> float:
         return probe.stat().st_mtime
     finally:
         probe.unlink(missing_ok=True)
-
-
-def _explain(path: Path, error: OSError) -> NoReturn:
-    if error.errno in _FULL:
-        raise PlaceError(
-            f"{path}: {error.strerror}: the volume, or this process's share of it, is full; "
-            "enlarge it, then run again: finished shards are kept"
-        ) from error
-    if error.errno in _FORBIDDEN:
-        raise PlaceError(
-            f"{path}: cannot be written: {error.strerror}{_owner(path)}; "
-            "give this user the folder, such as by securityContext.fsGroup"
-        ) from error
-    raise WorkloadError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _owner(path: Path) -> str:

@@ -172,8 +172,8 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
     with place.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
             content = (json.dumps(image).encode() + b"\n" for image in images[shard.name])
-            place.write_file(folder / _images_file(shard), content)
-        place.write_file(folder / _FILE, [plan.to_json().encode()])
+            place.write_pieces(folder / _images_file(shard), content)
+        place.write_file(folder / _FILE, plan.to_json().encode())
 
 
 def read(data: Path, key: str) -> Plan:

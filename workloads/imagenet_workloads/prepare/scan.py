@@ -10,11 +10,13 @@ import os
 import struct
 from array import array
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads.prepare import place
 from imagenet_workloads.prepare.sources.interface import Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
@@ -48,6 +50,7 @@ class Scan:
         self.bytes = 0
         self.notes = Notes()
         self._rows = rows
+        self._folder = Path(rows.name).parent
         self._end = 0
         self._classes = array("I")
         self._places = array("Q")
@@ -58,14 +61,21 @@ class Scan:
         return len(self._places)
 
     def add(self, image: Image) -> None:
-        """Takes down one image."""
+        """Takes down one image.
+
+        Raises:
+            PlaceError: the volume is full.
+        """
         number = self._numbers.get(image.class_name)
         if number is None:
             number = self._numbers[image.class_name] = len(self.class_names)
             self.class_names.append(image.class_name)
         name = image.name.encode("utf-8", "surrogateescape")
         row = _ROW.pack(image.offset, image.size, len(name)) + name
-        self._rows.write(row)
+        try:
+            self._rows.write(row)
+        except OSError as error:
+            place.explain(self._folder, error)
         self._classes.append(number)
         self._places.append(self._end)
         self._end += len(row)
@@ -77,7 +87,8 @@ class Scan:
 
     def finish(self) -> None:
         """Makes every row readable; nothing may be added after."""
-        self._rows.flush()
+        with place.telling_where(self._folder):
+            self._rows.flush()
 
     def fingerprint(self) -> str:
         """Hex SHA-256 over class, name, offset, size and time of every image."""

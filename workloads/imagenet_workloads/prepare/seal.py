@@ -49,16 +49,17 @@ def run(data: Path, key: str, threads: int) -> None:
     sidecars = _check_all(dataset, plan, threads)
     skipped = [image for sidecar in sidecars.values() for image in sidecar.skipped]
     if skipped:
-        lines = (json.dumps(image.to_document()).encode() + b"\n" for image in skipped)
-        place.write_file(dataset / REPORT, lines)
+        lines = [json.dumps(image.to_document()) + "\n" for image in skipped]
+        place.write_file(dataset / REPORT, "".join(lines).encode())
     allowed = limits.read(dataset, plan.images())
     if len(skipped) > allowed:
         raise limits.too_many(
             skipped, plan.images(), allowed, f"the dataset, all named in {dataset / REPORT}"
         )
     sealed = _dataset(plan, sidecars, skipped)
-    place.write_file(dataset / datasets.FILE_NAME, [sealed.to_json().encode()])
+    # Before the dataset is sealed, since nobody looks after a sealed one.
     place.sweep(dataset, older_than=0)
+    place.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
     _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
 
 

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum, auto
 from typing import NamedTuple
 
-from imagenet_workloads.errors import InputError
+from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.sources.interface import readable
 
 BLOCK = 512
@@ -221,7 +221,10 @@ def _extension(region: Region, position: int, size: int) -> bytes:
 def _read(region: Region, position: int, size: int) -> bytes:
     if position + size > region.end:
         raise _cut_off(region, "it has no end-of-archive mark")
-    data = os.pread(region.descriptor, size, position)
+    try:
+        data = os.pread(region.descriptor, size, position)
+    except OSError as error:
+        raise WorkloadError(f"{region.where}: cannot be read: {error.strerror}") from error
     if len(data) != size:
         raise _cut_off(region, "it ends early")
     return data

@@ -1,0 +1,167 @@
+"""Real processes that are killed, starved or run twice: nothing half-written, nothing lost."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from imagenet_workloads.commands import pack, seal
+from support.pictures import collection, write_tar_of_tars
+from support.preparation import (
+    contents,
+    dataset_of,
+    finish,
+    prepare,
+    run_index,
+    stamps,
+    start,
+)
+
+IMAGES = collection({"a": 20, "b": 20})
+OPTIONS = ("--shards", "2", "--validation-per-class", "3", "--resize", "20")
+
+# Ends the process by SIGKILL at the n-th call of one of the functions that change the volume.
+KILL = """
+import os, signal, sys
+calls = 0
+def deadly(real):
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == {n}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    return call
+for name in ("rename", "fsync", "mkdir", "unlink"):
+    setattr(os, name, deadly(getattr(os, name)))
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_tar_of_tars(tmp_path / "x.tar", IMAGES)
+
+
+@pytest.fixture
+def expected(source: Path, tmp_path: Path) -> dict[str, bytes]:
+    return contents(prepare(source, tmp_path / "expected", *OPTIONS))
+
+
+def killed_at(n: int, program: str, *arguments: str | Path) -> bool:
+    """Runs a program that is killed at its n-th change of the volume; False if it has fewer."""
+    code, _, errors = finish(start(program, *arguments, hook=KILL.format(n=n)))
+    assert code in (0, -signal.SIGKILL), errors
+    return code != 0
+
+
+def visible(dataset: Path) -> dict[str, bytes]:
+    """What is there under its own name."""
+    return {name: content for name, content in contents(dataset).items() if "/." not in f"/{name}"}
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_kill_at_any_moment_leaves_only_whole_files(
+    first: int, source: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    key = run_index(source, tmp_path / "expected", *OPTIONS)["key"]
+    dataset = dataset_of(data, key)
+    common = ("--data", data, "--key", key)
+    steps: list[tuple[str, tuple[str | Path, ...]]] = [
+        ("index", ("--source", source, "--data", data, *OPTIONS)),
+        ("pack", (*common, "--source", source, "--threads", "2")),
+        ("seal", common),
+    ]
+    for program, arguments in steps:
+        # Every second moment in each of the two tests, which run at the same time.
+        n, alive = first, True
+        while alive:
+            alive = killed_at(n, program, *arguments)
+            for name, content in visible(dataset).items():
+                assert content == expected[name], f"{program} killed at {n}: {name} is not whole"
+            n += 2
+    assert contents(dataset) == expected
+
+
+def test_sigterm_ends_pack_at_once_and_cleanly(source: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    key = run_index(source, data, *OPTIONS)["key"]
+    # The first image of the shard is held up until the signal has come.
+    hook = """
+import os, signal, threading
+from imagenet_workloads.prepare import pack
+real, told = pack.transcode, threading.Event()
+def held(*arguments):
+    if not told.is_set():
+        told.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+    return real(*arguments)
+pack.transcode = held
+"""
+    code, _, errors = finish(
+        start("pack", "--data", data, "--key", key, "--source", source, hook=hook)
+    )
+    assert code == 143, errors
+    assert {path.name for path in dataset_of(data, key).iterdir()} == {"plan", "limits.json"}
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(source: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    key = run_index(source, data, *OPTIONS)["key"]
+    log = tmp_path / "termination-log"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))"
+    arguments = ("--data", data, "--key", key, "--source", source)
+    variables = [("IMAGENET_TERMINATION_LOG", str(log))]
+    code, _, errors = finish(start("pack", *arguments, hook=limit, variables=variables))
+    assert code == 3, errors
+    message = f"{dataset_of(data, key)}/train-00000-of-00002.rec: File too large: the volume"
+    assert message in errors
+    assert "finished shards are kept" in errors
+    assert message in log.read_text()
+    assert {path.name for path in dataset_of(data, key).iterdir()} == {"plan", "limits.json"}
+    data = tmp_path / "small"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    code, _, errors = finish(
+        start("index", "--source", source, "--data", data, *OPTIONS, hook=limit)
+    )
+    assert code == 3
+    assert "is full" in errors
+    assert contents(data) == {}
+
+
+def test_runs_at_the_same_time_end_in_one_dataset(
+    source: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+
+    def both(program: str, *arguments: str | Path) -> list[str]:
+        processes: list[subprocess.Popen[str]] = [start(program, *arguments) for _ in range(3)]
+        results = [finish(process) for process in processes]
+        assert [code for code, _, _ in results] == [0] * 3, results
+        return [output for _, output, _ in results]
+
+    found = [
+        json.loads(text) for text in both("index", "--source", source, "--data", data, *OPTIONS)
+    ]
+    key = found[0]["key"]
+    assert found == [found[0]] * 3
+    both("pack", "--data", data, "--key", key, "--source", source)
+    both("seal", "--data", data, "--key", key)
+    assert contents(dataset_of(data, key)) == expected
+    assert [path.name for path in (data / "datasets").iterdir()] == [key]
+
+
+def test_what_is_sealed_survives_a_kill_of_everything_after(
+    source: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    dataset = prepare(source, tmp_path / "data", *OPTIONS)
+    before = stamps(dataset)
+    for n in range(1, 4):
+        killed_at(n, "index", "--source", source, "--data", tmp_path / "data", *OPTIONS)
+        killed_at(n, "pack", "--data", tmp_path / "data", "--key", dataset.name)
+        killed_at(n, "seal", "--data", tmp_path / "data", "--key", dataset.name)
+    assert stamps(dataset) == before
+    assert contents(dataset) == expected
+    common = ["--data", str(tmp_path / "data"), "--key", dataset.name]
+    assert (pack.main(common), seal.main(common)) == (0, 0)

@@ -1,0 +1,278 @@
+"""imagenet-index: what it plans, what it says, and what it refuses."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from imagenet_workloads.commands import index
+from imagenet_workloads.prepare import plan as plans
+from support.pictures import (
+    collection,
+    jpeg,
+    tar,
+    write_folder,
+    write_tar_of_folders,
+    write_tar_of_tars,
+)
+from support.preparation import contents, dataset_of, prepare, run_index, stamps
+
+IMAGES = collection({"n03": 12, "n01": 20, "n02": 10, "rare": 4})
+OPTIONS = ("--shards", "3", "--validation-per-class", "4", "--min-images-per-class", "10")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_tar_of_tars(tmp_path / "train.tar", IMAGES)
+
+
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The message of an index that must fail as a permanent failure."""
+    assert index.main([str(argument) for argument in arguments]) == 3
+    return capfd.readouterr().err
+
+
+def test_says_what_it_planned(
+    source: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    result = run_index(source, tmp_path / "data", *OPTIONS)
+    assert json.loads(capfd.readouterr().out) == result
+    assert result == {
+        "key": result["key"],
+        "classes": 3,
+        "images": {"train": 30, "validation": 12},
+        "shards": 5,
+        "droppedClasses": 1,
+        "sealed": False,
+    }
+    assert "left out for fewer than 10 images: rare (4)" in caplog.text
+
+
+def test_plans_every_image_once_with_its_label_and_place(source: Path, tmp_path: Path) -> None:
+    key = run_index(source, tmp_path / "data", *OPTIONS)["key"]
+    plan = plans.read(tmp_path / "data", key)
+    assert plan.classes == ("n01", "n02", "n03")
+    assert plan.dropped_classes == {"rare": 4}
+    assert [(shard.name, shard.images) for shard in plan.shards] == [
+        ("train-00000-of-00003", 10),
+        ("train-00001-of-00003", 10),
+        ("train-00002-of-00003", 10),
+        ("val-00000-of-00002", 6),
+        ("val-00001-of-00002", 6),
+    ]
+    archive = source.read_bytes()
+    planned = {"train": [], "validation": []}  # type: dict[str, list[str]]
+    keys = {"train": [], "validation": []}  # type: dict[str, list[int]]
+    for shard in plan.shards:
+        for image in plans.read_images(dataset_of(tmp_path / "data", key), shard):
+            class_name, name = image.name.split(".tar/")
+            assert plan.classes[image.label] == class_name
+            content = archive[image.offset : image.offset + image.size]
+            assert content == IMAGES[class_name][name]
+            planned[shard.split].append(name)
+            keys[shard.split].append(image.key)
+    assert keys == {"train": list(range(30)), "validation": list(range(12))}
+    everything = [name for kept in plan.classes for name in IMAGES[kept]]
+    assert sorted(planned["train"] + planned["validation"]) == sorted(everything)
+    # Shuffled: a shard that held one class after another would be useless to read in order.
+    assert planned["train"] != sorted(planned["train"])
+
+
+def test_the_same_input_and_options_give_the_same_plan(source: Path, tmp_path: Path) -> None:
+    one = run_index(source, tmp_path / "one", *OPTIONS)
+    other = run_index(source, tmp_path / "other", *OPTIONS)
+    assert one == other
+    assert contents(tmp_path / "one") == contents(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--seed", "1"), ("--resize", "20"), ("--quality", "80"), ("--shards", "2"),
+        ("--min-images-per-class", "11"), ("--validation-per-class", "5"), ("--codec", "opencv"),
+    ],
+)  # fmt: skip
+def test_each_option_that_changes_bytes_changes_the_key(
+    options: tuple[str, str], source: Path, tmp_path: Path
+) -> None:
+    before = run_index(source, tmp_path / "data", *OPTIONS)["key"]
+    assert run_index(source, tmp_path / "data", *OPTIONS, *options)["key"] != before
+    same = ("--max-skipped-fraction", "0.5", "--codec", "auto")
+    assert run_index(source, tmp_path / "data", *OPTIONS, *same)["key"] == before
+
+
+def test_each_change_of_the_source_changes_the_key(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "source", {"a": {"1.jpg": jpeg(1), "2.jpg": jpeg(2)}})
+    keys = []
+
+    def look() -> None:
+        keys.append(run_index(root, tmp_path / "data", "--shards", "1")["key"])
+
+    look()
+    os.utime(root / "a/1.jpg", (1, 1))
+    look()
+    (root / "a/1.jpg").rename(root / "a/3.jpg")
+    look()
+    (root / "a/3.jpg").write_bytes(jpeg(3, 50, 50))
+    look()
+    (root / "a").rename(root / "b")
+    look()
+    assert len(set(keys)) == 5
+
+
+def test_a_sealed_dataset_needs_nothing_more(source: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    dataset = prepare(source, data, *OPTIONS)
+    before = stamps(dataset)
+    result = run_index(source, data, *OPTIONS, "--max-skipped-fraction", "0")
+    assert result["sealed"] is True
+    assert stamps(dataset) == before
+
+
+def test_a_sealed_dataset_that_lost_a_shard_is_an_error(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dataset = prepare(source, tmp_path / "data", *OPTIONS)
+    (dataset / "train-00001-of-00003.rec").unlink()
+    message = refused(capfd, "--source", source, "--data", tmp_path / "data", *OPTIONS)
+    assert "train-00001-of-00003.rec: is not as dataset.json says; remove dataset.json" in message
+
+
+def test_a_sealed_dataset_with_more_damage_than_allowed_is_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    images = {"a": {**collection({"a": 9})["a"], "bad.jpg": b"rubbish"}}
+    source = write_tar_of_tars(tmp_path / "x.tar", images)
+    options = ("--shards", "1", "--max-skipped-fraction")
+    prepare(source, tmp_path / "data", *options, "0.1")
+    message = refused(capfd, "--source", source, "--data", tmp_path / "data", *options, "0.05")
+    assert "1 of 10 images were damaged (see skipped.jsonl)" in message
+    assert "--max-skipped-fraction allows 0" in message
+
+
+@pytest.mark.parametrize("labels", ["{stem} {name}\n", "{name}\n"])
+@pytest.mark.parametrize("flat", ["tar", "folder"])
+def test_validation_images_may_have_their_own_source(
+    labels: str, flat: str, tmp_path: Path
+) -> None:
+    source = write_tar_of_folders(tmp_path / "train.tar", IMAGES)
+    names = ["n02", "n01", "rare", "n03", "n77", "n01"]
+    images = {f"val_{number}.JPEG": jpeg(900 + number) for number in range(len(names))}
+    if flat == "tar":
+        (tmp_path / "val").write_bytes(tar(dict(reversed(images.items()))))
+    else:
+        write_folder(tmp_path, {"val": images})
+    lines = [labels.format(stem=f"val_{n}", name=name) for n, name in enumerate(names)]
+    (tmp_path / "labels.txt").write_text("".join(lines))
+    options = (
+        "--validation-source", str(tmp_path / "val"),
+        "--validation-labels", str(tmp_path / "labels.txt"),
+        "--min-images-per-class", "10", "--shards", "2",
+    )  # fmt: skip
+    result = run_index(source, tmp_path / "data", *options)
+    # Those of the dropped class and of the one that the training lacks are left out.
+    assert result["images"] == {"train": 42, "validation": 4}
+    dataset = dataset_of(tmp_path / "data", result["key"])
+    plan = plans.read(tmp_path / "data", result["key"])
+    (shard,) = (shard for shard in plan.shards if shard.split == "validation")
+    found = {image.name: plan.classes[image.label] for image in plans.read_images(dataset, shard)}
+    assert found == {
+        "val_0.JPEG": "n02", "val_1.JPEG": "n01", "val_3.JPEG": "n03", "val_5.JPEG": "n01",
+    }  # fmt: skip
+    (tmp_path / "labels.txt").write_text("".join(reversed(lines)))
+    if "stem" not in labels:
+        assert run_index(source, tmp_path / "data", *options)["key"] != result["key"]
+
+
+def test_labels_of_no_known_class_are_an_error(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "val.tar").write_bytes(tar({"1.jpg": jpeg(0)}))
+    (tmp_path / "labels.txt").write_text("n99\n")
+    message = refused(
+        capfd, "--source", source, "--data", tmp_path / "data", "--shards", "1",
+        "--validation-source", tmp_path / "val.tar", "--validation-labels", tmp_path / "labels.txt",
+    )  # fmt: skip
+    assert "none of its classes is a class of the training images" in message
+
+
+def test_a_volume_that_is_too_small_is_refused_before_any_work(
+    source: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=1024))
+    message = refused(capfd, "--source", source, "--data", tmp_path / "data", *OPTIONS)
+    assert "the dataset needs about" in message
+    assert "and 10.0 KiB are free; enlarge the volume" in message
+    assert not list((tmp_path / "data").rglob("plan*"))
+
+
+def test_the_estimate_is_near_what_the_dataset_takes(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(
+        "imagenet_workloads.prepare.place.require_space", lambda _, needed, __: asked.append(needed)
+    )
+    dataset = prepare(source, tmp_path / "data", *OPTIONS, "--resize", "30")
+    taken = sum(path.stat().st_size for path in dataset.glob("*.rec"))
+    assert taken <= asked[0] <= 1.3 * taken
+    # What is there already is not asked for again.
+    (dataset / "dataset.json").unlink()
+    run_index(source, tmp_path / "data", *OPTIONS, "--resize", "30")
+    assert asked[1] == asked[0] - taken
+
+
+@pytest.mark.parametrize(
+    ("members", "options", "message"),
+    [
+        ({}, (), "no class has 1 images or more"),
+        ({"a": 3}, ("--min-images-per-class", "4"), "no class has 4 images or more"),
+        ({"a": 3, "b": 5}, ("--validation-per-class", "3"), "the class a has 3 images"),
+        ({"a": 3}, ("--shards", "4"), "3 training images do not fill 4 shards"),
+    ],
+)
+def test_refuses_what_makes_no_dataset(
+    members: dict[str, int],
+    options: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "source").mkdir()
+    write_folder(tmp_path / "source", collection(members))
+    arguments = ("--source", tmp_path / "source", "--data", tmp_path / "data", "--shards", "1")
+    assert message in refused(capfd, *arguments, *options)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--data", "d"),
+        ("--source", "s"),
+        ("--source", "s", "--data", "d", "--synthetic-classes", "3"),
+        ("--data", "d", "--synthetic-classes", "3"),
+        ("--source", "s", "--data", "d", "--validation-source", "v"),
+        ("--source", "s", "--data", "d", "--validation-source", "v", "--validation-labels", "l",
+         "--validation-per-class", "3"),
+        ("--source", "s", "--data", "d", "--quality", "101"),
+        ("--source", "s", "--data", "d", "--resize", "0"),
+        ("--source", "s", "--data", "d", "--shards", "-1"),
+        ("--source", "s", "--data", "d", "--shards", "1_0"),
+        ("--source", "s", "--data", "d", "--max-skipped-fraction", "2"),
+        ("--source", "s", "--data", "d", "--max-skipped-fraction", "x"),
+        ("--source", "s", "--data", "d", "--codec", "pillow"),
+        ("--data", "d", "--synthetic-classes", "3", "--synthetic-images-per-class", "2",
+         "--synthetic-image-shape", "1,8,8"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_told_as_such(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit, check=lambda error: error.code == 2):
+        index.main(arguments)

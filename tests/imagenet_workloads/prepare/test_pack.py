@@ -1,0 +1,343 @@
+"""imagenet-pack and imagenet-seal: damage, reruns, and errors with a way out."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from imagenet_workloads.commands import pack, seal
+from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.prepare import pack as packing
+from imagenet_workloads.prepare import place
+from support.pictures import Collection, collection, jpeg, write_folder, write_tar_of_tars
+from support.preparation import contents, dataset_of, prepare, records, run_index, stamps
+
+IMAGES = collection({"a": 12, "b": 12})
+DAMAGED: Collection = {
+    "a": {**IMAGES["a"], "cut.jpg": jpeg(0)[:-300], "empty.png": b""},
+    "b": {**IMAGES["b"], "text.jpg": b"no image at all"},
+}
+
+
+def run(program: object, *arguments: str | Path | int) -> int:
+    main = {"pack": pack.main, "seal": seal.main}[str(program)]
+    return main([str(argument) for argument in arguments])
+
+
+def planned(tmp_path: Path, images: Collection, *options: str) -> tuple[Path, Path, str]:
+    """An indexed source: its path, the volume and the key."""
+    source = write_tar_of_tars(tmp_path / "x.tar", images)
+    data = tmp_path / "data"
+    return source, data, run_index(source, data, "--shards", "2", *options)["key"]
+
+
+def test_damaged_images_are_skipped_counted_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = write_tar_of_tars(tmp_path / "x.tar", DAMAGED)
+    options = ("--shards", "2", "--max-skipped-fraction", "0.2")
+    dataset = prepare(source, tmp_path / "data", *options)
+    sealed = read_dataset(dataset)
+    assert (sealed.train.images, sealed.train.per_class) == (24, (12, 12))
+    assert (sealed.skipped.count, sealed.skipped.report) == (3, "skipped.jsonl")
+    report = [json.loads(line) for line in (dataset / "skipped.jsonl").read_text().splitlines()]
+    assert {(line["name"], line["class"]) for line in report} == {
+        ("a.tar/cut.jpg", "a"), ("a.tar/empty.png", "a"), ("b.tar/text.jpg", "b"),
+    }  # fmt: skip
+    reasons = {line["name"]: line["reason"] for line in report}
+    assert reasons["a.tar/cut.jpg"] == "Premature end of JPEG file"
+    assert reasons["a.tar/empty.png"] == "is empty"
+    assert "skipped a.tar/cut.jpg: Premature end" in caplog.text
+    assert sorted(record.jpeg for record in records(dataset)) == sorted(
+        content for members in IMAGES.values() for content in members.values()
+    )
+    # A gap where an image was skipped, in keys that no two records share.
+    assert len({record.key for record in records(dataset)}) == 24
+
+
+def test_seal_fails_beyond_the_fraction_and_names_the_report(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Each shard alone stays within what is allowed for all.
+    source, data, key = planned(tmp_path, DAMAGED, "--max-skipped-fraction", "0.08", "--seed", "1")
+    dataset = dataset_of(data, key)
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    capfd.readouterr()
+    assert run("seal", "--data", data, "--key", key) == 3
+    message = capfd.readouterr().err
+    assert "3 damaged images in the dataset" in message
+    assert "skipped.jsonl, and 2 of 27 are allowed" in message
+    assert "--max-skipped-fraction" in message
+    assert len((dataset / "skipped.jsonl").read_text().splitlines()) == 3
+    assert not (dataset / "dataset.json").exists()
+    # Who allows more goes on with the shards that are there.
+    before = contents(dataset)
+    again = run_index(source, data, "--shards", "2", "--max-skipped-fraction", "0.2", "--seed", "1")
+    assert again["key"] == key
+    assert run("seal", "--data", data, "--key", key) == 0
+    after = contents(dataset)
+    assert {name for name in after if after[name] != before.get(name)} == {
+        "dataset.json",
+        "limits.json",
+    }
+
+
+def test_pack_fails_as_soon_as_its_shard_alone_has_too_many(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bad = {"a": {f"{number}.jpg": b"rubbish" for number in range(30)}}
+    source, data, key = planned(tmp_path, bad, "--max-skipped-fraction", "0.1")
+    assert run("pack", "--data", data, "--key", key, "--source", source, "--shard", 1) == 3
+    message = capfd.readouterr().err
+    assert "4 damaged images in train-00001-of-00002 alone, and 3 of 30 are allowed" in message
+    assert not [name for name in contents(dataset_of(data, key)) if "train-" in name[:7]]
+
+
+def test_an_image_that_may_not_be_read_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_folder(tmp_path / "source", IMAGES)
+    real = Path.read_bytes
+
+    # Root, who may run the tests, may read everything.
+    def read_bytes(path: Path) -> bytes:
+        if path.name == "a_3.JPEG":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    dataset = prepare(source, tmp_path / "data", "--shards", "1", "--max-skipped-fraction", "0.1")
+    report = json.loads((dataset / "skipped.jsonl").read_text())
+    assert report["reason"] == "may not be read: Permission denied"
+    assert read_dataset(dataset).train.per_class == (11, 12)
+
+
+def test_an_error_of_the_disk_is_worth_another_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = write_folder(tmp_path / "source", IMAGES)
+    key = run_index(source, tmp_path / "data", "--shards", "1")["key"]
+    real = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if path.name == "a_3.JPEG":
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert run("pack", "--data", tmp_path / "data", "--key", key, "--source", source) == 1
+    assert "a/a_3.JPEG: cannot be read: Input/output error" in capfd.readouterr().err
+
+
+def test_a_rerun_makes_only_what_is_missing(tmp_path: Path) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    dataset = dataset_of(data, key)
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    whole = contents(dataset)
+    before = {path: path.stat().st_mtime_ns for path in dataset.iterdir()}
+    (dataset / "train-00001-of-00002.json").unlink()
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    assert contents(dataset) == whole
+    changed = {path.name for path, time in before.items() if path.stat().st_mtime_ns != time}
+    assert changed == {f"train-00001-of-00002.{suffix}" for suffix in ("rec", "idx", "json")}
+
+
+@pytest.mark.parametrize("suffix", ["rec", "idx"])
+def test_a_shard_that_lost_a_file_or_its_length_is_made_again(suffix: str, tmp_path: Path) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    dataset = dataset_of(data, key)
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    whole = contents(dataset)
+    (dataset / f"train-00000-of-00002.{suffix}").unlink()
+    with (dataset / "train-00001-of-00002.rec").open("ab") as file:
+        file.write(b"x")
+    assert run("seal", "--data", data, "--key", key) == 3
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    assert contents(dataset) == whole
+
+
+@pytest.mark.parametrize(
+    ("suffix", "place", "message"),
+    [
+        ("rec", 200, "its checksum is wrong"),
+        ("rec", 0, "does not begin with the magic number"),
+        ("idx", 0, "its index is damaged"),
+    ],
+)
+def test_seal_sets_a_damaged_shard_aside(
+    suffix: str, place: int, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    path = dataset_of(data, key) / f"train-00001-of-00002.{suffix}"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    assert run("seal", "--data", data, "--key", key) == 3
+    assert message in capfd.readouterr().err
+    assert run("seal", "--data", data, "--key", key) == 3
+    assert "1 of 2 shards are not whole: train-00001-of-00002; run imagenet-pack again" in (
+        capfd.readouterr().err
+    )
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    assert run("seal", "--data", data, "--key", key) == 0
+
+
+def test_a_sidecar_that_lies_is_noticed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+    path = dataset_of(data, key) / "train-00000-of-00002.json"
+    true = json.loads(path.read_text())
+    for name, value, message in (
+        ("key", "0" * 32, "belongs to another dataset"),
+        ("records", 11, "its number of records is wrong"),
+        ("skipped", [{"name": "x", "class": "a", "reason": "y"}], "it lacks images"),
+        ("perClass", [1, 1], "do not add up"),
+        ("perClass", [12], "its number of classes is wrong"),
+    ):
+        path.write_text(json.dumps({**true, name: value}))
+        assert run("seal", "--data", data, "--key", key) == 3
+        assert message in capfd.readouterr().err
+
+
+def test_one_shard_by_option_or_by_completion_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    arguments = ("--data", data, "--key", key, "--source", source)
+
+    def made() -> set[str]:
+        return {path.name for path in dataset_of(data, key).glob("*.rec")}
+
+    assert run("pack", *arguments, "--shard", 1) == 0
+    assert made() == {"train-00001-of-00002.rec"}
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
+    assert run("pack", *arguments) == 0
+    assert made() == {"train-00000-of-00002.rec", "train-00001-of-00002.rec"}
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "2")
+    assert run("pack", *arguments) == 3
+    assert "there is no shard 2" in capfd.readouterr().err
+
+
+def test_what_is_sealed_is_left_alone_by_all(tmp_path: Path) -> None:
+    source = write_tar_of_tars(tmp_path / "x.tar", IMAGES)
+    dataset = prepare(source, tmp_path / "data", "--shards", "2")
+    key, before = dataset.name, stamps(dataset)
+    # Pack needs no source any more.
+    assert run("pack", "--data", tmp_path / "data", "--key", key) == 0
+    assert run("seal", "--data", tmp_path / "data", "--key", key) == 0
+    assert stamps(dataset) == before
+
+
+def test_says_which_argument_or_step_is_missing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    for program in ("pack", "seal"):
+        assert run(program, "--data", data, "--key", "abc") == 3
+        assert "holds no plan for a dataset abc; run imagenet-index first" in capfd.readouterr().err
+    assert run("pack", "--data", data, "--key", key) == 3
+    assert "--source is missing: the plan needs a tar of tars" in capfd.readouterr().err
+    folder = write_folder(tmp_path / "folder", IMAGES)
+    assert run("pack", "--data", data, "--key", key, "--source", folder) == 3
+    assert "is a folder of folders in place of a tar of tars" in capfd.readouterr().err
+    source.write_bytes(write_tar_of_tars(tmp_path / "y.tar", {"a": IMAGES["a"]}).read_bytes())
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 3
+    assert "the source has changed since it was indexed" in capfd.readouterr().err
+    assert not list(dataset_of(data, key).glob("*train*"))
+
+
+def test_a_plan_of_another_writer_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    monkeypatch.setattr(packing, "WRITER_VERSION", "2")
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 3
+    assert "is for version 1 of the writer, and this is 2" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not valid JSON"),
+        ('{"version": 7}', "version is not 1"),
+        ("{}", "version is missing"),
+    ],
+)
+def test_a_damaged_plan_is_named(
+    content: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, data, key = planned(tmp_path, IMAGES)
+    (dataset_of(data, key) / "plan" / "plan.json").write_text(content)
+    assert run("seal", "--data", data, "--key", key) == 3
+    error = capfd.readouterr().err
+    assert message in error
+    assert "plan.json" in error
+
+
+def test_a_damaged_list_of_images_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    path = dataset_of(data, key) / "plan" / "train-00000-of-00002.jsonl"
+    path.write_text("[1, 2]\n")
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 3
+    assert f"{path}: the plan is damaged" in capfd.readouterr().err
+
+
+def test_a_shard_that_another_run_finished_first_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    source, data, key = planned(tmp_path, IMAGES)
+    arguments = ("--data", data, "--key", key, "--source", source)
+    dataset = dataset_of(data, key)
+    real = place.NewFile.finish
+    before = {}
+
+    def finish(new: place.NewFile) -> None:
+        # Just before we publish, somebody else packs all, seals and sweeps our files up.
+        monkeypatch.setattr(place.NewFile, "finish", real)
+        assert run("pack", *arguments) == 0
+        assert run("seal", "--data", data, "--key", key) == 0
+        before.update(stamps(dataset))
+        real(new)
+
+    monkeypatch.setattr(place.NewFile, "finish", finish)
+    assert run("pack", *arguments, "--shard", 0) == 0
+    assert "was finished by another run" in caplog.text
+    assert stamps(dataset) == before
+
+
+def test_a_file_that_vanishes_while_it_is_written_is_worth_another_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    arguments = ("--data", data, "--key", key, "--source", source)
+    real = place.NewFile.finish
+
+    def finish(new: place.NewFile) -> None:
+        real(new)
+        place.sweep(dataset_of(data, key), older_than=-1)
+
+    monkeypatch.setattr(place.NewFile, "finish", finish)
+    assert run("pack", *arguments) == 1
+    assert "has vanished" in capfd.readouterr().err
+    monkeypatch.setattr(place.NewFile, "finish", real)
+    assert run("pack", *arguments) == 0
+
+
+def test_leftovers_of_a_killed_run_go(tmp_path: Path) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    dataset = dataset_of(data, key)
+    for name in (".train-00000-of-00002.rec.tmp-old", ".train-00000-of-00002.rec.tmp-new"):
+        (dataset / name).write_bytes(b"half")
+    os.utime(dataset / ".train-00000-of-00002.rec.tmp-old", (10**9, 10**9))
+    assert run("pack", "--data", data, "--key", key, "--source", source) == 0
+
+    def hidden() -> list[str]:
+        return [path.name for path in dataset.iterdir() if path.name[0] == "."]
+
+    assert hidden() == [".train-00000-of-00002.rec.tmp-new"]
+    assert run("seal", "--data", data, "--key", key) == 0
+    assert hidden() == []
