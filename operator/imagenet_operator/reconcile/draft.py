@@ -13,7 +13,7 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
-from imagenet_operator.reconcile.policies import conditions, phase, replicas
+from imagenet_operator.reconcile.policies import clock, conditions, phase, replicas
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import (
     Decision,
@@ -24,6 +24,9 @@ from imagenet_operator.reconcile.types import (
     Reference,
     Settings,
 )
+
+_UNTIL_THE_END: tuple[ConditionType, ...] = ("Running", "Restarting", "Suspended")
+"""Conditions that can hold of an unfinished job only."""
 
 EVENT_MAXIMUM = 1024
 """Characters of an event's message; the API server refuses a longer one."""
@@ -102,11 +105,6 @@ class Draft:
         assert changed is not None
         return former is None or (former.status, former.reason) != (changed.status, changed.reason)
 
-    def withdraw(self, kind: ConditionType, reason: str, message: str = "") -> None:
-        """Make a condition False if it was ever True; say nothing of one that was not."""
-        if self.holds(kind):
-            self.state(kind, False, reason, message)
-
     def create(self, manifests: Iterable[Manifest]) -> None:
         """Have objects created, in this order, after those that were asked for before."""
         self._create += manifests
@@ -139,15 +137,22 @@ class Draft:
     def fail(self, reason: str, message: str) -> None:
         """End the job: it has failed."""
         self.state("Failed", True, reason, message)
-        self.end()
+        self.end(reason, message)
         self.warn(reason, message)
 
-    def end(self) -> None:
+    def end(self, reason: str, message: str) -> None:
         """Note that the job has ended, in whichever way; the cleanup follows in the next pass."""
         self.update(completion_time=self.now)
+        for kind in _UNTIL_THE_END:
+            if self.holds(kind):
+                self.state(kind, False, reason, message)
+        if self.status.preparation is not None:
+            self.update(preparation=clock.stop(self.status.preparation, self.now))
         if self.status.training is not None:
-            settled = replicas.settled(self.training.replica_statuses)
-            self.update_training(replica_statuses=settled)
+            self.update_training(
+                clock=clock.stop(self.training.clock, self.now),
+                replica_statuses=replicas.settled(self.training.replica_statuses),
+            )
         self.look_at_once()
 
     def conflicts(self, manifests: Iterable[Manifest]) -> str | None:

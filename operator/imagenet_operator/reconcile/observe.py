@@ -50,6 +50,13 @@ DISRUPTION_REASONS = frozenset(
 NO_ROOM = "OutOf"
 """How the kubelet begins its reason where a bound pod did not fit: OutOfcpu, OutOfpods, …"""
 
+_PLACE = {
+    "Job": {labels.JOB_ROLE},
+    "Service": {labels.ATTEMPT},
+    "Pod": {labels.ATTEMPT, labels.JOB_ROLE, labels.REPLICA_INDEX},
+}
+"""The labels by which an object of a kind is sorted."""
+
 
 def sort(
     job: ImageNetJob,
@@ -67,49 +74,51 @@ def sort(
         unreachable_nodes: Nodes that are NotReady, gone or out of service.
         free: What each node has left for pods, where that is known.
     """
-    children = list(children)
-    owner = job.metadata.uid
-    jobs = [
-        item
-        for item in children
-        if item["kind"] == "Job" and _owner(item) == owner and _is_placed(item)
-    ]
-    job_uids = {item["metadata"]["uid"] for item in jobs}
-    members: dict[int, list[Member]] = defaultdict(list)
-    services: dict[int, list[Reference]] = defaultdict(list)
-    claims: dict[str, Claim] = {}
-    foreign: dict[tuple[str, str], str] = {}
-    job_pods: dict[str, list[Manifest]] = defaultdict(list)
+    owned: list[Manifest] = []
+    others: list[Manifest] = []
     for item in children:
-        kind, name = item["kind"], item["metadata"]["name"]
-        if kind == "PersistentVolumeClaim" and _is_usable_claim(item, job):
-            claims[name] = _claim(item)
-        elif _owner(item) == owner and _is_placed(item):
-            if kind == "Pod":
-                member = _member(item, unreachable_nodes)
-                members[member.attempt].append(member)
-            elif kind == "Service" and "deletionTimestamp" not in item["metadata"]:
-                services[_attempt(item)].append(Reference(kind, name, item["metadata"]["uid"]))
-        elif kind == "Pod" and _owner(item) in job_uids:
-            job_pods[str(_owner(item))].append(item)
+        (owned if _is_ours(item, job) else others).append(item)
+    pods_by_job: dict[str, list[Manifest]] = {
+        item["metadata"]["uid"]: [] for item in owned if item["kind"] == "Job"
+    }
+    foreign: dict[tuple[str, str], str] = {}
+    for item in others:
+        if item["kind"] == "Pod" and _owner(item) in pods_by_job:
+            pods_by_job[str(_owner(item))].append(item)
         else:
-            foreign[kind, name] = _whose(item)
+            foreign[item["kind"], item["metadata"]["name"]] = _whose(item)
+    jobs = [
+        _preparation_job(item, pods_by_job[item["metadata"]["uid"]])
+        for item in owned
+        if item["kind"] == "Job"
+    ]
+    claims = [_claim(item) for item in owned if item["kind"] == "PersistentVolumeClaim"]
     return Observed(
-        jobs={
-            found.role: found
-            for item in jobs
-            for found in [_preparation_job(item, job_pods[item["metadata"]["uid"]])]
-        },
-        attempts={
-            number: Attempt(
-                number, tuple(sorted(members[number], key=_position)), tuple(services[number])
-            )
-            for number in sorted(members.keys() | services.keys())
-        },
-        claims=claims,
+        jobs={found.role: found for found in jobs},
+        attempts=_attempts(owned, unreachable_nodes),
+        claims={claim.name: claim for claim in claims},
         foreign=foreign,
         free=free,
     )
+
+
+def _attempts(owned: Iterable[Manifest], unreachable_nodes: frozenset[str]) -> dict[int, Attempt]:
+    members: dict[int, list[Member]] = defaultdict(list)
+    services: dict[int, list[Reference]] = defaultdict(list)
+    for item in owned:
+        metadata = item["metadata"]
+        if item["kind"] == "Pod":
+            member = _member(item, unreachable_nodes)
+            members[member.attempt].append(member)
+        elif item["kind"] == "Service" and "deletionTimestamp" not in metadata:
+            reference = Reference("Service", metadata["name"], metadata["uid"])
+            services[_attempt(item)].append(reference)
+    return {
+        number: Attempt(
+            number, tuple(sorted(members[number], key=_position)), tuple(services[number])
+        )
+        for number in sorted(members.keys() | services.keys())
+    }
 
 
 def _position(member: Member) -> tuple[int, str, int]:
@@ -140,21 +149,16 @@ def _attempt(item: Manifest) -> int:
     return int(_labels(item)[labels.ATTEMPT])
 
 
-def _is_placed(item: Manifest) -> bool:
-    """Whether an object of ours still carries the labels that say where it belongs."""
-    wanted = {
-        "Job": {labels.JOB_ROLE},
-        "Service": {labels.ATTEMPT},
-        "Pod": {labels.ATTEMPT, labels.JOB_ROLE, labels.REPLICA_INDEX},
-    }
-    return wanted.get(item["kind"], set()) <= _labels(item).keys()
+def _is_ours(item: Manifest, job: ImageNetJob) -> bool:
+    """Whether an object is this job's and still says where it belongs.
 
-
-def _is_usable_claim(item: Manifest, job: ImageNetJob) -> bool:
-    """Whether a claim is this job's, or one that outlived a former job of its name."""
-    if (owner := _owner(item)) is not None:
-        return owner == job.metadata.uid
-    return _labels(item).get(labels.JOB_NAME) == job.metadata.name
+    A claim may also be one that outlived a former job of the same name: nobody owns it.
+    """
+    if item["kind"] == "PersistentVolumeClaim" and _owner(item) is None:
+        return _labels(item).get(labels.JOB_NAME) == job.metadata.name
+    return (
+        _owner(item) == job.metadata.uid and _PLACE.get(item["kind"], set()) <= _labels(item).keys()
+    )
 
 
 def _claim(item: Manifest) -> Claim:

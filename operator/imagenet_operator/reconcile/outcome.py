@@ -10,19 +10,17 @@ from datetime import timedelta
 
 from imagenet_operator.api.status import AttemptOutcome
 from imagenet_operator.reconcile.draft import Draft
-from imagenet_operator.reconcile.policies import backoff, clock, figures
+from imagenet_operator.reconcile.policies import backoff, clock, figures, gang
 from imagenet_operator.reconcile.types import Charge, End
 
 
-def is_out_of_time(draft: Draft) -> bool:
+def fail_if_out_of_time(draft: Draft) -> bool:
     """Fail the job if its attempts ran for activeDeadlineSeconds together; return whether so."""
     seconds = draft.job.spec.run_policy.active_deadline_seconds
     if not clock.is_over(draft.training.clock, seconds, draft.now):
         return False
     message = f"training took over {seconds} s"
-    _stop(draft)
-    draft.state("Running", False, "DeadlineExceeded", message)
-    draft.withdraw("Restarting", "DeadlineExceeded", message)
+    draft.update(training=figures.stilled(draft.training))
     draft.fail("DeadlineExceeded", message)
     return True
 
@@ -33,9 +31,8 @@ def succeed(draft: Draft) -> None:
     number = draft.training.attempt
     message = f"all workers of attempt {number} exited with 0"
     draft.state("Running", False, "Succeeded", message)
-    draft.withdraw("Restarting", "Succeeded", message)
     draft.state("Succeeded", True, "AllWorkersSucceeded", message)
-    draft.end()
+    draft.end("Succeeded", message)
     draft.tell("Succeeded", message)
 
 
@@ -59,7 +56,6 @@ def end_attempt(draft: Draft, end: End) -> None:
     limit = _limit_reached(draft, end)
     if limit is not None:
         reason, message = limit
-        draft.withdraw("Restarting", reason, message)
         draft.fail(reason, message)
         return
     delay = _charge(draft, end)
@@ -93,7 +89,9 @@ def _charge(draft: Draft, end: End) -> timedelta | None:
         draft.warn(end.reason, message)
         policy = draft.job.spec.run_policy.scheduling_policy
         timeout = timedelta(seconds=policy.schedule_timeout_seconds)
-        return backoff.after_withdrawal(uid, number, timeout)
+        # Room comes back slowly; what cuts a creation off (a restart of the operator) is brief.
+        spread = min(timeout, draft.settings.patience) if end is gang.CUT_OFF else timeout
+        return backoff.after_withdrawal(uid, number, spread)
     if end.charge is Charge.DISRUPTION:
         draft.update(disruptions=draft.status.disruptions + 1)
         delay = backoff.after_disruption(uid, number, draft.settings)

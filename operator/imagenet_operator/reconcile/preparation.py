@@ -45,12 +45,8 @@ def prepare(draft: Draft) -> None:
     keep_time = clock.stop if suspended else clock.run
     draft.update(preparation=keep_time(former, draft.now))
     draft.patch(suspend.patches(draft.observed.jobs.values(), suspended))
-    if not _have_claims(draft):
-        return
-    if draft.job.spec.dataset.source.prepared is not None:
-        _ready(draft, "Prepared", "the dataset was prepared before")
-        return
-    _take_the_next_step(draft)
+    if _have_claims(draft):
+        _take_the_next_step(draft)
     if not draft.holds("DatasetReady") and not draft.holds("Failed"):
         _mind_the_deadline(draft)
 
@@ -73,6 +69,9 @@ def _have_claims(draft: Draft) -> bool:
 
 
 def _take_the_next_step(draft: Draft) -> None:
+    if draft.job.spec.dataset.source.prepared is not None:
+        _ready(draft, "Prepared", "the dataset was prepared before")
+        return
     jobs = draft.observed.jobs
     index, pack, seal = (jobs.get(role) for role in (dataset.INDEX, dataset.PACK, dataset.SEAL))
     found = draft.status.dataset

@@ -47,7 +47,7 @@ def train(draft: Draft) -> None:
         outcome.succeed(draft)
     elif (end := _verdict(draft, seen)) is not None:
         outcome.end_attempt(draft, end)
-    elif not outcome.is_out_of_time(draft):
+    elif not outcome.fail_if_out_of_time(draft):
         _go_on(draft, seen)
 
 
@@ -122,7 +122,8 @@ def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
         message = f"all members of attempt {training.attempt} run"
         if draft.state("Running", True, "AllMembersRunning", message):
             draft.tell("Running", message)
-        draft.withdraw("Restarting", "Running", message)
+        if draft.holds("Restarting"):
+            draft.state("Restarting", False, "Running", message)
     elif training.bound_time is not None:
         draft.state("Running", False, "Starting", "all members have nodes; waiting for them to run")
     else:
@@ -161,7 +162,7 @@ def _between_attempts(draft: Draft) -> None:
     if start is not None and draft.now < start:
         draft.look_again(start)
         return
-    if training is not None and outcome.is_out_of_time(draft):
+    if training is not None and outcome.fail_if_out_of_time(draft):
         return
     number = 0 if training is None else training.attempt + 1
     manifests = builder.build(draft.job, number, draft.settings.manifests)

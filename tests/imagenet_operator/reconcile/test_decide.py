@@ -632,6 +632,7 @@ def test_only_training_counts_towards_the_active_deadline() -> None:
     cluster.settle()
     assert said(cluster.status, "Failed")[1:] == ("DeadlineExceeded", "training took over 120 s")
     assert cluster.running() == []
+    assert said(cluster.status, "Running")[:2] == ("False", "DeadlineExceeded")
 
 
 def test_no_attempt_starts_when_the_time_is_used_up() -> None:
