@@ -125,7 +125,10 @@ def test_refuses_what_would_mix_classes_up(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(tar({"a/1.jpg": b""}), mtime=0), "compressed .gzip.*decompress it first by gunzip"),
+        (
+            gzip.compress(tar({"a/1.jpg": b""}), mtime=0),
+            "compressed .gzip.*decompress it first by gunzip",
+        ),
         (b"PK\x03\x04" + bytes(600), "compressed .zip"),
         (b"\xff\xd8" * 600, "neither a folder nor a tar"),
         (tar({"1.jpg": b"x"}), "in no folders.*--validation-source"),
