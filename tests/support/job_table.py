@@ -4,6 +4,7 @@ Shared by the tests of the manifests and by the contract tests, which feed the a
 from these jobs to the workloads' own parsers.
 """
 
+import copy
 from typing import Any
 
 from hypothesis import strategies as st
@@ -28,8 +29,11 @@ def manifest(
     training: Manifest | None = None,
     run_policy: Manifest | None = None,
 ) -> Manifest:
-    """Return a job's manifest: two workers and a server, with changes to the parts of its spec."""
-    return {
+    """Return a job's manifest: two workers and two servers, with changes to parts of its spec.
+
+    Every call returns its own, which may be edited.
+    """
+    built = {
         "apiVersion": "imagenet.dev/v1alpha1",
         "kind": "ImageNetJob",
         "metadata": {"name": name, "namespace": "vision", "uid": UID},
@@ -46,6 +50,7 @@ def manifest(
             "runPolicy": run_policy or {},
         },
     }
+    return copy.deepcopy(built)
 
 
 TABLE: dict[str, Manifest] = {
