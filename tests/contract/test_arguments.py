@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+
 from imagenet_operator.api import ImageNetJob, load
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api.status import DatasetStatus
 from imagenet_operator.manifests import preview
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT

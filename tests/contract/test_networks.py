@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+
 from imagenet_operator.api.networks import FAMILIES, SMALL_IMAGE, Network, NetworkName
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.networks import catalogue

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.manifests import preview
 from imagenet_operator.manifests.settings import DEFAULTS
 from support.job_table import JOBS

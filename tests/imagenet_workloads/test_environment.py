@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.errors import InputError
 

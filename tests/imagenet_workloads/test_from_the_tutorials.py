@@ -16,8 +16,9 @@ from typing import Any, get_args
 import mxnet
 import pytest
 import yaml
-from imagenet_operator.api import ImageNetJob, validate
 from pydantic import BaseModel
+
+from imagenet_operator.api import ImageNetJob, validate
 
 TEXT = (Path(__file__).parents[2] / "docs" / "from-the-tutorials.md").read_text()
 PROGRAMS = ("index", "pack", "seal", "train", "predict", "plot")

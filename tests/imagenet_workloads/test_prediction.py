@@ -13,6 +13,7 @@ import mxnet as mx
 import numpy as np
 import numpy.typing as npt
 import pytest
+
 from imagenet_workloads.commands import predict
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prediction import Classifier, Inputs, read_image

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import pytest
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.errors import AlreadyExists
 from imagenet_operator.clusters.interface import Cluster

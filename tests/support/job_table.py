@@ -8,6 +8,7 @@ import copy
 from typing import Any
 
 from hypothesis import strategies as st
+
 from imagenet_operator.api import ImageNetJob
 
 Manifest = dict[str, Any]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from support import job_table
 from support.processes import processes_with, wait_until
 

@@ -10,9 +10,10 @@ from typing import Any
 import cv2
 import mxnet as mx
 import numpy as np
-from imagenet_workloads.dataset import Dataset, Shard, Split, Writer
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
+
+from imagenet_workloads.dataset import Dataset, Shard, Split, Writer
 
 CLASSES = tuple(f"digit-{number}" for number in range(10))
 

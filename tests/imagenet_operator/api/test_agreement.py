@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from imagenet_operator.api import ImageNetJob, load, validate
 from imagenet_operator.api.crd import root_schema
 from support.corpus import cases

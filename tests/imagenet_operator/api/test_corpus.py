@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api import ImageNetJob, Problem, load, validate
 from imagenet_operator.api.crd import definition
 from imagenet_operator.errors import UnreadableManifest

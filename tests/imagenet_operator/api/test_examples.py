@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.api import load, parse, validate
 from imagenet_operator.api.crd import root_schema
 from imagenet_operator.api.training import devices

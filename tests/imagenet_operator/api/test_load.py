@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.api.load import load, parse
 from imagenet_operator.errors import UnreadableManifest
 

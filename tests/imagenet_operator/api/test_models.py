@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from pydantic import ValidationError
+
 from imagenet_operator.api import ImageNetJob, load, parse
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.compatibility import COMBINATIONS, Combination, rule
@@ -14,7 +16,6 @@ from imagenet_operator.api.run_policy import RunPolicy
 from imagenet_operator.api.sources import Source, SyntheticSource
 from imagenet_operator.api.status import Condition, Status, TrainingStatus
 from imagenet_operator.api.training import Workers
-from pydantic import ValidationError
 from support.corpus import cases
 
 GOOD = {case.path.stem: load(case.path)[0] for case in cases("good")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from imagenet_operator.api import templates
 from imagenet_operator.api.names import (
     ATTEMPT_DIGITS,

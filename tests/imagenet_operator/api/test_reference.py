@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from imagenet_operator.api.crd import definition, root_schema
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.reference import render

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import pytest
 from annotated_types import Gt, MaxLen
+from pydantic import Field
+
 from imagenet_operator.api import schema
 from imagenet_operator.api.base import Model, OneOf, Rule, Unit
 from imagenet_operator.api.crd import COLUMNS, definition, root_schema
-from pydantic import Field
 
 # What apiextensions/v1 takes in a structural schema, as far as this project may need it.
 ALLOWED = {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from imagenet_operator.api.templates import owned_field_conflicts
 
 PATH = "spec.training.workers.template"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from imagenet_operator.api import ImageNetJob, load, parse, validate
 from imagenet_operator.errors import ImageNetJobError, InvalidJob
 from support.corpus import cases

@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from rich.console import Console
+
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli.display import JsonLines, Lines, Terminal
 from imagenet_operator.cli.progress import Bar, bars
 from imagenet_operator.clusters.local.loop import View
 from imagenet_operator.reconcile.sample import Preparation, Sample
 from imagenet_operator.reconcile.types import Event, Observed, PreparationJob
-from rich.console import Console
 from support import job_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

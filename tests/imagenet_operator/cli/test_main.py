@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.cli import exit_codes, predict
 from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.cli.main import build_parser, main

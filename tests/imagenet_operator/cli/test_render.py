@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from imagenet_operator.cli import render
 from imagenet_operator.errors import InvalidJob, UnreadableManifest
 from support.job_table import KEY, TABLE, UID

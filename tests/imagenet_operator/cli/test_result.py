@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli import result
 from imagenet_operator.clusters.local.volumes import Volumes

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from support import stand_ins
 from support.processes import wait_until
 from support.stand_ins import KEY, Workplace

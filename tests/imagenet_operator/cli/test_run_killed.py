@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from support.processes import processes_with, program_of, wait_until
 
 EPOCHS = 16

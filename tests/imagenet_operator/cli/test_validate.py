@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.cli.main import main
 from support.corpus import FOLDER
 

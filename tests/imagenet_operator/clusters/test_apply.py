@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.apply import apply

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+
 from imagenet_operator.clusters.local import addresses
 from imagenet_operator.clusters.sampler import Sampler, Target, fetch, targets
 from support.processes import wait_until

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import arguments
 from support.job_table import JOBS, KEY, jobs

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+
 from imagenet_operator.manifests.identity import training_hash
 from support.job_table import TABLE, manifest, read
 

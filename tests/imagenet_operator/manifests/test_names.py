@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM, REPLICAS_MAXIMUM
 from imagenet_operator.manifests import labels, names
 

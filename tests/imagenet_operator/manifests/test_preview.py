@@ -1,6 +1,7 @@
 """Everything a job needs, at once and in order."""
 
 import pytest
+
 from imagenet_operator.api import parse
 from imagenet_operator.manifests import attempt, dataset, preview, volumes
 from support.job_table import JOBS, KEY, TABLE

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests.strategic import POD_TEMPLATE, strategic_merge
 

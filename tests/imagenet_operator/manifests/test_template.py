@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import template
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import attempt, dataset, volumes

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import dataset

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from imagenet_operator.manifests import attempt, labels
 from imagenet_operator.reconcile import observe, outcome, training
 from imagenet_operator.reconcile.draft import Draft

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+
 from imagenet_operator.manifests import attempt, dataset, labels, volumes
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.types import Claim, Member, Observed, Phase, Reference

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
 from imagenet_operator.reconcile import sample as names
 from imagenet_operator.reconcile.sample import Sample, parse_sample
 from imagenet_workloads.telemetry import names as workload_names
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=15)

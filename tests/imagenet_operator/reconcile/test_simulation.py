@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from imagenet_operator.reconcile.types import Settings
 from support.job_table import PREPARED, SERVERS, manifest
 from support.simulated_cluster import SimulatedCluster, condition

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 
 OURS = Identity(job_uid="6d1f", spec_hash="ab12")

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 
 IDENTITIES = st.sampled_from([Identity("ours", "ab12"), Identity("ours", "cd34")])

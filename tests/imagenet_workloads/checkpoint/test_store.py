@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.checkpoint.manifest import FILE_NAME, Manifest
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.errors import InputError, PlaceError, SupersededError

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.commands.program import run_program, write_termination_message
 from imagenet_workloads.errors import InputError, PlaceError, SupersededError, WorkloadError
 

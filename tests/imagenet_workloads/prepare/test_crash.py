@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.commands import pack, seal
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import (

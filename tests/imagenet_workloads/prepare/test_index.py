@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from imagenet_workloads.commands import index
 from imagenet_workloads.prepare import plan as plans
 from support.pictures import (

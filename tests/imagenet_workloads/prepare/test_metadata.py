@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_workloads.prepare import exif, png
 from support.pictures import jpeg, pixels, tiff, with_exif
 from support.pictures import png as make_png

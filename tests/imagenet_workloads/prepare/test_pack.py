@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import pack as packing

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from imagenet_workloads.errors import PlaceError, WorkloadError
 from imagenet_workloads.prepare import place
 

@@ -9,6 +9,7 @@ import mxnet as mx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from imagenet_workloads.prepare import recordio
 from imagenet_workloads.prepare.recordio import MAGIC, Writer, count_records, encode
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.reconcile.preparation import SealResult
 from imagenet_workloads.commands import pack, seal
 from support.preparation import run_index

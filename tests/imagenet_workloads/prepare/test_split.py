@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.split import (
     DROPPED,

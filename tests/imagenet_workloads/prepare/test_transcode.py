@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 import simplejpeg
+
 from imagenet_workloads.prepare import transcode as module
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.interface import Codec, DamagedImageError, Recipe

@@ -7,6 +7,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import recordio

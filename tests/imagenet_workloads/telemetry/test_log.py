@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from imagenet_workloads.errors import InputError, PlaceError
 from imagenet_workloads.telemetry.events import (
     CheckpointWritten,

@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.telemetry.names import ALL, LABELS, Kind, Metric
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "telemetry.md"

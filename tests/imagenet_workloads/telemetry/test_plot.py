@@ -4,6 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
 from imagenet_workloads.commands import plot as command
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.telemetry.events import (
@@ -18,8 +21,6 @@ from imagenet_workloads.telemetry.events import (
 from imagenet_workloads.telemetry.history import attempt_folders, read_runs
 from imagenet_workloads.telemetry.log import EventLog
 from imagenet_workloads.telemetry.plot import draw
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 START = 1.7e9
 

@@ -1,4 +1,5 @@
 import pytest
+
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.preparation import PreparationRecorder

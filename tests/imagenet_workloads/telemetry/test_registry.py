@@ -1,10 +1,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from prometheus_client import generate_latest
+
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.registry import Registry
-from prometheus_client import generate_latest
 
 WORKER = Environment(job="digits", namespace="vision", role=Role.WORKER, attempt=2)
 LABELS = {"imagenet_job": "digits", "namespace": "vision", "role": "worker", "attempt": "2"}

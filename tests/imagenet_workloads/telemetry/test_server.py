@@ -6,6 +6,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.registry import Registry

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.counts import LIMB_BITS, LIMBS, Counts, count, from_limbs, to_limbs
 

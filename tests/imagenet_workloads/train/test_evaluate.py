@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.counts import Counts, count
 from imagenet_workloads.train.data.interface import Batch

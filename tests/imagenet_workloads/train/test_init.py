@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from support.processes import is_running, wait_until
 
 PROGRAM = """

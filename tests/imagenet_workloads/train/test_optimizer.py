@@ -3,6 +3,7 @@
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train import optimizer
 from imagenet_workloads.train.networks import build

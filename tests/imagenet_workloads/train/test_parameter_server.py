@@ -9,8 +9,9 @@ import cv2
 import mxnet as mx
 import numpy as np
 import pytest
-from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read_events
 from numpy.typing import NDArray
+
+from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read_events
 from support import plain_mxnet
 from support.tiny_dataset import write_dataset, write_shard
 from support.training_cluster import TrainingCluster

@@ -5,6 +5,7 @@ import socket
 import threading
 
 import pytest
+
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train import rendezvous
 from imagenet_workloads.train.rendezvous import deadline, scheduler_is_gone, wait_for_scheduler

@@ -3,6 +3,7 @@
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.train.networks import build
 from imagenet_workloads.train.networks.request import Request
 from imagenet_workloads.train.replicas import Parameters, Replicas

@@ -1,6 +1,7 @@
 """The variables of a parameter-server job."""
 
 import pytest
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.roles import Member, Role
 

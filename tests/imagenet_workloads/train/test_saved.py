@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.saved import load_parameters, translate

@@ -6,6 +6,7 @@ import mxnet as mx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_workloads.train.options.kinds import PolynomialDecay, StepDecay
 from imagenet_workloads.train.schedule import ByUpdate, Schedule, scaled
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError

@@ -10,6 +10,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.telemetry.events import EpochFinished, Started, Validated, read_events
 from support import plain_mxnet
 from support.processes import wait_until

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from support.local_driver import LocalDriver
 
 pytest.register_assert_rewrite("support.cluster_conformance")

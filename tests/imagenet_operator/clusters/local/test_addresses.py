@@ -5,6 +5,7 @@ import sys
 from contextlib import closing
 
 import pytest
+
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local import addresses
 

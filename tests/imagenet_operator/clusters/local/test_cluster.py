@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.clusters.errors import LocalError, Unsupported
 from imagenet_operator.clusters.local.cluster import merge
 from imagenet_operator.reconcile.types import Event

@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local import gpus
 from imagenet_operator.clusters.local.gpus import Gpus

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.clusters.local.jobs import (
     INDEX_ANNOTATION,
     JobController,

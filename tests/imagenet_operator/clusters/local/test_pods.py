@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from imagenet_operator.clusters.errors import Unsupported
 from imagenet_operator.clusters.local import pods
 

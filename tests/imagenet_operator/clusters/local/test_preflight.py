@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.clusters.errors import LocalError, Unsupported
 from imagenet_operator.clusters.local import preflight
 from imagenet_operator.clusters.local.preflight import Needs

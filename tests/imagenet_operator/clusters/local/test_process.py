@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.clusters.local.process import (
     MARK,
     Launch,

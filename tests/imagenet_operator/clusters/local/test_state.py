@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local.state import JobFolder, Opened, is_finished

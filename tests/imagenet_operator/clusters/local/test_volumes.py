@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local.volumes import Volumes
 

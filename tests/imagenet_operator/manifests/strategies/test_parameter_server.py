@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import Settings

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from imagenet_operator.api.strategies import Strategy
 from imagenet_operator.manifests import strategies
 from support.job_table import JOBS

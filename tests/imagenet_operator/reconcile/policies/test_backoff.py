@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.reconcile.policies import backoff
 from imagenet_operator.reconcile.types import Settings
 

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.reconcile.policies.capacity import fits
 from support.attempt_members import GPU, seen
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
+
 from imagenet_operator.reconcile.policies import cleanup
 from imagenet_operator.reconcile.types import (
     Attempt,

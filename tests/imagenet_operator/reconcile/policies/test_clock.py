@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+
 from imagenet_operator.api.status import Clock
 from imagenet_operator.reconcile.policies import clock
 from support.attempt_members import NOW, later

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api.status import Accuracy, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import figures
 from imagenet_operator.reconcile.sample import Sample

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api.run_policy import SchedulingPolicy
 from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_operator.api.status import MemberStatus
 from imagenet_operator.manifests import attempt
 from imagenet_operator.reconcile.policies import members

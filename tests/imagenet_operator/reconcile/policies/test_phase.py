@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from imagenet_operator.api.status import Clock, ConditionType, Status
 from imagenet_operator.reconcile.policies import conditions, phase
 from support.attempt_members import NOW

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+
 from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.reconcile.policies import progress
 from imagenet_operator.reconcile.sample import Sample

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from imagenet_operator.reconcile.policies import members, restart
 from imagenet_operator.reconcile.types import Charge, Member, Phase
 from support.attempt_members import NOW, later, recorded, seen

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import MemberStatus, ReplicaStatus
 from imagenet_operator.manifests import labels

@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 import simplejpeg
+
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare import codecs
 from imagenet_workloads.prepare.codecs.interface import Recipe, reduction, sample_step

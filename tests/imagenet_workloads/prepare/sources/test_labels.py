@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.io import savemat  # type: ignore[import-untyped]
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import labels, matlab
-from scipy.io import savemat  # type: ignore[import-untyped]
 
 # In the order in which they lie in the archive, which is not that of their names.
 NAMES = ["val/img_3.JPEG", "val/img_1.JPEG", "val/img_2.JPEG"]

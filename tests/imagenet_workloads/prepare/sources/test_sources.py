@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import detect
 from imagenet_workloads.prepare.sources.interface import Image, Notes, Source, is_image

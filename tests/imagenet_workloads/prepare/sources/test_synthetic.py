@@ -1,6 +1,7 @@
 """Synthetic images are stable, of the shape asked for, and different by class and number."""
 
 import pytest
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.interface import Notes

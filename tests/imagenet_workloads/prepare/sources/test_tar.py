@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources.tar import (
     BLOCK,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.data.choose import choose
 from imagenet_workloads.train.options import parse

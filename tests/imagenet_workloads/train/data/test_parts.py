@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from imagenet_workloads.train.data.parts import batches_per_epoch, share
 
 IMAGES, RANKS = st.integers(0, 10_000), st.integers(1, 64)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import mxnet as mx
 import pytest
+
 from imagenet_workloads.dataset import Shard, Split
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.data.record_files import join, of_paths, of_split

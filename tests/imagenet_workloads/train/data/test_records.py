@@ -6,6 +6,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.data.parts import share
 from imagenet_workloads.train.data.record_files import RecordFiles, join

@@ -6,6 +6,7 @@ import re
 
 import mxnet as mx
 import pytest
+
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.networks import build
 from imagenet_workloads.train.networks.request import Request

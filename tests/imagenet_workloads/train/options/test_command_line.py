@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from imagenet_workloads.train.options import Options, build_parser, parse
 from imagenet_workloads.train.options.kinds import PolynomialDecay, StepDecay
 

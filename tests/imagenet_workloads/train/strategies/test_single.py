@@ -3,6 +3,7 @@
 import mxnet as mx
 import numpy as np
 import pytest
+
 from imagenet_workloads.train import optimizer
 from imagenet_workloads.train.batch_norm import average_statistics
 from imagenet_workloads.train.networks import build
