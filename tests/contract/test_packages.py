@@ -4,9 +4,11 @@ import ast
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.manifests import preview
 from imagenet_operator.manifests.settings import DEFAULTS
 from support.job_table import JOBS
@@ -55,8 +57,14 @@ def test_builders_know_no_client_clock_or_logger() -> None:
 
 
 def test_the_default_images_are_those_of_this_version() -> None:
-    for image in (DEFAULTS.image, DEFAULTS.gpu_image):
-        assert image.endswith(f":{version('imagenet-workloads')}")
+    for images in DEFAULTS.images.values():
+        for image in (images.cpu, images.gpu):
+            assert image.endswith(f":{version('imagenet-workloads')}")
+
+
+def test_every_framework_has_images() -> None:
+    framework = TrainingSpec.model_fields["framework"].annotation
+    assert set(DEFAULTS.images) == set(get_args(framework))
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -21,6 +21,7 @@ CONTAINER_FIELDS = {
     "command",
     "env",
     "image",
+    "imagePullPolicy",
     "name",
     "ports",
     "readinessProbe",

@@ -79,6 +79,7 @@ def owned_field_conflicts(template: Mapping[str, Any], path: str) -> list[Proble
         path: Where it stands, such as ``spec.training.workers.template``.
     """
     return [
+        *_deletions(template, path),
         *_directives(template, path),
         *_metadata(template.get("metadata", {}), f"{path}.metadata"),
         *_spec(template.get("spec", {}), f"{path}.spec"),
@@ -93,6 +94,21 @@ def _misshapen(value: Any, kind: type, path: str) -> Iterator[Problem]:
     if not isinstance(value, kind):
         words = "an object" if kind is dict else "a list"
         yield Problem(path, f"must be {words}", "remove it or give it content", "operator")
+
+
+def _deletions(value: Any, path: str) -> Iterator[Problem]:
+    """Refuse to take texts out of lists: those of a built pod are its program and its floor."""
+    for name, child in value.items() if isinstance(value, dict) else ():
+        if str(name).startswith("$deleteFromPrimitiveList"):
+            yield Problem(
+                f"{path}.{name}",
+                "cannot be used: what the operator lists has to stay",
+                "remove it",
+                "operator",
+            )
+        yield from _deletions(child, f"{path}.{name}")
+    for index, child in enumerate(value) if isinstance(value, list) else ():
+        yield from _deletions(child, f"{path}[{index}]")
 
 
 def _directives(mapping: Mapping[str, Any], path: str) -> Iterator[Problem]:

@@ -135,7 +135,7 @@ def _preparation_job(
         role=role,
         command=f"imagenet-{role}",
         arguments=tuple(arguments),
-        image=settings.image,
+        image=settings.images[job.spec.training.framework].cpu,
         grace_seconds=settings.farewell_seconds,
         mounts=mounts,
         share_node_with=labels.select_role(name, role) if share_node else None,

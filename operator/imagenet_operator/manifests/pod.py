@@ -11,20 +11,21 @@ paths only through the mounts' variables, peers by Service name. A test asserts 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names, template
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import Mount
 
-USER = 1000
-"""User, group and volume group of every program; never root."""
-
 SCRATCH = "/scratch"
+SHARED_MEMORY = "shared-memory"
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 TERMINATION_LOG = "/dev/termination-log"
 
 
@@ -83,20 +84,25 @@ def pod_template(
         **({"imagePullSecrets": secrets} if secrets else {}),
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+            "runAsUser": settings.user,
+            "runAsGroup": settings.group,
+            "fsGroup": settings.group,
             # A dataset of a million files would otherwise be walked at every start of a pod.
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(job, program, settings)],
-        "volumes": _volumes(program),
+        "volumes": _volumes(program, settings),
     }
-    built: Manifest = {"metadata": {"labels": dict(pod_labels)}, "spec": spec}
+    metadata: Manifest = {"labels": dict(pod_labels)}
+    if settings.safe_to_evict is not None:
+        metadata["annotations"] = {SAFE_TO_EVICT: str(settings.safe_to_evict).lower()}
+    built: Manifest = {"metadata": metadata, "spec": spec}
     merged = template.merge(built, program.template, program.template_path)
     # What follows is added after the merge, so that no template can take it away.
     path = f"{program.template_path}.spec"
+    if program.shared_memory:
+        _keep_within_memory(merged["spec"], path)
     if program.gpus:
         _ask_for_gpus(merged["spec"]["containers"][0], program.gpus, settings, path)
     if program.share_node_with is not None:
@@ -108,6 +114,7 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
     container: Manifest = {
         "name": names.CONTAINER,
         "image": program.image,
+        "imagePullPolicy": settings.image_pull_policy,
         "command": [program.command],
         "args": list(program.arguments),
         "env": _environment(job, program, settings),
@@ -157,10 +164,12 @@ def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list
     ]
 
 
-def _volumes(program: Program) -> list[Manifest]:
-    found: list[Manifest] = [{"name": "scratch", "emptyDir": {}}]
+def _volumes(program: Program, settings: Settings) -> list[Manifest]:
+    limit = {} if settings.scratch_size is None else {"sizeLimit": settings.scratch_size}
+    found: list[Manifest] = [{"name": "scratch", "emptyDir": limit}]
     if program.shared_memory:
-        found.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
+        in_memory = {"medium": "Memory", "sizeLimit": settings.shared_memory_size}
+        found.append({"name": SHARED_MEMORY, "emptyDir": in_memory})
     found += [
         {"name": mount.name, "persistentVolumeClaim": {"claimName": mount.claim}}
         for mount in program.mounts
@@ -171,7 +180,7 @@ def _volumes(program: Program) -> list[Manifest]:
 def _volume_mounts(program: Program) -> list[Manifest]:
     found: list[Manifest] = [{"name": "scratch", "mountPath": SCRATCH}]
     if program.shared_memory:
-        found.append({"name": "shared-memory", "mountPath": "/dev/shm"})
+        found.append({"name": SHARED_MEMORY, "mountPath": "/dev/shm"})
     # Read-only here and not at the claim: another mount of the same claim may have to write.
     found += [
         {
@@ -184,10 +193,30 @@ def _volume_mounts(program: Program) -> list[Manifest]:
     return found
 
 
+def _keep_within_memory(spec: Manifest, path: str) -> None:
+    """Size /dev/shm for the memory that the template gives the program.
+
+    What stands in /dev/shm counts as memory of the container: it lies within its limit, and is
+    no addition to it. So it may take up half of the limit (or, without one, of the request).
+    """
+    program, path = spec["containers"][0], f"{path}.containers[{names.CONTAINER}]"
+    limit = template.quantity(program, "limits", "memory", path)
+    memory = template.quantity(program, "requests", "memory", path) if limit is None else limit
+    volume = next(item["emptyDir"] for item in spec["volumes"] if item["name"] == SHARED_MEMORY)
+    if memory and memory / 2 < quantities.parse(volume["sizeLimit"]):
+        volume["sizeLimit"] = str(math.floor(memory / 2))
+
+
 def _ask_for_gpus(container: Manifest, count: int, settings: Settings, path: str) -> None:
     """Ask for GPUs by a limit, which is their request as well: they are not shared."""
     path = f"{path}.containers[{names.CONTAINER}]"
     resources = template.part(container, "resources", path)
+    for kind in ("limits", "requests"):
+        if settings.gpu_resource in (resources.get(kind) or ()):
+            raise InvalidTemplate(
+                f"{path}.resources.{kind}[{settings.gpu_resource}]",
+                "cannot be overridden: the operator counts GPUs; set gpus of the workers",
+            )
     limits = template.part(resources, "limits", f"{path}.resources")
     limits[settings.gpu_resource] = str(count)
 

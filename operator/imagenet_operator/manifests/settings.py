@@ -1,12 +1,41 @@
 """What the builders take from the operator's own configuration instead of from a job.
 
-One value is made where a process begins (the operator's flags, imagenetctl's) and is passed to
-every builder; the defaults are what the project itself publishes.
+One value is made where a process begins (the operator's configuration file, imagenetctl's own) and
+is passed to every builder; the defaults are what the project itself publishes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from imagenet_operator.api.base import Manifest
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of one framework.
+
+    Attributes:
+        cpu: Runs preparation, schedulers, servers and workers without GPUs.
+        gpu: Runs workers with GPUs. It cannot run anything else: its framework does not import on a
+            node without a GPU driver.
+    """
+
+    cpu: str
+    gpu: str
+
+
+PUBLISHED: Mapping[str, Images] = MappingProxyType(
+    {
+        "MXNet": Images(
+            cpu="imagenet-workloads-mxnet:0.1.0", gpu="imagenet-workloads-mxnet-cu112:0.1.0"
+        )
+    }
+)
+"""The images that the project publishes, by `spec.training.framework`."""
 
 
 @dataclass(frozen=True)
@@ -14,21 +43,39 @@ class Settings:
     """The operator's configuration, as far as manifests show it.
 
     Attributes:
-        image: Runs preparation, schedulers, servers and workers without GPUs.
-        gpu_image: Runs workers with GPUs. It cannot run anything else: its MXNet does not import
-            on a node without a GPU driver.
+        images: By framework; `spec.training.image` goes before those of the workers.
+        image_pull_policy: Of every container that runs one of them, or a job's own.
         gpu_resource: What a worker asks for to get a GPU.
+        user: The numeric user of every program; never 0.
+        group: Its group, and the group of what it writes to volumes.
         metrics_port: Where every pod serves its metrics.
+        network_policy: Whether pods are closed to all but the members of their own attempt.
+        metrics_from: Who else may reach the metrics port (NetworkPolicyPeers): the operator, which
+            samples progress there, and whoever scrapes. Nobody if it is empty.
+        pod_disruption_budget: Whether voluntary disruptions (a drain, say) are refused while an
+            attempt is there. Nodes with members cannot be drained then.
+        safe_to_evict: What pods tell the cluster autoscaler; None tells it nothing.
+        shared_memory_size: The most that a worker may put into /dev/shm.
+        scratch_size: The most that a pod may put into its scratch before it is evicted; None for
+            what its node has.
         preparation_retries: How often a pod of a preparation Job may fail before the Job does.
             Failures that a retry would repeat are not retried, whatever this says.
         farewell_seconds: The grace of a pod that only has to stop.
         checkpoint_seconds: The grace of a worker, which may write a checkpoint in it.
     """
 
-    image: str = "imagenet-workloads:0.1.0"
-    gpu_image: str = "imagenet-workloads-cu112:0.1.0"
+    images: Mapping[str, Images] = field(default_factory=lambda: PUBLISHED)
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     gpu_resource: str = "nvidia.com/gpu"
+    user: int = 1000
+    group: int = 1000
     metrics_port: int = 9090
+    network_policy: bool = True
+    metrics_from: tuple[Manifest, ...] = ()
+    pod_disruption_budget: bool = False
+    safe_to_evict: bool | None = None
+    shared_memory_size: str = "1Gi"
+    scratch_size: str | None = None
     preparation_retries: int = 6
     farewell_seconds: int = 5
     checkpoint_seconds: int = 30

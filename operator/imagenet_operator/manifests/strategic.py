@@ -28,9 +28,7 @@ from imagenet_operator.errors import InvalidTemplate
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
 _SET_ORDER = "$setElementOrder"
-
-DELETE_SCALARS = "$deleteFromPrimitiveList"
-"""The directive (followed by /FIELD) that takes scalars out of a list."""
+_DELETE_SCALARS = "$deleteFromPrimitiveList"
 
 
 @dataclass(frozen=True)
@@ -123,8 +121,8 @@ def _merge_map(
             merged[name] = ordered
         remaining.pop(name, None)
     for name, value in remaining.items():
-        if name.startswith(DELETE_SCALARS):
-            target = _named_field(name, DELETE_SCALARS, path)
+        if name.startswith(_DELETE_SCALARS):
+            target = _named_field(name, _DELETE_SCALARS, path)
             if isinstance(merged.get(target), list):
                 unwanted = _as_list(value, f"{path}.{name}")
                 merged[target] = [item for item in merged[target] if item not in unwanted]

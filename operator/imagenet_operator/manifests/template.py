@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from imagenet_operator.api.base import Manifest
@@ -18,7 +19,7 @@ from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import owned_field_conflicts
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
-from imagenet_operator.manifests.strategic import DELETE_SCALARS, POD_TEMPLATE, strategic_merge
+from imagenet_operator.manifests.strategic import POD_TEMPLATE, strategic_merge
 
 THREADS = "OMP_NUM_THREADS"
 
@@ -38,7 +39,6 @@ def merge(built: Manifest, template: Mapping[str, Any] | None, path: str) -> Man
         return copy.deepcopy(built)
     for problem in owned_field_conflicts(template, path):
         raise InvalidTemplate(problem.path, f"{problem.message}; {problem.hint}")
-    _refuse_deletions(template, path)
     merged = strategic_merge(built, template, POD_TEMPLATE, path)
     spec = merged["spec"]
     program = next(item for item in spec["containers"] if item["name"] == names.CONTAINER)
@@ -64,16 +64,26 @@ def part(parent: Manifest, name: str, path: str, kind: type = dict) -> Any:
     return parent[name]
 
 
-def _refuse_deletions(value: Any, path: str) -> None:
-    """Refuse to take texts out of lists: those of a built pod are its program and its floor."""
-    for name, child in value.items() if isinstance(value, dict) else ():
-        if name.startswith(DELETE_SCALARS):
-            raise InvalidTemplate(
-                f"{path}.{name}", "cannot be used: what the operator lists has to stay; remove it"
-            )
-        _refuse_deletions(child, f"{path}.{name}")
-    for index, child in enumerate(value) if isinstance(value, list) else ():
-        _refuse_deletions(child, f"{path}[{index}]")
+def quantity(container: Manifest, kind: str, name: str, path: str) -> Fraction | None:
+    """Return an amount among a merged container's resources; None where it gives none.
+
+    Args:
+        container: The container.
+        kind: limits or requests.
+        name: The resource.
+        path: Where the container stands.
+
+    Raises:
+        InvalidTemplate: The template has put something there that is no quantity.
+    """
+    resources = part({**container}, "resources", path)
+    amounts = part({**resources}, kind, f"{path}.resources")
+    if amounts.get(name) is None:
+        return None
+    try:
+        return parse(amounts[name])
+    except ValueError as error:
+        raise InvalidTemplate(f"{path}.resources.{kind}.{name}", str(error)) from None
 
 
 def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Manifest]:
@@ -87,13 +97,8 @@ def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Mani
 
 def _limit_threads(program: Manifest, path: str) -> None:
     """Tell OpenMP how many cores the container may use; it would count the node's otherwise."""
-    if "resources" not in program or any(item["name"] == THREADS for item in program["env"]):
+    if any(item["name"] == THREADS for item in program["env"]):
         return
-    limits = part(part(program, "resources", path), "limits", f"{path}.resources")
-    if "cpu" not in limits:
-        return
-    try:
-        cores = parse(limits["cpu"])
-    except ValueError as error:
-        raise InvalidTemplate(f"{path}.resources.limits.cpu", str(error)) from None
-    program["env"].append({"name": THREADS, "value": str(max(1, math.floor(cores)))})
+    cores = quantity(program, "limits", "cpu", path)
+    if cores is not None:
+        program["env"].append({"name": THREADS, "value": str(max(1, math.floor(cores)))})

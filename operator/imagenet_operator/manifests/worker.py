@@ -35,14 +35,14 @@ def program(
     workers = job.spec.training.workers
     mounts = _mounts(job)
     share_node = volumes.must_share_node(job, mounts, workers.replicas)
-    default_image = settings.gpu_image if workers.gpus else settings.image
+    images = settings.images[job.spec.training.framework]
     # Results beside the dataset: one volume, mounted once.
     beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}
     return Program(
         role=ROLE,
         command="imagenet-train",
         arguments=arguments.of_worker(job, kv_store),
-        image=job.spec.training.image or default_image,
+        image=job.spec.training.image or (images.gpu if workers.gpus else images.cpu),
         grace_seconds=settings.checkpoint_seconds,
         environment={**beside, **environment},
         mounts=mounts,

@@ -120,6 +120,15 @@ CONFLICTS = {
     "spec.volumes[0].hostPath": {"spec": {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}},
     "spec.volumes[0]": {"spec": {"volumes": [{"name": "scratch", "emptyDir": {}}]}},
     "spec.securityContext.seccompProfile": {"spec": {"securityContext": {"seccompProfile": None}}},
+    "metadata.$deleteFromPrimitiveList/finalizers": {
+        "metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/never"]}
+    },
+    "spec.containers[0].$deleteFromPrimitiveList/args": main(
+        **{"$deleteFromPrimitiveList/args": ["--lr"]}
+    ),
+    "spec.containers[0].securityContext.capabilities.$deleteFromPrimitiveList/drop": security(
+        capabilities={"$deleteFromPrimitiveList/drop": ["ALL"]}
+    ),
 }
 
 

@@ -10,21 +10,22 @@ from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, dataset
+from imagenet_operator.manifests.settings import DEFAULTS, Settings
 from support.job_table import JOBS, TABLE, jobs, read
 from support.pod_subset import outside_subset
 
 Manifest = dict[str, Any]
 
 
-def pods(job: ImageNetJob) -> list[Manifest]:
+def pods(job: ImageNetJob, given_settings: Settings = DEFAULTS) -> list[Manifest]:
     """Return every kind of pod that a job makes."""
-    built = attempt.build(job, 2)[1:]
+    built = [item for item in attempt.build(job, 2, given_settings) if item["kind"] == "Pod"]
     if job.spec.dataset.source.prepared is None:
         assert job.status.dataset is not None
         preparation = (
-            dataset.index_job(job),
-            dataset.pack_job(job, job.status.dataset),
-            dataset.seal_job(job, job.status.dataset),
+            dataset.index_job(job, given_settings),
+            dataset.pack_job(job, job.status.dataset, given_settings),
+            dataset.seal_job(job, job.status.dataset, given_settings),
         )
         built += [item["spec"]["template"] for item in preparation]
     return built
@@ -88,6 +89,71 @@ def test_every_pod_says_whose_it_is(job: ImageNetJob) -> None:
         role = pod["metadata"]["labels"]["training.imagenet.dev/job-role"]
         assert env["IMAGENET_ROLE"] == role
         assert container["terminationMessagePath"] == env["IMAGENET_TERMINATION_LOG"]
+
+
+def test_user_group_and_pull_policy_are_the_operators_to_set() -> None:
+    given_settings = Settings(user=2001, group=3001, image_pull_policy="Never")
+    for pod in pods(JOBS["gpus"], given_settings):
+        context = pod["spec"]["securityContext"]
+        assert (context["runAsUser"], context["runAsGroup"], context["fsGroup"]) == (
+            *(2001, 3001),
+            3001,
+        )
+        assert pod["spec"]["containers"][0]["imagePullPolicy"] == "Never"
+
+
+@pytest.mark.parametrize(
+    ("value", "annotations"),
+    [
+        (None, None),
+        (True, {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}),
+        (False, {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
+    ],
+)
+def test_the_autoscaler_is_told_what_the_operator_says(
+    value: bool | None, annotations: dict[str, str] | None
+) -> None:
+    for pod in pods(JOBS["gpus"], Settings(safe_to_evict=value)):
+        assert pod["metadata"].get("annotations") == annotations
+
+
+def test_scratch_has_a_size_where_the_operator_sets_one() -> None:
+    for pod in pods(JOBS["gpus"], Settings(scratch_size="20Gi")):
+        assert {"name": "scratch", "emptyDir": {"sizeLimit": "20Gi"}} in pod["spec"]["volumes"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "size"),
+    [
+        ({}, "1Gi"),
+        ({"limits": {"cpu": "4"}}, "1Gi"),
+        ({"limits": {"memory": "64Gi"}}, "1Gi"),
+        ({"limits": {"memory": "2Gi"}}, "1Gi"),
+        ({"limits": {"memory": "1Gi"}}, str(2**29)),
+        ({"limits": {"memory": "3"}}, "1"),
+        ({"limits": {"memory": "64Gi"}, "requests": {"memory": "1Gi"}}, "1Gi"),
+        ({"requests": {"memory": "1Gi"}}, str(2**29)),
+        ({"limits": {"memory": 0}}, "1Gi"),
+    ],
+)
+def test_shared_memory_lies_within_the_programs_memory(resources: Manifest, size: str) -> None:
+    template = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+    worker = worker_with(template, "defaults")
+    (volume,) = [item for item in worker["spec"]["volumes"] if item["name"] == "shared-memory"]
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": size}
+    assert worker["spec"]["containers"][0].get("resources", {}) == resources
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_gpus_are_counted_by_the_operator_whatever_they_are_called(kind: str) -> None:
+    resources = {kind: {"example.com/gpu": "3"}}
+    document = copy.deepcopy(TABLE["gpus"])
+    containers = [{"name": "main", "resources": resources}]
+    document["spec"]["training"]["workers"]["template"] = {"spec": {"containers": containers}}
+    with pytest.raises(InvalidTemplate) as caught:
+        attempt.build(read(document), 0, Settings(gpu_resource="example.com/gpu"))
+    place = f"containers[main].resources.{kind}[example.com/gpu]"
+    assert caught.value.path == f"spec.training.workers.template.spec.{place}"
 
 
 def test_pull_secrets_reach_every_pod() -> None:
@@ -209,7 +275,10 @@ def test_no_template_takes_away_what_is_the_operators(template: Manifest) -> Non
         item for item in own["env"] if item["name"] not in THEIRS
     ]
     assert all(mount in program["volumeMounts"] for mount in own["volumeMounts"])
-    assert all(volume in spec["volumes"] for volume in built["spec"]["volumes"])
+    for volume in built["spec"]["volumes"]:
+        # The size of what stands in memory follows the memory that the template gives.
+        (kept,) = [item for item in spec["volumes"] if item["name"] == volume["name"]]
+        assert kept == volume or volume["name"] == "shared-memory"
     assert worker["metadata"]["labels"].items() >= built["metadata"]["labels"].items()
     assert worker["metadata"]["name"] == built["metadata"]["name"]
     for name in ("restartPolicy", "hostname", "subdomain"):

@@ -40,7 +40,9 @@ class Needs:
 
 def images(settings: Settings) -> frozenset[str]:
     """The images whose programs are installed with this package's sibling."""
-    return frozenset({settings.image, settings.gpu_image})
+    return frozenset(
+        image for images in settings.images.values() for image in (images.cpu, images.gpu)
+    )
 
 
 def needs(job: ImageNetJob, settings: Settings) -> Needs:

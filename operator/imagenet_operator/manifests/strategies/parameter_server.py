@@ -58,7 +58,7 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
         role=role,
         command="imagenet-train",
         arguments=("--kv-store", strategy.kv_store),
-        image=settings.image,
+        image=settings.images[job.spec.training.framework].cpu,
         grace_seconds=settings.farewell_seconds,
         environment=_environment(job, attempt, role),
         ports={"training": port},

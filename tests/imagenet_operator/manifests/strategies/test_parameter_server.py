@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt
-from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.settings import Images, Settings
 from support.job_table import JOBS, jobs
 
 Manifest = dict[str, Any]
@@ -95,7 +95,7 @@ def test_helpers_only_need_the_kvstore() -> None:
     ],
 )
 def test_helpers_always_run_the_image_for_cpus(name: str, helper: str, worker: str) -> None:
-    settings = Settings(image="cpu:1", gpu_image="gpu:1")
+    settings = Settings(images={"MXNet": Images(cpu="cpu:1", gpu="gpu:1")})
     images = {
         role: member(role, name, settings)["spec"]["containers"][0]["image"]
         for role in ("scheduler", "server", "worker")
