@@ -20,9 +20,11 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from imagenet_operator.cli.progress import TRAIN, Bar, bars
@@ -31,6 +33,9 @@ from imagenet_operator.reconcile.types import Event
 
 _STEPS = 4
 """In how many steps a bar without a terminal is told of."""
+
+_NARROW, _WIDE = 100, 120
+"""Columns of a terminal below which there is no room for percentages, and from which for all."""
 
 
 class Display(Protocol):
@@ -58,7 +63,10 @@ class Display(Protocol):
 
 
 class Terminal:
-    """Bars with rate and remaining time, and the events above them.
+    """Bars with rate and remaining time (once done, the time it took), and the events above them.
+
+    A line is never folded: where the terminal is narrow the bar gives way first, and the end of the
+    note is cut last, so that rate, remaining time and accuracy are always in sight.
 
     Args:
         console: Where to draw.
@@ -66,12 +74,7 @@ class Terminal:
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
-            TextColumn("{task.fields[stage]:>6}", style="bold"),
-            BarColumn(bar_width=28),
-            TextColumn("{task.percentage:>3.0f}%"),
-            _Speed(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}", style="dim"),
+            *_columns(console.width),
             console=console,
             refresh_per_second=4,
         )
@@ -109,6 +112,41 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+
+def _columns(width: int) -> list[ProgressColumn]:
+    """What stands in a line of a terminal of this many columns."""
+    is_narrow = width < _NARROW
+    bar = 28 if width >= _WIDE else 6 if is_narrow else 12
+    share: list[ProgressColumn] = [] if is_narrow else [TaskProgressColumn()]
+    return [
+        TextColumn("{task.fields[stage]:>5}", style="bold"),
+        BarColumn(bar_width=bar, table_column=Column(no_wrap=True)),
+        *share,
+        _Speed(table_column=Column(no_wrap=True)),
+        _Time("" if is_narrow else " left"),
+        _Note(),
+    ]
+
+
+class _Time(TimeRemainingColumn):
+    """How long a stage will still take; once it is done, how long it took."""
+
+    def __init__(self, word: str) -> None:
+        column = Column(no_wrap=True)
+        super().__init__(compact=True, elapsed_when_finished=True, table_column=column)
+        self._word = word
+
+    def render(self, task: Task) -> Text:
+        time = super().render(task)
+        return time if task.finished or not time else time.append(self._word)
+
+
+class _Note(ProgressColumn):
+    """Where a stage stands, cut where the terminal ends."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["note"], style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class _Speed(ProgressColumn):

@@ -95,23 +95,24 @@ def _train(view: View, status: Status) -> Bar:
     assert training is not None
     planned = view.job.spec.training.epochs
     finished = holds(status.conditions, "Succeeded")
-    restarted = f"attempt {training.attempt}, " if training.attempt else ""
+    restarted = [f"attempt {training.attempt}"] if training.attempt else []
     if finished:
-        return Bar(TRAIN, planned, planned, "epochs", _accuracy(sample), is_finished=True)
+        figures = ", ".join(_accuracies(sample))
+        return Bar(TRAIN, planned, planned, "epochs", figures, is_finished=True)
     if sample is None or sample.attempt != training.attempt or sample.epoch is None:
-        return Bar(TRAIN, 0, planned, "epochs", f"{restarted}starting")
+        return Bar(TRAIN, 0, planned, "epochs", ", ".join(["starting", *restarted]))
     batches = sample.batches_per_epoch or 1
     done = min(sample.epoch * batches + (sample.batch or 0), planned * batches)
     epoch, batch = min(sample.epoch + 1, planned), sample.batch or 0
-    place = f"epoch {epoch}/{planned} batch {batch}/{batches}"
-    note = f"{restarted}{place}{_accuracy(sample, ', ')}"
-    return Bar(TRAIN, done, planned * batches, "batches", note, sample.images_per_second)
+    # What matters most comes first: a narrow terminal cuts the end.
+    note = [f"epoch {epoch}/{planned}", *_accuracies(sample), f"batch {batch}/{batches}"]
+    text = ", ".join([*note, *restarted])
+    return Bar(TRAIN, done, planned * batches, "batches", text, sample.images_per_second)
 
 
-def _accuracy(sample: Sample | None, before: str = "") -> str:
+def _accuracies(sample: Sample | None) -> list[str]:
     """Top-1 accuracies as far as they are known."""
     if sample is None:
-        return ""
-    figures = {"top-1": sample.accuracy, "validation top-1": sample.validation_accuracy}
-    known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
-    return before + ", ".join(known) if known else ""
+        return []
+    figures = {"top-1": sample.accuracy, "validation": sample.validation_accuracy}
+    return [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]

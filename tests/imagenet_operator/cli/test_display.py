@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,7 +92,7 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
         ),
         (
             view(training={"attempt": 1}, sample=TRAINING, true="DatasetReady"),
-            [Bar("train", 0, 90, "epochs", "attempt 1, starting")],
+            [Bar("train", 0, 90, "epochs", "starting, attempt 1")],
         ),
         (
             view(
@@ -99,7 +100,7 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 sample={**TRAINING, "accuracy": 0.5, "images_per_second": 99.0},
                 true="DatasetReady",
             ),
-            [Bar("train", 70, 1800, "batches", "epoch 4/90 batch 10/20, top-1 0.500", 99.0)],
+            [Bar("train", 70, 1800, "batches", "epoch 4/90, top-1 0.500, batch 10/20", 99.0)],
         ),
         (
             view(
@@ -107,7 +108,7 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 sample={**TRAINING, "validation_accuracy": 0.75},
                 true="DatasetReady Succeeded",
             ),
-            [Bar("train", 90, 90, "epochs", "validation top-1 0.750", is_finished=True)],
+            [Bar("train", 90, 90, "epochs", "validation 0.750", is_finished=True)],
         ),
     ],
 )
@@ -138,7 +139,7 @@ def test_lines_are_sparse() -> None:
         "pack: 1,000 of 1,000 images (0/4 shards)",
     ]
     assert [line for line in written if line.startswith("train")] == [
-        f"train: epoch {epoch}/90 batch 0/20 at 1,234 images/s" for epoch in (1, 2, 3)
+        f"train: epoch {epoch}/90, batch 0/20 at 1,234 images/s" for epoch in (1, 2, 3)
     ]
 
 
@@ -171,7 +172,61 @@ def test_a_terminal_shows_bars_below_events() -> None:
     assert pack.endswith("2/4 shards")
     assert "50%" in train
     assert "1,234 images/s" in train
-    assert train.endswith("epoch 46/90 batch 0/20")
+    assert train.endswith("epoch 46/90, batch 0/20")
+
+
+def shown_on(width: int, *views: View) -> list[str]:
+    """The lines that stay on a terminal of so many columns."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=width, color_system=None)
+    with Terminal(console) as terminal:
+        for seen in views:
+            terminal.show(seen)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", output.getvalue()).splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("attempt", [0, 3])
+def test_speed_time_and_accuracy_are_in_sight_on_any_terminal(width: int, attempt: int) -> None:
+    sample = {
+        **TRAINING,
+        "attempt": attempt,
+        "epoch": 44,
+        "accuracy": 0.749,
+        "validation_accuracy": 0.933,
+        "images_per_second": 12345.6,
+    }
+    seen = view(
+        prepared("pack", complete=True, succeeded=4),
+        sample=sample,
+        dataset=DATASET,
+        training={"attempt": attempt},
+        true="DatasetReady",
+    )
+
+    lines = shown_on(width, seen, seen)
+
+    assert all(len(line) <= width for line in lines)
+    train = next(line for line in reversed(lines) if "train" in line)
+    for part in ("━", "12,346 images/s", "--:--", "epoch 45/90, top-1 0.749, validation 0.933"):
+        assert part in train
+    assert ("49%" in train) == (width > 80)
+
+
+def test_a_stage_says_how_long_it_will_take_and_then_how_long_it_took() -> None:
+    def packed(images: int) -> View:
+        heard = {"preparation": {"pack": Preparation(images=images)}}
+        return view(prepared("pack"), sample=heard, dataset=DATASET)
+
+    done = view(prepared("pack", complete=True, succeeded=4), dataset=DATASET)
+    on_the_way, finished = (
+        next(line for line in reversed(lines) if "pack" in line)
+        for lines in (shown_on(100, packed(10), packed(20), packed(30)), shown_on(100, done))
+    )
+
+    assert re.search(r"[\d,]+ images/s +\d\d:\d\d left", on_the_way)
+    assert "00:00" in finished
+    assert "left" not in finished
 
 
 def test_json_lines_are_one_object_each() -> None:
