@@ -1,0 +1,59 @@
+"""Fails the build of an image in which a shared library that somebody links to is not there.
+
+A machine without a GPU cannot run MXNet's build for CUDA, and not even import it. But the loader
+can be asked what each of its libraries would find; only the driver's own may be missing, which the
+node brings along.
+
+    python images/check_libraries.py /opt/imagenet/lib --missing libcuda.so.1
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ELF = b"\x7fELF"
+
+
+def libraries(folder: Path) -> Iterator[Path]:
+    """Every shared library below a folder, links to them aside."""
+    for path in sorted(folder.rglob("*.so*")):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                if file.read(len(ELF)) == ELF:
+                    yield path
+
+
+def missing(library: Path) -> set[str]:
+    """What the loader does not find for a library: names, or versions of symbols."""
+    # The loader's complaints about versions go to the standard error.
+    told = subprocess.run(
+        ["ldd", library], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    ).stdout
+    lines = (line.strip() for line in told.splitlines() if "not found" in line)
+    return {line.partition(" => ")[0] for line in lines}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compares what is missing with what may be; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Check what shared libraries link to.")
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument(
+        "--missing", action="append", default=[], help="what alone is missing, and must be"
+    )
+    parsed = parser.parse_args(arguments)
+    found = {path: missing(path) for folder in parsed.folders for path in libraries(folder)}
+    expected = set(parsed.missing)
+    for path, names in found.items():
+        for name in sorted(names - expected):
+            print(f"{path}: {name} is not found", file=sys.stderr)
+    absent = set().union(*found.values())
+    for name in sorted(expected - absent):
+        print(f"nothing links to {name}, or the image has it", file=sys.stderr)
+    print(f"{len(found)} libraries checked, missing: {', '.join(sorted(absent)) or 'none'}")
+    return int(absent != expected)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
