@@ -6,11 +6,31 @@ INSTALLED := $(VENV)/.installed
 CONSTRAINTS := $(foreach name,operator workloads development,-c constraints/$(name).txt)
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 PYTEST_OPTIONS ?= -n 2 --dist worksteal
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
+
+# Where images go: IMAGE_PREFIX=ghcr.io/example/ names them for a registry. On a machine whose
+# containers reach no package index by themselves: DOCKER_BUILD_OPTIONS='--network host'.
+DOCKER ?= docker
+DOCKER_BUILD_OPTIONS ?=
+IMAGE_PREFIX ?=
+IMAGE_TAG ?= $(VERSION)
+IMAGES := operator workloads-mxnet workloads-mxnet-cu112
+
+# What is not on the PATH is built here from Go modules.
+TOOLS := build/tools/bin
+HELM_VERSION := v3.22.0
+HELM := $(or $(shell command -v helm),$(TOOLS)/helm)
+
+CHART := charts/imagenet-operator
+SNAPSHOT := tests/charts/snapshot.yaml
+# Without the definition of ImageNetJob, which is a generated file of its own.
+RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operator \
+	--kube-version 1.34.4 --set crds.install=false
 
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format generate verify bench clean
+.PHONY: help install demo test lint format generate verify images bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,23 +46,39 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine
 	$(BIN)/python examples/demo.py
 
-test: $(INSTALLED) ## Run every test that needs no cluster
+test: $(INSTALLED) $(HELM) ## Run every test that needs no cluster
 	$(BIN)/pytest $(PYTEST_OPTIONS) tests
 
 lint: $(INSTALLED) ## Check style (ruff) and types (mypy, strict)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(PACKAGES) tests examples benchmarks
+	$(BIN)/mypy $(PACKAGES) tests examples benchmarks images
 
 format: $(INSTALLED) ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(INSTALLED) ## Write the CRD and docs/reference.md from the typed models
+generate: $(INSTALLED) $(HELM) ## Write the CRD, docs/reference.md and the chart's snapshot
 	$(BIN)/python -m imagenet_operator.cli.generate
+	$(RENDER) > $(SNAPSHOT)
 
-verify: $(INSTALLED) ## Fail when a generated file differs from its source
+verify: $(INSTALLED) $(HELM) ## Fail when a generated file differs from its source; lint the chart
 	$(BIN)/python -m imagenet_operator.cli.generate --check
+	$(HELM) lint --strict --quiet $(CHART)
+	$(RENDER) | diff -u $(SNAPSHOT) - || { echo "$(SNAPSHOT): run make generate"; exit 1; }
+
+images: $(IMAGES:%=image-%) ## Build the container images (image-NAME: one of them)
+
+image-%: images/%/Dockerfile
+	$(DOCKER) build $(DOCKER_BUILD_OPTIONS) --file $< --tag $(IMAGE_PREFIX)imagenet-$*:$(IMAGE_TAG) \
+		--build-arg VERSION=$(VERSION) \
+		--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) .
+
+$(TOOLS)/helm: Makefile
+	@command -v go >/dev/null || { echo "helm is needed: install it, or Go to build it with"; exit 1; }
+	CGO_ENABLED=0 GOBIN=$(abspath $(TOOLS)) go install -ldflags '-s -w' \
+		helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	@touch $@
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
 	$(BIN)/python benchmarks/preparation.py

@@ -20,7 +20,7 @@ import yaml
 
 from imagenet_operator.api import crd, reference
 
-CRD = Path("charts/imagenet-operator/crds/imagenetjobs.yaml")
+CRD = Path("charts/imagenet-operator/files/imagenetjobs.yaml")
 REFERENCE = Path("docs/reference.md")
 
 _HEADER = "# Written by `make generate` from operator/imagenet_operator/api; change it there.\n"
