@@ -145,6 +145,15 @@ class Workplace:
         assert record is not None
         return record
 
+    def wait_for_record_of_attempt(self, number: int) -> None:
+        """Wait until the status tells of an attempt: its pods may run before that."""
+
+        def is_recorded() -> bool:
+            training = self.job_file()["job"].get("status", {}).get("training")
+            return training is not None and training["attempt"] == number
+
+        wait_until(is_recorded, f"attempt {number} is recorded")
+
     def release(self) -> None:
         """Let programs go on that hold."""
         (self._folder / "release").touch()

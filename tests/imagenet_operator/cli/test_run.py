@@ -159,6 +159,7 @@ def test_a_killed_run_leaves_nothing_and_goes_on_at_once(workplace: Workplace) -
     running = workplace.start_run()
     for name in WORKERS:
         workplace.wait_for_pod(name)
+    workplace.wait_for_record_of_attempt(0)
 
     running.send(signal.SIGKILL)
     running.finish()
