@@ -1,12 +1,13 @@
 """A parameter-server job of real processes, each with an own 127.x.y.z address and fixed ports."""
 
+import http.client
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +60,8 @@ class TrainingCluster:
         workers: how many.
         environment: of all of them.
         of_worker: additional arguments of single workers.
+        of_all: additional arguments of every member.
+        absent: members that never come.
         by_name: whether members know the scheduler by a name, as in Kubernetes, and not by address.
     """
 
@@ -68,6 +71,8 @@ class TrainingCluster:
     workers: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
     of_worker: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    of_all: Sequence[str] = ()
+    absent: Collection[str] = ()
     by_name: bool = False
 
     def __enter__(self) -> Self:
@@ -104,6 +109,18 @@ class TrainingCluster:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(answer.read().decode())
 
+    def readiness(self, name: str) -> tuple[int, str]:
+        """What a member answers to a readiness probe; (0, "") before it answers at all."""
+        connection = http.client.HTTPConnection(self.address(name), METRICS_PORT, timeout=10)
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode().strip()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
     def wait(self, *names: str) -> dict[str, int]:
         """Exit codes of these members (all of them, if none is named), when they have ended."""
         wanted = names or tuple(self.members)
@@ -124,6 +141,8 @@ class TrainingCluster:
         return next(name for name in names if self.rank(name) == rank)
 
     def _start(self, name: str, role: str, arguments: Sequence[str]) -> None:
+        if name in self.absent:
+            return
         address = f"{self._network}.{len(self.members) + 1}"
         host, port = self._root or (f"{self._network}.1", SCHEDULER_PORT)
         environment = plain_environment(
@@ -142,7 +161,7 @@ class TrainingCluster:
             environment["PORT"] = str(MEMBER_PORT)
         with (self.folder / f"{name}.txt").open("wb") as output:
             self.members[name] = subprocess.Popen(
-                [str(PROGRAM), "--kv-store", self.kv_store, *arguments],
+                [str(PROGRAM), "--kv-store", self.kv_store, *self.of_all, *arguments],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,

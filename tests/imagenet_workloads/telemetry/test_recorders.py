@@ -79,6 +79,21 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     assert written == {metric.name for metric in names.ALL}
 
 
+def test_a_worker_is_at_work_with_its_first_batch(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.plan(epochs=1, batches_per_epoch=2, rank=0)
+    training.position(epoch=0, batch=1)
+    assert training.readiness() == "no batch is trained yet"
+    training.step(images=8, step_seconds=0.1, data_wait_seconds=0.0)
+    assert training.readiness() is None
+
+
+def test_a_worker_that_only_evaluates_is_at_work_with_that(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.validation(top1=0.5)
+    assert training.readiness() is None
+
+
 def test_a_packer_s_progress_counts_damaged_images_too(registry: Registry) -> None:
     preparation = PreparationRecorder(registry)
     preparation.planned(8)

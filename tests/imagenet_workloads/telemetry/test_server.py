@@ -1,3 +1,4 @@
+import http.client
 import os
 import socket
 import subprocess
@@ -47,6 +48,45 @@ def test_a_scrape_shows_what_was_recorded(address: tuple[str, int]) -> None:
     assert "# TYPE imagenet_train_images_total counter\n" in text
     with socket.socket() as probe:
         assert probe.connect_ex(address) != 0, "still listening after close"
+
+
+def status_of(ip: str, port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(ip, port, timeout=30)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_readiness_tells_what_is_missing(address: tuple[str, int]) -> None:
+    environment = Environment(pod_ip=address[0], metrics_port=address[1])
+    missing: list[str | None] = ["2 of 3 members to join"]
+    server = serve(Registry(environment), environment, lambda: missing[0])
+    assert server is not None
+    try:
+        assert status_of(*address, "/readyz") == (503, "2 of 3 members to join\n")
+        assert status_of(*address, "/metrics")[0] == 200
+        missing[0] = None
+        assert status_of(*address, "/readyz") == (200, "ok\n")
+    finally:
+        server.close()
+
+
+def test_a_program_that_waits_for_nothing_is_ready_at_once(address: tuple[str, int]) -> None:
+    environment = Environment(pod_ip=address[0], metrics_port=address[1])
+    server = serve(Registry(environment), environment)
+    assert server is not None
+    assert status_of(*address, "/readyz") == (200, "ok\n")
+    server.close()
+
+
+def test_no_name_server_is_asked(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(socket, "gethostbyaddr", lambda *_: pytest.fail("asked"))
+    environment = Environment(pod_ip=address[0], metrics_port=address[1])
+    server = serve(Registry(environment), environment)
+    assert server is not None
+    assert status_of(*address, "/metrics")[0] == 200
+    server.close()
 
 
 def test_it_listens_on_the_pod_s_own_address_only(address: tuple[str, int]) -> None:

@@ -12,11 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read_events
+from imagenet_workloads.telemetry.names import TRAINING
 from support import plain_mxnet
+from support.processes import wait_until
 from support.tiny_dataset import write_dataset, write_shard
 from support.training_cluster import TrainingCluster
 
 MEAN, STD = (78.0, 78.0, 78.0), (96.0, 96.0, 96.0)
+NAMES = [metric.name for metric in TRAINING]
 SMALL = ["--image-shape", "3,28,28", "--warmup-epochs", "0", "--lr-step-epochs", ""]
 
 
@@ -149,6 +152,31 @@ def test_rank_0_evaluates_everything_where_numbers_cannot_be_added(
     assert found["train"]["images"] == 3 * 2 * 7 * 8
 
 
+def test_who_has_not_come_is_told_to_whoever_asks(tmp_path: Path) -> None:
+    workers = ("worker-0", "worker-1")
+    with TrainingCluster(tmp_path, "dist_sync", [], absent=workers) as cluster:
+        # The server is connected to the scheduler, which tells it of the others when all are there.
+        missing = (503, "2 of 3 members to connect")
+        wait_until(lambda: cluster.readiness("scheduler") == missing, "the server has come")
+        assert cluster.readiness("server") == (503, "3 of 3 members to connect")
+
+
+def test_nobody_waits_for_ever_for_a_worker_that_never_comes(tmp_path: Path) -> None:
+    arguments = [*SMALL, "--benchmark", "1", "--output", str(tmp_path / "out")]
+    with TrainingCluster(
+        tmp_path / "members",
+        "dist_sync",
+        arguments,
+        of_all=["--join-timeout", "6"],
+        absent=["worker-1"],
+    ) as cluster:
+        assert cluster.wait() == {"scheduler": 1, "server": 1, "worker-0": 1}
+        gave_up = "imagenet-train: error: gave up after 6 s of waiting for"
+        assert f"{gave_up} 2 workers and 1 servers to join" in cluster.output("worker-0")
+        assert f"{gave_up} 3 of 3 members to connect" in cluster.output("server")
+        assert gave_up in cluster.output("scheduler")
+
+
 def test_a_worker_that_fails_ends_at_once_and_the_others_on_sigterm(tmp_path: Path) -> None:
     for name, first_label in (("good", 0), ("bad", 10)):
         write_shard(tmp_path, name, range(40), first_label=first_label)
@@ -185,7 +213,13 @@ def test_sigterm_to_one_worker_saves_and_the_next_attempt_goes_on(tmp_path: Path
             name = {"worker": told}.get(role, role)
             labels = 'attempt="0",imagenet_job="digits",namespace="default",role="' + role
             assert f"process_cpu_seconds_total{{{labels}" in cluster.metrics(name)
-        assert "imagenet_train_rank{" in cluster.metrics(told)
+        for worker in (reporting, told):
+            exported = cluster.metrics(worker)
+            absent = [
+                metric.name for metric in TRAINING if f"# HELP {metric.name} " not in exported
+            ]
+            assert absent == []
+        assert {cluster.readiness(name) for name in cluster.members} == {(200, "ok")}
         cluster.members[told].send_signal(signal.SIGTERM)
         assert set(cluster.wait("worker-0", "worker-1").values()) == {143}
     assert not (output / "attempts/r0/result.json").exists()

@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ def free_port() -> int:
 
 def test_an_open_port_ends_the_wait() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        wait_for_scheduler(member(Role.WORKER, port=server.getsockname()[1]), timeout=60)
+        scheduler = member(Role.WORKER, "localhost", server.getsockname()[1])
+        assert wait_for_scheduler(scheduler, timeout=60) == "127.0.0.1"
 
 
 def test_a_port_that_opens_later_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -57,8 +59,31 @@ def test_the_wait_ends_and_says_for_whom(who: Member, message: str) -> None:
     assert end.value.exit_code == 1
 
 
+@pytest.mark.parametrize("role", [Role.SCHEDULER, Role.SERVER, Role.WORKER])
+def test_a_name_that_resolves_later_ends_the_wait(
+    role: Role, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    known = socket.getaddrinfo
+    answers = iter([socket.EAI_NONAME, socket.EAI_AGAIN])
+
+    def unsteady(host: str, *more: Any, **named: Any) -> Any:
+        if error := next(answers, None):
+            raise socket.gaierror(error, "no such name")
+        return known("127.0.0.1", *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unsteady)
+    monkeypatch.setattr(rendezvous, "RESOLVE_INTERVAL", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        waiting = member(role, "digits-r0-scheduler-0.digits-r0", server.getsockname()[1])
+        assert wait_for_scheduler(waiting, timeout=60) == "127.0.0.1"
+    assert next(answers, None) is None
+    assert "digits-r0-scheduler-0.digits-r0" in caplog.text
+    assert "the name does not resolve" in caplog.text
+
+
 def test_a_scheduler_does_not_wait_for_its_own_port() -> None:
-    wait_for_scheduler(member(Role.SCHEDULER), timeout=60)
+    assert wait_for_scheduler(member(Role.SCHEDULER), timeout=60) == "127.0.0.1"
 
 
 def test_a_long_wait_is_heard_of_again(
@@ -93,9 +118,22 @@ def test_a_deadline_is_quiet_about_what_ends() -> None:
     assert "deadline" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_watch_ends_with_what_it_watches(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(rendezvous, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(rendezvous, "REPORT_INTERVAL", 0.0)
+    left = iter(["3 of 5 members", "1 of 5 members", None])
+    rendezvous.watch(lambda: next(left), 60, pytest.fail, threading.Event())
+    assert [message.partition(" (")[0] for message in caplog.messages] == [
+        "waits for 3 of 5 members",
+        "waits for 1 of 5 members",
+    ]
+
+
 def test_a_scheduler_that_does_not_listen_is_gone() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        there = member(Role.WORKER, port=server.getsockname()[1])
-        assert not scheduler_is_gone(there)
-    assert scheduler_is_gone(there)
-    assert scheduler_is_gone(member(Role.WORKER, "nobody.invalid"))
+        port = server.getsockname()[1]
+        assert not scheduler_is_gone("127.0.0.1", port)
+    assert scheduler_is_gone("127.0.0.1", port)

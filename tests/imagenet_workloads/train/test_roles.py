@@ -19,6 +19,13 @@ def test_a_member_is_read() -> None:
     assert Member.from_mapping(COMPLETE) == expected
 
 
+def test_where_it_listens_is_read_where_it_is_said() -> None:
+    own = {"DMLC_NODE_HOST": "10.0.0.7", "PORT": "9092"}
+    assert Member.from_mapping(COMPLETE | own) == Member(
+        Role.WORKER, "digits-r0-scheduler-0.digits-r0", 9091, 2, 1, "10.0.0.7", 9092
+    )
+
+
 @pytest.mark.parametrize("variables", [{}, {"DMLC_ROLE": ""}])
 def test_without_a_role_there_is_one_process(variables: dict[str, str]) -> None:
     assert Member.from_mapping(variables) is None
@@ -33,6 +40,7 @@ def test_without_a_role_there_is_one_process(variables: dict[str, str]) -> None:
         ("DMLC_PS_ROOT_PORT", "", "DMLC_PS_ROOT_PORT is ''"),
         ("DMLC_NUM_WORKER", "0", "DMLC_NUM_WORKER is '0'"),
         ("DMLC_NUM_SERVER", "one", "DMLC_NUM_SERVER is 'one'"),
+        ("PORT", "http", "PORT is 'http'"),
     ],
 )
 def test_wrong_variables_are_named(name: str, value: str, message: str) -> None:

@@ -8,6 +8,7 @@ ones were left out.
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,8 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     from imagenet_workloads.dataset import read_dataset
+    from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import cores, plan, seal
+    from imagenet_workloads.telemetry import server
 
+    server.start(Environment.from_mapping(os.environ))
     seal.run(parsed.data, parsed.key, parsed.threads or cores.available())
     sealed = read_dataset(plan.folder_of(parsed.data, parsed.key))
     images = {"train": sealed.train.images, "validation": sealed.validation.images}

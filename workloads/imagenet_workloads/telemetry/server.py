@@ -1,14 +1,20 @@
-"""Serves a process's metrics over HTTP at /metrics, on the pod's own address.
+"""Serves a process's metrics at /metrics, and whether it is at work at /readyz, over HTTP.
 
-Every program of a pod starts this before its work, a parameter server before `import mxnet`.
+Every program of a pod starts this before its work, a parameter server before `import mxnet`. It
+listens on the pod's own address, and never asks a name server: pods start while there may be none.
 """
 
+import ipaddress
 import logging
+import socket
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from wsgiref.simple_server import WSGIServer
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import start_http_server
+from prometheus_client import make_wsgi_app
 
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry.registry import Registry
@@ -16,6 +22,13 @@ from imagenet_workloads.telemetry.registry import Registry
 _log = logging.getLogger(__name__)
 
 ANY_ADDRESS = "0.0.0.0"
+
+# Says what a process still waits for; None when it is at work.
+Readiness = Callable[[], str | None]
+
+
+def at_once() -> None:
+    """Wait for nothing: the readiness of a program that is at work as soon as it runs."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +52,79 @@ class MetricsServer:
         self._thread.join()
 
 
-def serve(registry: Registry, environment: Environment) -> MetricsServer | None:
+def serve(
+    registry: Registry, environment: Environment, readiness: Readiness = at_once
+) -> MetricsServer | None:
     """Starts to serve `registry` on POD_IP (any address where unset) at IMAGENET_METRICS_PORT.
 
     Returns None where the port is 0 or unset, and where it cannot be opened: a training of days
     must not fail over its metrics, so that is a warning.
+
+    Args:
+        registry: what /metrics shows.
+        environment: the pod's.
+        readiness: what /readyz tells, with 200 when at work and 503 before.
     """
     if environment.metrics_port == 0:
         return None
     address = environment.pod_ip or ANY_ADDRESS
     try:
-        server, thread = start_http_server(
-            environment.metrics_port, addr=address, registry=registry.exported
-        )
-    except OSError as error:
+        server = _Server((address, environment.metrics_port), _QuietHandler)
+    except (OSError, ValueError) as error:
         _log.warning(
             "no metrics are served: cannot listen on %s port %d: %s",
             address,
             environment.metrics_port,
-            error.strerror or error,
+            getattr(error, "strerror", None) or error,
         )
         return None
+    server.set_app(_application(registry, readiness))
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     return MetricsServer(address, environment.metrics_port, server, thread)
 
 
-def start(environment: Environment) -> Registry:
+def start(environment: Environment, readiness: Readiness = at_once) -> Registry:
     """Makes the process's registry and serves it if the environment asks for that."""
     registry = Registry(environment)
-    serve(registry, environment)
+    serve(registry, environment, readiness)
     return registry
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers each request in a thread of its own: no probe waits for a slow scraper."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        version = ipaddress.ip_address(address[0]).version
+        self.address_family = socket.AF_INET6 if version == 6 else socket.AF_INET
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        # Not HTTPServer's, which asks a name server for the address's name.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+
+class _QuietHandler(WSGIRequestHandler):
+    """Leaves requests out of the log."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def _application(registry: Registry, readiness: Readiness) -> Callable[..., Iterable[bytes]]:
+    metrics = make_wsgi_app(registry.exported)
+
+    def answer(request: dict[str, Any], respond: Callable[..., object]) -> Iterable[bytes]:
+        if request["PATH_INFO"] != "/readyz":
+            answered: Iterable[bytes] = metrics(request, respond)
+            return answered
+        missing = readiness()
+        status = "200 OK" if missing is None else "503 Service Unavailable"
+        respond(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{missing or 'ok'}\n".encode()]
+
+    return answer

@@ -12,6 +12,15 @@ class TrainingRecorder:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._at_work = False
+
+    def readiness(self) -> str | None:
+        """What the worker has not done yet of what shows that it is at work; None when it is.
+
+        It has met the others, and its own part works, once a batch is trained. A worker that only
+        has to evaluate a finished training is at work with that.
+        """
+        return None if self._at_work else "no batch is trained yet"
 
     def plan(self, epochs: int, batches_per_epoch: int, rank: int) -> None:
         """Says what is going to run and who this worker is in the kvstore."""
@@ -33,6 +42,7 @@ class TrainingRecorder:
             step_seconds: its whole time, the wait for data included.
             data_wait_seconds: the wait for data.
         """
+        self._at_work = True
         self._registry.add(names.TRAIN_IMAGES, images)
         self._registry.observe(names.TRAIN_STEP_SECONDS, step_seconds)
         self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, data_wait_seconds)
@@ -55,6 +65,7 @@ class TrainingRecorder:
 
     def validation(self, top1: float, top5: float | None = None) -> None:
         """Accuracies (0..1) over all validation images, after an epoch."""
+        self._at_work = True
         self._registry.set(names.TRAIN_VALIDATION_TOP1, top1)
         self._set_known(names.TRAIN_VALIDATION_TOP5, top5)
 

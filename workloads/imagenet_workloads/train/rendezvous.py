@@ -2,18 +2,21 @@
 
 MXNet waits without a word and without an end for a name that does not resolve yet, and for members
 that never come. So servers and workers first wait here for the scheduler's port (the scheduler for
-its own name), and `deadline` watches what MXNet then does. Nobody waits for a port that opens only
+its own name), and `watch` looks at what MXNet then does. Nobody waits for a port that opens only
 after its own wait: a scheduler's opens when MXNet starts, whoever is missing.
 """
 
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
+from imagenet_workloads.commands.program import write_termination_message
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.roles import Member, Role
 
@@ -22,21 +25,31 @@ _log = logging.getLogger(__name__)
 # Seconds between two attempts, and between two lines of the log.
 RETRY_INTERVAL = 0.25
 REPORT_INTERVAL = 15.0
+# A name that does not resolve is asked for less often: in a large job that is many queries, each
+# of which goes through all search domains, and a name server may remember its no for some seconds.
+RESOLVE_INTERVAL = 1.0
+# Seconds between two looks at who has joined.
+LOOK_INTERVAL = 1.0
 
 
-def wait_for_scheduler(member: Member, timeout: float) -> None:
+def wait_for_scheduler(member: Member, timeout: float) -> str:
     """Return when this member may start MXNet.
+
+    ps-lite resolves the name once more for itself, again and again where that fails.
 
     Args:
         member: who waits. A scheduler waits until its own name resolves, since it sends that name
             to everyone and connects to it itself; others until its port answers.
         timeout: seconds.
 
+    Returns:
+        the scheduler's IP address.
+
     Raises:
         WorkloadError: the time is over; says what was missing last.
     """
     if member.role is Role.SCHEDULER:
-        attempt: Callable[[str, int], None] = _resolve
+        attempt: Callable[[str, int], str] = _resolve
         wanted = f"its own name {member.host} to resolve"
     else:
         attempt = _connect
@@ -45,7 +58,7 @@ def wait_for_scheduler(member: Member, timeout: float) -> None:
     reported = -REPORT_INTERVAL
     while True:
         try:
-            attempt(member.host, member.port)
+            return attempt(member.host, member.port)
         except OSError as error:
             waited = time.monotonic() - started
             reason = _reason(error)
@@ -63,57 +76,81 @@ def wait_for_scheduler(member: Member, timeout: float) -> None:
                     waited,
                     timeout,
                 )
-            time.sleep(RETRY_INTERVAL)
-        else:
-            return
+            unknown = isinstance(error, socket.gaierror)
+            time.sleep(RESOLVE_INTERVAL if unknown else RETRY_INTERVAL)
 
 
-def scheduler_is_gone(member: Member) -> bool:
-    """Whether nobody listens where the scheduler does: then the whole attempt is being ended."""
+def scheduler_is_gone(address: str, port: int) -> bool:
+    """Whether nobody listens where the scheduler does: then the whole attempt is being ended.
+
+    Asked by address, since a name that does not resolve for a moment says nothing.
+    """
     try:
-        _connect(member.host, member.port)
+        _connect(address, port)
     except OSError:
         return True
     return False
 
 
-@contextmanager
-def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Iterator[None]:
-    """Watch a block that may never end, because it waits in C++ for others.
+def watch(
+    missing: Callable[[], str | None],
+    timeout: float,
+    give_up: Callable[[str], None],
+    over: threading.Event,
+) -> None:
+    """Look at a wait in C++ that nothing else can see or end, from a thread of its own.
 
     Args:
-        wanted: for whom it waits, for the log.
+        missing: says for whom it waits; None when for nobody any more, which ends the watch.
         timeout: seconds.
-        give_up: called with a message, in another thread, when the time is over; must end the
-            process, since nothing can end the block.
+        give_up: called with a message when the time is over; must end the process.
+        over: ends the watch too.
     """
-    done = threading.Event()
-
-    def watch() -> None:
-        started = time.monotonic()
-        while not done.wait(min(REPORT_INTERVAL, timeout)):
-            waited = time.monotonic() - started
-            if waited >= timeout:
-                give_up(f"gave up after {timeout:g} s of waiting for {wanted}")
-                return
+    started = time.monotonic()
+    reported = 0.0
+    while not over.wait(min(LOOK_INTERVAL, timeout)):
+        wanted = missing()
+        if wanted is None:
+            return
+        waited = time.monotonic() - started
+        if waited >= timeout:
+            give_up(f"gave up after {timeout:g} s of waiting for {wanted}")
+            return
+        if waited - reported >= REPORT_INTERVAL:
+            reported = waited
             _log.info("waits for %s (%.0f s of %g s)", wanted, waited, timeout)
 
-    watcher = threading.Thread(target=watch, name="deadline", daemon=True)
+
+@contextmanager
+def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Iterator[None]:
+    """Watch a block that may never end, because it waits in C++ for others; see `watch`."""
+    over = threading.Event()
+    watcher = threading.Thread(
+        target=watch, args=(lambda: wanted, timeout, give_up, over), name="deadline", daemon=True
+    )
     watcher.start()
     try:
         yield
     finally:
-        done.set()
+        over.set()
         watcher.join()
 
 
-def _resolve(host: str, port: int) -> None:
-    socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+def give_up(message: str) -> NoReturn:
+    """End the process from a thread, while the main one is stuck in MXNet."""
+    print(f"imagenet-train: error: {message}", file=sys.stderr, flush=True)
+    write_termination_message(message)
+    os._exit(WorkloadError.exit_code)
 
 
-def _connect(host: str, port: int) -> None:
-    with socket.create_connection((host, port), timeout=5):
-        pass
+def _resolve(host: str, port: int) -> str:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return str(found[0][4][0])
+
+
+def _connect(host: str, port: int) -> str:
+    with socket.create_connection((host, port), timeout=5) as connection:
+        return str(connection.getpeername()[0])
 
 
 def _reason(error: OSError) -> str:

@@ -27,6 +27,9 @@ class Member:
         port: DMLC_PS_ROOT_PORT.
         workers: DMLC_NUM_WORKER.
         servers: DMLC_NUM_SERVER.
+        own_host: DMLC_NODE_HOST, the address that a server or worker binds; None is ps-lite's
+            choice.
+        own_port: PORT, likewise.
     """
 
     role: Role
@@ -34,6 +37,8 @@ class Member:
     port: int
     workers: int
     servers: int
+    own_host: str | None = None
+    own_port: int | None = None
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
@@ -59,6 +64,8 @@ class Member:
             _number(variables, "DMLC_PS_ROOT_PORT", 65535),
             _number(variables, "DMLC_NUM_WORKER"),
             _number(variables, "DMLC_NUM_SERVER"),
+            variables.get("DMLC_NODE_HOST") or None,
+            _number(variables, "PORT", 65535) if variables.get("PORT") else None,
         )
 
     def variables(self) -> dict[str, str]:

@@ -8,13 +8,15 @@ import importlib
 import logging
 import os
 import signal
+import threading
 from collections.abc import Mapping
 
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.log import log_readably
-from imagenet_workloads.train.rendezvous import wait_for_scheduler
+from imagenet_workloads.train.joined import Listener
+from imagenet_workloads.train.rendezvous import give_up, wait_for_scheduler, watch
 from imagenet_workloads.train.roles import Member
 
 _log = logging.getLogger(__name__)
@@ -25,7 +27,7 @@ def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
 
     Args:
         member: a scheduler or a server.
-        timeout: seconds to wait for the scheduler.
+        timeout: seconds to wait for the scheduler, and again for the other members.
         variables: the environment.
 
     Raises:
@@ -34,7 +36,10 @@ def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
     # Nothing here is worth saving, and a handler of Python's would never run inside MXNet.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     log_readably()
-    server.start(Environment.from_mapping(variables))
+    listener = Listener.of(member)
+    server.start(
+        Environment.from_mapping(variables), listener.missing if listener else _nobody_knows
+    )
     wait_for_scheduler(member, timeout)
     _log.info(
         "%s for %d workers and %d servers, at %s:%d",
@@ -44,6 +49,17 @@ def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
         member.host,
         member.port,
     )
+    if listener is not None:
+        threading.Thread(
+            target=watch,
+            args=(listener.missing, timeout, give_up, threading.Event()),
+            name="deadline",
+            daemon=True,
+        ).start()
     os.environ.update(member.variables())
     importlib.import_module("mxnet")
     raise WorkloadError(f"MXNet did not become a {member.role}: is its build one with ps-lite?")
+
+
+def _nobody_knows() -> str:
+    return "who has joined is seen only where PORT and DMLC_NODE_HOST are set"

@@ -26,6 +26,8 @@ class Termination:
 
     Attributes:
         requested: whether one has come; the training loop looks at it after each batch.
+        is_hopeless: whether there can be no checkpoint, because those who are needed for the batch
+            in progress are gone; asked again and again, from a thread of its own.
     """
 
     def __init__(self, grace: float, is_hopeless: Callable[[], bool] = lambda: False) -> None:
@@ -33,10 +35,9 @@ class Termination:
 
         Args:
             grace: seconds that a checkpoint may take.
-            is_hopeless: whether there can be none, because those who are needed for the batch in
-                progress are gone; asked again and again, from a thread of its own.
+            is_hopeless: the attribute.
         """
-        self._grace, self._is_hopeless = grace, is_hopeless
+        self._grace, self.is_hopeless = grace, is_hopeless
         self._heard = threading.Event()
         self._saving = threading.Event()
         self._writing = threading.Event()
@@ -95,7 +96,7 @@ class Termination:
                 if time.monotonic() >= end:
                     _log.warning("no checkpoint within %g s: others do not answer", self._grace)
                     break
-                if not self._writing.is_set() and self._is_hopeless():
+                if not self._writing.is_set() and self.is_hopeless():
                     _log.warning("no checkpoint: the others are gone already")
                     break
             else:

@@ -4,25 +4,25 @@ A process without DMLC_ROLE is a worker too, one that waits for nobody. `program
 child of its own; `training` goes on. Imports MXNet only at its very end.
 """
 
-import logging
-import os
-import sys
+import functools
 from collections.abc import Mapping
-from typing import NoReturn
 
 from imagenet_workloads.checkpoint.store import CheckpointStore
-from imagenet_workloads.commands.program import write_termination_message
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.telemetry import server
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import serve
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.identity import identify
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.rendezvous import deadline, scheduler_is_gone, wait_for_scheduler
+from imagenet_workloads.train.rendezvous import (
+    deadline,
+    give_up,
+    scheduler_is_gone,
+    wait_for_scheduler,
+)
 from imagenet_workloads.train.roles import Member
 from imagenet_workloads.train.termination import Termination
-
-_log = logging.getLogger(__name__)
 
 
 def run(options: Options, member: Member | None, variables: Mapping[str, str]) -> int:
@@ -33,19 +33,19 @@ def run(options: Options, member: Member | None, variables: Mapping[str, str]) -
     """
     _check_store(options, member)
     environment = Environment.from_mapping(variables)
-    termination = Termination(
-        options.cluster.termination_grace,
-        lambda: member is not None and scheduler_is_gone(member),
-    )
+    termination = Termination(options.cluster.termination_grace)
     termination.listen()
-    recorder = TrainingRecorder(server.start(environment))
+    registry = Registry(environment)
+    recorder = TrainingRecorder(registry)
+    serve(registry, environment, recorder.readiness)
     identity = identify(options, environment)
     store = CheckpointStore(
         options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
     )
     store.refuse_later_attempt()
     if member is not None:
-        wait_for_scheduler(member, options.cluster.join_timeout)
+        address = wait_for_scheduler(member, options.cluster.join_timeout)
+        termination.is_hopeless = functools.partial(scheduler_is_gone, address, member.port)
 
     from imagenet_workloads.train import training
     from imagenet_workloads.train.strategies.choose import join
@@ -55,7 +55,7 @@ def run(options: Options, member: Member | None, variables: Mapping[str, str]) -
         if member is None:
             return join(options.cluster)
         others = f"{member.workers} workers and {member.servers} servers to join"
-        with deadline(others, options.cluster.join_timeout, _give_up):
+        with deadline(others, options.cluster.join_timeout, give_up):
             return join(options.cluster)
 
     return training.train(
@@ -75,10 +75,3 @@ def _check_store(options: Options, member: Member | None) -> None:
             f"--kv-store {options.cluster.kv_store}: DMLC_ROLE is {member.role}, and that needs "
             "dist_sync, dist_device_sync or dist_async"
         )
-
-
-def _give_up(message: str) -> NoReturn:
-    """End the process from a thread, while the main one is stuck in MXNet."""
-    print(f"imagenet-train: error: {message}", file=sys.stderr, flush=True)
-    write_termination_message(message)
-    os._exit(WorkloadError.exit_code)
