@@ -18,6 +18,10 @@ class AlreadyExists(ClusterError):  # noqa: N818 - the API server's reason of th
         super().__init__(f"{kind} {name!r} already exists")
 
 
+class NameTaken(AlreadyExists):
+    """What is there is not the job's, or is on its way out: the pass has to see it first."""
+
+
 class LocalError(ClusterError):
     """This machine, or this working directory, cannot run the job."""
 

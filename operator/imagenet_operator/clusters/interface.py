@@ -1,8 +1,9 @@
 """What a pass needs of a cluster: observe and apply, and nothing more.
 
-The loop sorts what `observe` returns, decides, and hands the decision to `apply.apply`, which
-calls the other methods. Two clusters implement this: Kubernetes, and this machine (`local`); one
-conformance suite (tests/imagenet_operator/clusters/conformance.py) runs against both.
+The loop sorts what `observe` returns, decides, and hands the decision to `apply`, which calls the
+other methods. Two clusters do this: this machine (`local`), which is a `Cluster`, and Kubernetes,
+which takes the same actions as `AsyncActions`, many at a time; one conformance suite
+(tests/support/cluster_conformance.py) runs against both.
 """
 
 from typing import Protocol
@@ -47,4 +48,27 @@ class Cluster(Protocol):
         """Store the status that the job carries."""
 
     def record_event(self, job: ImageNetJob, event: Event) -> None:
+        """Tell the user of one transition."""
+
+
+class AsyncActions(Protocol):
+    """The part of a `Cluster` that acts, for one job, where actions have to be waited for."""
+
+    async def create(self, manifest: Manifest) -> None:
+        """Make an object; nothing happens if the job has it already.
+
+        Raises:
+            NameTaken: One of this kind and name is there that is not the job's, or that is ending.
+        """
+
+    async def delete(self, reference: Reference) -> None:
+        """Ask for an object's end, as `Cluster.delete`."""
+
+    async def patch(self, patch: Patch) -> None:
+        """Merge a patch into an object, as `Cluster.patch`."""
+
+    async def write_status(self, job: ImageNetJob) -> None:
+        """Store the status that the job carries, unless the job has changed since it was read."""
+
+    async def record_event(self, job: ImageNetJob, event: Event) -> None:
         """Tell the user of one transition."""

@@ -7,18 +7,14 @@ missing program, too few GPUs, an empty claim, a sidecar in a template) is told 
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.api.status import DatasetStatus, ImageCounts
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.kubelet import missing_program
 from imagenet_operator.clusters.local.process import find_program
 from imagenet_operator.clusters.local.volumes import Volumes
-from imagenet_operator.manifests import attempt, dataset, volumes
+from imagenet_operator.manifests import preview, volumes
 from imagenet_operator.manifests.settings import Settings
-
-_STAND_IN = DatasetStatus(key="0" * 64, classes=1, images=ImageCounts(train=1), shards=1)
-"""A dataset that is only there to be named in arguments."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +48,9 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
         Unsupported: A pod uses what a local run cannot do.
         InvalidTemplate: A template has no meaning, or overrides what is the operator's.
     """
-    members = _members(job, settings)
-    everything = [*_preparation(job, settings), *members]
+    built = preview.everything(job, settings)
+    members = [item for item in built if item["kind"] == "Pod"]
+    everything = [item["spec"]["template"] for item in built if item["kind"] == "Job"] + members
     for pod in everything:
         pods.check(pod, images(settings))
     made = {claim["metadata"]["name"] for claim in volumes.claims(job)}
@@ -87,20 +84,3 @@ def check(wanted: Needs, capacity: int, found: Volumes, program_folders: tuple[P
         )
     for claim in sorted(wanted.claims):
         found.folder(claim)
-
-
-def _preparation(job: ImageNetJob, settings: Settings) -> list[Manifest]:
-    if job.spec.dataset.source.prepared is not None:
-        return []
-    built = [
-        dataset.index_job(job, settings),
-        dataset.pack_job(job, _STAND_IN, settings),
-        dataset.seal_job(job, _STAND_IN, settings),
-    ]
-    return [item["spec"]["template"] for item in built]
-
-
-def _members(job: ImageNetJob, settings: Settings) -> list[Manifest]:
-    status = job.status.model_copy(update={"dataset": _STAND_IN})
-    built = attempt.build(job.model_copy(update={"status": status}), 0, settings)
-    return [item for item in built if item["kind"] == "Pod"]

@@ -1,0 +1,229 @@
+"""The only way to the API server: JSON over HTTPS, and nothing about what it means.
+
+A generated client models every field of every kind, which takes three times as long for a pod as
+sending it; manifests are dictionaries here from the builders on, so they are sent as they are.
+Requests are bounded in time and in number; nothing is retried, because the work queue does that.
+"""
+
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import orjson
+
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.errors import ClusterError
+from imagenet_operator.clusters.kubernetes import metrics
+from imagenet_operator.clusters.kubernetes.connection import Connection
+
+AT_ONCE: Final = 32
+"""Connections that are open at a time, those of watches not counted."""
+
+REQUEST_SECONDS: Final = 30.0
+_CONNECT_SECONDS: Final = 10.0
+_PAGE: Final = 500
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_JSON: Final = "application/json"
+
+
+class ApiError(ClusterError):
+    """The API server refused a request, or did not answer.
+
+    Attributes:
+        code: The HTTP status; 0 if there was no answer.
+        reason: The API server's word for it, as ``AlreadyExists``.
+        message: Why, for people.
+    """
+
+    def __init__(self, request: str, code: int, reason: str, message: str) -> None:
+        super().__init__(f"{request}: {message or reason or code}")
+        self.code = code
+        self.reason = reason
+        self.message = message
+
+
+class Client:
+    """Requests to one API server, while it is entered.
+
+    Args:
+        connection: Where it is and who we are.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._session: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        self._tls: ssl.SSLContext | bool = True
+
+    async def __aenter__(self) -> Self:
+        if self._connection.server.startswith("https:"):
+            self._tls = self._connection.tls()
+        self._session = self._new_session(AT_ONCE)
+        self._streams = self._new_session(0)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._session is not None and self._streams is not None
+        await self._session.close()
+        await self._streams.close()
+
+    def _new_session(self, limit: int) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            self._connection.server,
+            connector=aiohttp.TCPConnector(limit=limit, ssl=self._tls),
+            # Compressing costs the API server more than sending does.
+            headers={
+                "Accept": _JSON,
+                "Accept-Encoding": "identity",
+                "User-Agent": "imagenet-operator",
+            },
+            auto_decompress=False,
+        )
+
+    async def get(self, path: str, accept: str = _JSON, **parameters: str) -> Manifest:
+        """Return what is at a path.
+
+        Args:
+            path: Of an object, or of a collection.
+            accept: The form that is wanted.
+            **parameters: The query.
+
+        Raises:
+            ApiError: It is not there, or cannot be read.
+        """
+        return await self._request("GET", path, parameters=parameters, accept=accept)
+
+    async def pages(self, path: str, **parameters: str) -> AsyncIterator[Manifest]:
+        """Yield a collection page by page, so that no answer is huge.
+
+        Raises:
+            ApiError: It cannot be read.
+        """
+        parameters = {"limit": str(_PAGE), **parameters}
+        while True:
+            page = await self.get(path, **parameters)
+            yield page
+            following = page["metadata"].get("continue")
+            if not following:
+                return
+            parameters["continue"] = following
+
+    async def create(self, path: str, manifest: Manifest) -> Manifest:
+        """Add an object to a collection, and return it as it is stored.
+
+        Raises:
+            ApiError: It is there already (code 409), or is refused.
+        """
+        return await self._request("POST", path, manifest)
+
+    async def replace(self, path: str, manifest: Manifest) -> Manifest:
+        """Overwrite an object, and return it as it is stored.
+
+        Raises:
+            ApiError: It has changed since (code 409), is gone, or is refused.
+        """
+        return await self._request("PUT", path, manifest)
+
+    async def merge(self, path: str, patch: Manifest) -> Manifest:
+        """Merge a patch (RFC 7396) into an object, and return it as it is stored.
+
+        Raises:
+            ApiError: A precondition fails (code 409), it is gone, or is refused.
+        """
+        return await self._request("PATCH", path, patch, content=_MERGE_PATCH)
+
+    async def delete(self, path: str, options: Manifest) -> Manifest:
+        """Ask for an object's end, and return its last state or a Status.
+
+        Raises:
+            ApiError: A precondition fails (code 409), it is gone, or is kept.
+        """
+        return await self._request("DELETE", path, options)
+
+    async def _request(
+        self,
+        verb: str,
+        path: str,
+        body: Manifest | None = None,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        content: str = _JSON,
+        accept: str = _JSON,
+    ) -> Manifest:
+        assert self._session is not None, "the client is not entered"
+        headers = {**self._authorization(), "Content-Type": content, "Accept": accept}
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS)
+        what = f"{verb} {path}"
+        try:
+            async with self._session.request(
+                verb,
+                path,
+                params=parameters,
+                data=None if body is None else orjson.dumps(body),
+                headers=headers,
+                timeout=timeout,
+            ) as response:
+                text = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.REQUESTS.labels(verb, "none").inc()
+            raise ApiError(what, 0, "Unreachable", str(error) or type(error).__name__) from error
+        metrics.REQUESTS.labels(verb, str(response.status)).inc()
+        if response.status >= 400:
+            raise self._refusal(what, response.status, text)
+        answer: Manifest = orjson.loads(text)
+        return answer
+
+    async def watch(
+        self, path: str, silence: float, **parameters: str
+    ) -> AsyncGenerator[tuple[str, Manifest]]:
+        """Yield what happens in a collection, as type and object, until the server ends it.
+
+        Args:
+            path: Of the collection.
+            silence: Seconds without a word after which the connection counts as lost.
+            **parameters: The query, with the resource version to begin after.
+
+        Raises:
+            ApiError: It cannot be watched (code 410: from that version on), or the connection is
+                lost.
+        """
+        assert self._streams is not None, "the client is not entered"
+        what = f"WATCH {path}"
+        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=silence)
+        parameters = {"watch": "true", "allowWatchBookmarks": "true", **parameters}
+        try:
+            async with self._streams.get(
+                path, params=parameters, headers=self._authorization(), timeout=timeout
+            ) as response:
+                metrics.REQUESTS.labels("WATCH", str(response.status)).inc()
+                if response.status >= 400:
+                    raise self._refusal(what, response.status, await response.read())
+                rest = b""
+                async for block in response.content.iter_any():
+                    *lines, rest = (rest + block).split(b"\n")
+                    for line in lines:
+                        event: dict[str, Any] = orjson.loads(line)
+                        yield event["type"], event["object"]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.REQUESTS.labels("WATCH", "none").inc()
+            raise ApiError(what, 0, "Unreachable", str(error) or type(error).__name__) from error
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._connection.bearer()
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def _refusal(self, what: str, code: int, text: bytes) -> ApiError:
+        if code == 401:
+            self._connection.renew()
+        try:
+            status = orjson.loads(text)
+            return ApiError(what, code, status.get("reason") or "", status.get("message") or "")
+        except (orjson.JSONDecodeError, AttributeError):
+            return ApiError(what, code, "", text[:200].decode(errors="replace"))

@@ -1,0 +1,354 @@
+"""A Kubernetes cluster as a pass sees it: what is observed of a job, and how actions reach it.
+
+Reads come from caches, or from the API server itself where a decision needs that (`certainty`).
+Writes go to the API server, and its answers into the caches at once, so that the next pass never
+sees less than this one did.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.errors import NameTaken
+from imagenet_operator.clusters.kubernetes import kinds, nodes, trim
+from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey, Stored
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.recorder import Recorder
+from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
+
+MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
+"""The label selector of everything that the operator has made."""
+
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+FORBIDDEN: Final = 403
+UNPROCESSABLE: Final = 422
+_RUNS_SOMEWHERE: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Refused(ApiError):  # noqa: N818 - says what became of an object
+    """An object is invalid, and will be whenever it is sent."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__("the API server refuses it", error.code, error.reason, error.message)
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of one job at one moment.
+
+    Attributes:
+        job: As it is stored.
+        children: What it may own, and whoever holds a name that it needs.
+        unreachable: Nodes of its pods from which nothing will be heard again.
+    """
+
+    job: Stored
+    children: list[Manifest]
+    unreachable: frozenset[str]
+
+
+class KubernetesCluster:
+    """The caches of a cluster, and the requests that keep them true.
+
+    Args:
+        client: Of its API server.
+        recorder: Sends events.
+        wish: Called with a job that something has happened to; and whether it was known before.
+    """
+
+    def __init__(
+        self, client: Client, recorder: Recorder, wish: Callable[[JobKey, bool], None]
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._wish = wish
+        self.jobs = Cache(kinds.JOB, _itself, trim.job, lambda key, known: None)
+        self.children = {
+            kind.name: Cache(
+                kind, job_of_child, trim.pod if kind is kinds.POD else trim.child, wish
+            )
+            for kind in kinds.CHILDREN
+        }
+        self.nodes = Cache(
+            kinds.NODE, _itself, trim.node, lambda key, known: self._node_changed(key[1])
+        )
+        self.knows_nodes = False
+        self.gang_lock = asyncio.Lock()
+        self._reachable: set[str] = set()
+        self._foreign: dict[JobKey, dict[tuple[str, str], Manifest]] = {}
+
+    # ------------------------------------------------------------------ what is seen
+
+    def view(self, key: JobKey) -> View | None:
+        """Return what the caches know of a job; None if there is no such job."""
+        job = self.jobs.get(*key)
+        if job is None:
+            return None
+        children = [
+            stored.manifest() for cache in self.children.values() for stored in cache.of_job(key)
+        ]
+        children += self._foreign.get(key, {}).values()
+        return View(job, children, self._lost_nodes(children))
+
+    async def refresh_job(self, key: JobKey) -> None:
+        """Read a job from the API server into the cache.
+
+        Raises:
+            ApiError: It cannot be read.
+        """
+        known = self.jobs.get(*key)
+        try:
+            self.jobs.put(await self._client.get(kinds.JOB.path(*key)), silently=True)
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            if known is not None:
+                self.jobs.drop(key, known.uid)
+
+    async def refresh(self, key: JobKey) -> None:
+        """Read a job, and after it everything around it, from the API server into the caches.
+
+        Raises:
+            ApiError: It cannot be read.
+        """
+        await self.refresh_job(key)
+        await asyncio.gather(
+            *(self._refresh_children(key, cache) for cache in self.children.values())
+        )
+        await self.recheck_foreign(key)
+
+    async def _refresh_children(self, key: JobKey, cache: Cache) -> None:
+        namespace, name = key
+        known = cache.keys_of_job(key)
+        items: list[Manifest] = []
+        version = ""
+        selector = f"{MANAGED},{labels.JOB_NAME}={name}"
+        path = cache.kind.path(namespace)
+        async for page in self._client.pages(path, labelSelector=selector):
+            version = page["metadata"]["resourceVersion"]
+            items += page["items"]
+        cache.replace(items, int(version), known, silently=True)
+
+    async def recheck_foreign(self, key: JobKey) -> None:
+        """Look whether those who hold names that a job needs still do.
+
+        Raises:
+            ApiError: It cannot be read.
+        """
+        for kind, name in list(self._foreign.get(key, ())):
+            await self._look_at_holder(key, kind, name)
+
+    async def _look_at_holder(self, key: JobKey, kind: str, name: str) -> Manifest | None:
+        """Read the object that holds a name, and remember it if no cache can."""
+        cache = self.children[kind]
+        holders = self._foreign.setdefault(key, {})
+        holders.pop((kind, name), None)
+        try:
+            found = await self._client.get(cache.kind.path(key[0], name))
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return None
+        if _is_managed(found) and job_of_child(found) == key:
+            cache.put(found, silently=True)
+        else:
+            holders[kind, name] = found
+        return found
+
+    def forget(self, key: JobKey) -> None:
+        """Drop what is known of a job that is gone."""
+        self._foreign.pop(key, None)
+
+    def _lost_nodes(self, children: Iterable[Manifest]) -> frozenset[str]:
+        if not self.knows_nodes:
+            return frozenset()
+        places = {item["spec"].get("nodeName") for item in children if item["kind"] == "Pod"}
+        return frozenset(name for name in places if name and name not in self._reachable)
+
+    def _node_changed(self, name: str) -> None:
+        node = self.nodes.get("", name)
+        was_reachable = name in self._reachable
+        if node is not None and nodes.is_reachable(node.manifest()):
+            self._reachable.add(name)
+        else:
+            self._reachable.discard(name)
+        if self.knows_nodes and was_reachable != (name in self._reachable):
+            for pod in self.children["Pod"].all():
+                if pod.job is not None and pod.manifest()["spec"].get("nodeName") == name:
+                    self._wish(pod.job, True)
+
+    async def free_capacity(self) -> Capacity | None:
+        """Return what each node has left for pods; None if that may not be known.
+
+        Raises:
+            ApiError: It cannot be read.
+        """
+        if not self.knows_nodes:
+            return None
+        bound: list[Manifest] = []
+        try:
+            async for page in self._client.pages(kinds.POD.path(), fieldSelector=_RUNS_SOMEWHERE):
+                bound += [trim.pod(item) for item in page["items"]]
+        except ApiError as error:
+            if error.code != FORBIDDEN:
+                raise
+            return None
+        expected = [
+            pod for stored in self.children["Pod"].all() if _is_let_go(pod := stored.manifest())
+        ]
+        return nodes.free((node.manifest() for node in self.nodes.all()), [*bound, *expected])
+
+    # ------------------------------------------------------------------ what is done
+
+    async def create(self, key: JobKey, uid: str, manifest: Manifest) -> None:
+        """Make an object of a job; nothing happens if the job has it already.
+
+        Raises:
+            NameTaken: One of this kind and name is there that is not the job's, or that is ending.
+            Refused: No API server would ever store it.
+            ApiError: It is refused for now.
+        """
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        cache = self.children[kind]
+        try:
+            made = await self._client.create(cache.kind.path(key[0]), manifest)
+        except ApiError as error:
+            if error.code == UNPROCESSABLE:
+                raise Refused(error) from error
+            if error.code != CONFLICT:
+                raise
+            found = await self._look_at_holder(key, kind, name)
+            if found is None or not is_ours(found, uid):
+                raise NameTaken(kind, name) from error
+        else:
+            cache.put(made, silently=True)
+
+    async def delete(self, key: JobKey, reference: Reference) -> None:
+        """Ask for an object's end, its dependents' after it.
+
+        Raises:
+            ApiError: It is refused.
+        """
+        kind = kinds.BY_NAME[reference.kind]
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": reference.uid},
+        }
+        try:
+            answer = await self._client.delete(kind.path(key[0], reference.name), options)
+        except ApiError as error:
+            if error.code not in (NOT_FOUND, CONFLICT):
+                raise
+            return
+        if answer.get("kind") == kind.name and kind.name in self.children:
+            self.children[kind.name].put(answer, silently=True)
+
+    async def patch(self, key: JobKey, patch: Patch) -> None:
+        """Merge a patch into an object.
+
+        Raises:
+            ApiError: It is refused.
+        """
+        cache = self.children[patch.kind]
+        metadata = {**patch.merge.get("metadata", {}), "uid": patch.uid}
+        path = cache.kind.path(key[0], patch.name)
+        try:
+            answer = await self._client.merge(path, {**patch.merge, "metadata": metadata})
+        except ApiError as error:
+            if error.code not in (NOT_FOUND, CONFLICT):
+                raise
+            return
+        cache.put(answer, silently=True)
+
+    async def write_status(self, key: JobKey, read: Stored, status: Manifest) -> None:
+        """Store a job's status, unless the job has changed since it was read.
+
+        Raises:
+            ApiError: It has changed (code 409), is gone, or the status is refused.
+        """
+        namespace, name = key
+        manifest = {
+            **read.manifest(),
+            "status": status,
+        }
+        path = f"{kinds.JOB.path(namespace, name)}/status"
+        self.jobs.put(await self._client.replace(path, manifest), silently=True)
+
+    def acting_for(self, key: JobKey, read: Stored) -> "Actions":
+        """Return the actions of one pass over a job, as it was read."""
+        return Actions(self, key, read, self._recorder)
+
+
+class Actions:
+    """What a decision about one job asks for: `interface.AsyncActions`."""
+
+    def __init__(
+        self, cluster: KubernetesCluster, key: JobKey, read: Stored, recorder: Recorder
+    ) -> None:
+        self._cluster = cluster
+        self._key = key
+        self._read = read
+        self._recorder = recorder
+
+    async def create(self, manifest: Manifest) -> None:
+        """Make an object; nothing happens if the job has it already."""
+        await self._cluster.create(self._key, self._read.uid, manifest)
+
+    async def delete(self, reference: Reference) -> None:
+        """Ask for an object's end, its dependents' after it."""
+        await self._cluster.delete(self._key, reference)
+
+    async def patch(self, patch: Patch) -> None:
+        """Merge a patch into an object."""
+        await self._cluster.patch(self._key, patch)
+
+    async def write_status(self, job: ImageNetJob) -> None:
+        """Store the status that the job carries, unless the job has changed since it was read."""
+        await self._cluster.write_status(self._key, self._read, job.status.to_manifest())
+
+    async def record_event(self, job: ImageNetJob, event: Event) -> None:
+        """Have an event sent beside the passes."""
+        self._recorder.record(job, event)
+
+
+def is_ours(item: Manifest, uid: str) -> bool:
+    """Whether an object is the job's with this UID, and will stay."""
+    metadata = item["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    owned = any(owner["uid"] == uid and owner.get("controller") for owner in owners)
+    # A claim that outlived a former job of this name has no owner, and is taken over.
+    kept = item["kind"] == "PersistentVolumeClaim" and not owners and _is_managed(item)
+    return (owned or kept) and "deletionTimestamp" not in metadata
+
+
+def job_of_child(item: Manifest) -> JobKey | None:
+    """Return the job that an object names in its labels."""
+    metadata = item["metadata"]
+    name = (metadata.get("labels") or {}).get(labels.JOB_NAME)
+    return None if name is None else (metadata["namespace"], name)
+
+
+def _itself(item: Manifest) -> JobKey:
+    metadata = item["metadata"]
+    return (metadata.get("namespace", ""), metadata["name"])
+
+
+def _is_managed(item: Manifest) -> bool:
+    return (item["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == "imagenet-operator"
+
+
+def _is_let_go(pod: Manifest) -> bool:
+    """Whether a pod waits for the scheduler, and for nothing else."""
+    return (
+        not pod["spec"].get("nodeName")
+        and not pod["spec"].get("schedulingGates")
+        and pod["status"].get("phase") == "Pending"
+        and "deletionTimestamp" not in pod["metadata"]
+    )

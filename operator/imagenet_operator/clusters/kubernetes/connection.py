@@ -1,0 +1,146 @@
+"""Where the API server is, and who we are to it: the service account's files, or KUBECONFIG.
+
+In a cluster the kubelet mounts the service account's token and renews the file within the hour, so
+it is read again and again. Outside, the current context of a kubeconfig is taken, with what kind
+and kubeadm write into one: a certificate or a token. Plugins that fetch credentials are not run.
+"""
+
+import base64
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from imagenet_operator.errors import ImageNetJobError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TOKEN_SECONDS = 60.0
+
+
+class NoConnection(ImageNetJobError):  # noqa: N818 - says what there is not
+    """Nothing says where the API server is, or what does cannot be used."""
+
+
+@dataclass
+class Connection:
+    """How to reach the API server.
+
+    Attributes:
+        server: The URL's beginning.
+        authority: The file of the certificates that vouch for the server; None for the system's.
+        certificate: The file of our own certificate and key, if that is how we log in.
+        token_file: The file of our token, which may be renewed, if that is how we log in.
+        token: Our token, if it stands in the kubeconfig itself.
+    """
+
+    server: str
+    authority: Path | None = None
+    certificate: Path | None = None
+    token_file: Path | None = None
+    token: str | None = None
+    _read_at: float = field(default=-_TOKEN_SECONDS, repr=False)
+
+    def bearer(self) -> str | None:
+        """Return the token to send, as it is on disk now; None if a certificate says it all."""
+        now = time.monotonic()
+        if self.token_file is not None and now - self._read_at >= _TOKEN_SECONDS:
+            self.token = self.token_file.read_text(encoding="utf-8").strip()
+            self._read_at = now
+        return self.token
+
+    def renew(self) -> None:
+        """Read the token anew for the next request: the server has refused it."""
+        self._read_at = time.monotonic() - _TOKEN_SECONDS
+
+    def tls(self) -> ssl.SSLContext:
+        """Return what a client needs for TLS."""
+        context = ssl.create_default_context(cafile=self.authority)
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate)
+        return context
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Connection:
+    """Return the connection of the cluster that we are in, or of KUBECONFIG.
+
+    Raises:
+        NoConnection: Neither is there, or the kubeconfig needs what is not supported.
+    """
+    host = environment.get("KUBERNETES_SERVICE_HOST")
+    if host and (SERVICE_ACCOUNT / "token").exists():
+        shown = f"[{host}]" if ":" in host else host
+        return Connection(
+            server=f"https://{shown}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}",
+            authority=SERVICE_ACCOUNT / "ca.crt",
+            token_file=SERVICE_ACCOUNT / "token",
+        )
+    named = environment.get("KUBECONFIG")
+    path = Path(named) if named else Path.home() / ".kube" / "config"
+    if not path.is_file():
+        raise NoConnection(
+            f"no API server is known: this is no pod with a service account, and {path} is no "
+            "file; set KUBECONFIG to the path of one kubeconfig"
+        )
+    return from_kubeconfig(path)
+
+
+def from_kubeconfig(path: Path) -> Connection:
+    """Return the connection of a kubeconfig's current context.
+
+    Raises:
+        NoConnection: It has no such context, or logs in by something else than a certificate or
+            a token.
+    """
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        current = config["current-context"]
+        context = _named(config, "contexts", current)["context"]
+        cluster = _named(config, "clusters", context["cluster"])["cluster"]
+        user = _named(config, "users", context["user"])["user"]
+        server = str(cluster["server"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
+        raise NoConnection(f"{path}: is no kubeconfig with a current context: {error!r}") from error
+    if cluster.get("insecure-skip-tls-verify") or {"exec", "auth-provider"} & user.keys():
+        raise NoConnection(
+            f"{path}: the current context skips TLS verification or logs in by a plugin; use one "
+            "with a certificate or a token"
+        )
+    certificate = _content(user, "client-certificate", path)
+    key = _content(user, "client-key", path)
+    authority = _content(cluster, "certificate-authority", path)
+    token_file = user.get("tokenFile")
+    return Connection(
+        server=server.rstrip("/"),
+        authority=None if authority is None else _private_file(authority),
+        certificate=_private_file(certificate + b"\n" + key) if certificate and key else None,
+        token_file=None if token_file is None else path.parent / token_file,
+        token=user.get("token"),
+    )
+
+
+def _named(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(item for item in config[part] if item["name"] == name)
+    return found
+
+
+def _content(fields: dict[str, Any], name: str, path: Path) -> bytes | None:
+    """Return what stands in ``NAME-data``, or in the file that ``NAME`` names."""
+    if fields.get(f"{name}-data"):
+        return base64.b64decode(fields[f"{name}-data"])
+    if fields.get(name):
+        return path.parent.joinpath(str(fields[name])).read_bytes()
+    return None
+
+
+def _private_file(content: bytes) -> Path:
+    """Return a file of ours with this content: Python's TLS takes keys from files alone."""
+    handle, name = tempfile.mkstemp(prefix="imagenet-operator-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    return Path(name)

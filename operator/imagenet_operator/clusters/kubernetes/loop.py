@@ -1,0 +1,129 @@
+"""The loop: takes jobs from the work queue and has passes made over them, several at a time."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final
+
+from imagenet_operator.clusters.errors import NameTaken
+from imagenet_operator.clusters.kubernetes import metrics
+from imagenet_operator.clusters.kubernetes.cache import JobKey
+from imagenet_operator.clusters.kubernetes.client import ApiError
+from imagenet_operator.clusters.kubernetes.cluster import CONFLICT
+from imagenet_operator.clusters.kubernetes.queue import WorkQueue
+
+LOGGER = logging.getLogger(__name__)
+
+PASSES_AT_ONCE: Final = 16
+"""Jobs that are worked on at a time."""
+
+_SPREAD: Final = 0.1
+"""By how much a long wait is shortened at random: jobs that began together drift apart."""
+
+_LONG_WAIT: Final = 60.0
+
+STUCK_SECONDS: Final = 300.0
+"""A pass that takes longer hangs: every request in it is bounded."""
+
+
+class Loop:
+    """Works the queue off, while `run` runs.
+
+    Args:
+        look: Makes a pass over a job; returns when to look again, None for never.
+    """
+
+    def __init__(self, look: Callable[[JobKey], Awaitable[timedelta | None]]) -> None:
+        self.queue: WorkQueue[JobKey] = WorkQueue()
+        self._look = look
+        self._news = asyncio.Event()
+        self._began: dict[JobKey, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def wish(self, key: JobKey, patient: bool = False) -> None:
+        """Have a job looked at.
+
+        Args:
+            key: Which.
+            patient: Whether others may go before it.
+        """
+        self.queue.add(key, patient=patient)
+        self._news.set()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a pass hangs."""
+        oldest = min(self._began.values(), default=None)
+        return oldest is not None and time.monotonic() - oldest > STUCK_SECONDS
+
+    async def run(self) -> None:
+        """Work until cancelled; passes under way are then cut."""
+        try:
+            while True:
+                self._news.clear()
+                self._start()
+                await self._wait()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self) -> None:
+        while len(self._began) < PASSES_AT_ONCE:
+            key = self.queue.take(time.monotonic())
+            if key is None:
+                return
+            self._began[key] = time.monotonic()
+            task = asyncio.create_task(self._work(key), name=f"pass over {'/'.join(key)}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _wait(self) -> None:
+        """Sleep until there is a wish that can be worked on."""
+        due = self.queue.next_due() if len(self._began) < PASSES_AT_ONCE else None
+        timer = None
+        if due is not None:
+            delay = max(0.0, due - time.monotonic())
+            timer = asyncio.get_running_loop().call_later(delay, self._news.set)
+        try:
+            await self._news.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _work(self, key: JobKey) -> None:
+        began = self._began[key]
+        result = "error"
+        try:
+            again = await self._look(key)
+            result = "success"
+            self.queue.succeeded(key)
+            if again is not None:
+                self.queue.add_at(key, time.monotonic() + _spread(again.total_seconds()))
+        except NameTaken as error:
+            result = "again"
+            self.queue.failed(key, time.monotonic())
+            LOGGER.debug("%s/%s: %s", *key, error)
+        except ApiError as error:
+            result = "again" if error.code == CONFLICT else "error"
+            delay = self.queue.failed(key, time.monotonic())
+            level = logging.DEBUG if error.code == CONFLICT else logging.WARNING
+            LOGGER.log(level, "%s/%s: %s; again in %.1f s", *key, error, delay)
+        except Exception:
+            delay = self.queue.failed(key, time.monotonic())
+            LOGGER.exception("%s/%s: the pass failed; again in %.1f s", *key, delay)
+        finally:
+            del self._began[key]
+            self.queue.done(key)
+            self._news.set()
+            metrics.PASSES.labels(result).inc()
+            metrics.PASS_SECONDS.observe(time.monotonic() - began)
+
+
+def _spread(seconds: float) -> float:
+    if seconds < _LONG_WAIT:
+        return seconds
+    return seconds * random.uniform(1 - _SPREAD, 1)

@@ -1,0 +1,60 @@
+"""The operator's own metrics: names, labels and units stand here and in docs/telemetry.md.
+
+One registry for the process, without prometheus-client's global one, so that nothing a library
+registers there is exported by accident.
+"""
+
+from collections import Counter as Count
+from collections.abc import Iterable
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from imagenet_operator.api.status import Phase
+
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+PlatformCollector(registry=REGISTRY)
+
+PREFIX = "imagenet_operator_"
+
+NO_PHASE = "New"
+"""The phase of a job that the operator has not looked at yet."""
+
+JOBS = Gauge(f"{PREFIX}jobs", "ImageNetJobs by phase.", ["phase"], registry=REGISTRY)
+PASSES = Counter(f"{PREFIX}passes", "Passes over a job, by result.", ["result"], registry=REGISTRY)
+PASS_SECONDS = Histogram(
+    f"{PREFIX}pass_seconds",
+    "Seconds that a pass over a job takes.",
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+    registry=REGISTRY,
+)
+QUEUE_DEPTH = Gauge(f"{PREFIX}queue_depth", "Jobs that wait for a pass.", registry=REGISTRY)
+RESTARTS = Counter(
+    f"{PREFIX}restarts", "Attempts that were ended, by reason.", ["reason"], registry=REGISTRY
+)
+REQUESTS = Counter(
+    f"{PREFIX}api_requests",
+    "Requests to the API server by verb and HTTP status; none where there was no answer.",
+    ["verb", "code"],
+    registry=REGISTRY,
+)
+WATCH_UP = Gauge(
+    f"{PREFIX}watch_up",
+    "Whether a kind was listed and its watch is alive.",
+    ["kind", "namespace"],
+    registry=REGISTRY,
+)
+
+
+def count_jobs(phases: Iterable[str]) -> None:
+    """Set the number of jobs in each phase.
+
+    Args:
+        phases: Of every job, one each.
+    """
+    counted = Count(phases)
+    for phase in (NO_PHASE, *get_args(Phase)):
+        JOBS.labels(phase).set(counted[phase])

@@ -1,0 +1,190 @@
+"""The operator as a whole: caches, reflectors, the loop and what runs beside it, put together.
+
+`handlers` feeds it the events of the jobs and runs beside it; everything else is here. Nothing is
+decided before every cache has been filled once, since a job whose pods are not known yet looks like
+one that has lost them.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+import orjson
+
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.kubernetes import health, kinds, metrics
+from imagenet_operator.clusters.kubernetes.audit import Audit
+from imagenet_operator.clusters.kubernetes.cache import JobKey, Stored
+from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
+from imagenet_operator.clusters.kubernetes.loop import Loop
+from imagenet_operator.clusters.kubernetes.reconciler import Reconciler
+from imagenet_operator.clusters.kubernetes.recorder import Recorder
+from imagenet_operator.clusters.kubernetes.reflector import Reflector
+from imagenet_operator.clusters.kubernetes.sampler import Sampler
+from imagenet_operator.configuration import Configuration
+from imagenet_operator.reconcile.sample import Sample
+
+LOGGER = logging.getLogger(__name__)
+
+FAREWELL_SECONDS: Final = 0.5
+"""How long events that are still to be sent may hold up the end."""
+
+
+class Operator:
+    """Everything but kopf.
+
+    Args:
+        client: Of the API server; entered.
+        configuration: The operator's.
+    """
+
+    def __init__(self, client: Client, configuration: Configuration) -> None:
+        namespaces = configuration.namespaces or (None,)
+        self.loop = Loop(self._look)
+        self._recorder = Recorder(client)
+        self.cluster = KubernetesCluster(client, self._recorder, self._child_changed)
+        self._sampler: Sampler | None = None
+        if configuration.sampler.enabled:
+            self._sampler = Sampler(
+                self.cluster.jobs,
+                self.cluster.children["Pod"],
+                configuration.sampler.interval_seconds,
+                configuration.sampler.timeout_seconds,
+                lambda key: self.loop.wish(key, patient=True),
+            )
+        self._reconciler = Reconciler(self.cluster, configuration.settings, self._latest)
+        self._children = [
+            Reflector(
+                client,
+                cache.kind,
+                cache,
+                namespace=namespace,
+                selector=MANAGED,
+            )
+            for cache in self.cluster.children.values()
+            for namespace in namespaces
+        ]
+        self._nodes = Reflector(client, kinds.NODE, self.cluster.nodes)
+        self.audit = Audit(client, self.cluster.jobs, namespaces, self._gone)
+        self._began = time.monotonic()
+
+    # ------------------------------------------------------------------ what kopf tells
+
+    def job_event(self, kind: str | None, job: Manifest) -> None:
+        """Take note of what happened to a job.
+
+        Args:
+            kind: ADDED, MODIFIED or DELETED; None for a job that was only listed.
+            job: As the API server sent it.
+        """
+        metadata = job["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        if kind == "DELETED":
+            self.cluster.jobs.bury(job)
+            if self.cluster.jobs.get(*key) is None:
+                self._gone(key)
+            return
+        before = self.cluster.jobs.get(*key)
+        if self.cluster.jobs.put(job) and _is_worth_a_look(before, job):
+            self.loop.wish(key, patient=kind is None)
+
+    def _gone(self, key: JobKey) -> None:
+        LOGGER.info("%s/%s: deleted", *key)
+        self.loop.queue.forget(key)
+        self.cluster.forget(key)
+        if self._sampler is not None:
+            self._sampler.forget(key)
+
+    # ------------------------------------------------------------------ what runs
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in (*self._children, self._nodes):
+                tasks.create_task(reflector.run(), name=f"watch of {reflector.name}")
+            tasks.create_task(self._follow_nodes(), name="nodes")
+            tasks.create_task(self.audit.run(), name="audit")
+            tasks.create_task(self._recorder.run(), name="events")
+            if self._sampler is not None:
+                tasks.create_task(self._sampler.run(), name="sampler")
+            for reflector in self._children:
+                await reflector.synced.wait()
+            LOGGER.info(
+                "%d children of jobs are known after %.1f s; the work begins",
+                sum(len(cache) for cache in self.cluster.children.values()),
+                time.monotonic() - self._began,
+            )
+            tasks.create_task(self.loop.run(), name="loop")
+
+    async def close(self) -> None:
+        """Send the events that wait, if that is quick."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._recorder.flush(), FAREWELL_SECONDS)
+
+    async def _follow_nodes(self) -> None:
+        """Believe what the cache says of nodes once it has been filled, if that is allowed."""
+        await self._nodes.synced.wait()
+        self.cluster.knows_nodes = True
+
+    async def _look(self, key: JobKey) -> timedelta | None:
+        return await self._reconciler.look(key)
+
+    def _latest(self, key: JobKey, uid: str) -> Sample | None:
+        return None if self._sampler is None else self._sampler.latest(key, uid)
+
+    def _child_changed(self, key: JobKey, is_known: bool) -> None:
+        if self.cluster.jobs.get(*key) is not None:
+            self.loop.wish(key)
+
+    # ------------------------------------------------------------------ what it says of itself
+
+    def troubles(self) -> Iterator[str]:
+        """Yield what is wrong now."""
+        for reflector in self._children:
+            if health.is_silent(reflector.heard_at):
+                yield f"the watch of {reflector.name} is dead"
+        if self.audit.missed:
+            yield f"the watch of {kinds.JOB.plural} is dead: {sorted(self.audit.missed)}"
+        if health.is_silent(self.audit.heard_at or self._began):
+            yield f"{kinds.JOB.plural} cannot be listed"
+        if self.loop.is_stuck:
+            yield "a pass hangs"
+
+    def pending(self) -> Iterator[str]:
+        """Yield what is not there yet."""
+        for reflector in self._children:
+            if not reflector.synced.is_set():
+                yield f"{reflector.name} are not listed yet"
+        if self.audit.heard_at is None:
+            yield f"{kinds.JOB.plural} are not listed yet"
+
+    def measure(self) -> None:
+        """Bring the metrics up to date that are counted only when somebody asks."""
+        metrics.QUEUE_DEPTH.set(len(self.loop.queue))
+        for reflector in (*self._children, self._nodes):
+            is_up = reflector.synced.is_set() and not health.is_silent(reflector.heard_at)
+            metrics.WATCH_UP.labels(reflector.kind.plural, reflector.namespace or "").set(is_up)
+        is_up = self.audit.heard_at is not None and not self.audit.missed
+        metrics.WATCH_UP.labels(kinds.JOB.plural, "").set(is_up)
+        metrics.count_jobs(_phase(job) for job in self.cluster.jobs.all())
+
+
+def _phase(job: Stored) -> str:
+    status = orjson.loads(job.text).get("status") or {}
+    return status.get("phase") or metrics.NO_PHASE
+
+
+def _is_worth_a_look(before: Stored | None, job: Manifest) -> bool:
+    """Whether more has changed of a job than its status, which only we write."""
+    if before is None or before.uid != job["metadata"]["uid"]:
+        return True
+    former = orjson.loads(before.text)["metadata"]
+    return any(
+        former.get(name) != job["metadata"].get(name)
+        for name in ("generation", "deletionTimestamp")
+    )

@@ -1,0 +1,84 @@
+"""Kubernetes Events: what a person reads below `kubectl describe`, sent beside the passes.
+
+They are told after the status that they speak of is written. One that cannot be sent is dropped
+with a line in the log: nothing depends on it.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections import deque
+from datetime import UTC, datetime
+from typing import Final
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.kinds import EVENT
+from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.types import Event
+
+LOGGER = logging.getLogger(__name__)
+
+REPORTER: Final = "imagenet-operator"
+_MOST: Final = 2000
+"""How many events may wait to be sent; the oldest gives way."""
+
+
+class Recorder:
+    """Sends events one after the other, while `run` runs."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._waiting: deque[Manifest] = deque(maxlen=_MOST)
+        self._news = asyncio.Event()
+        self._instance = socket.gethostname()[:128]
+
+    def record(self, job: ImageNetJob, event: Event) -> None:
+        """Have an event sent."""
+        self._waiting.append(self._manifest(job, event, datetime.now(UTC)))
+        self._news.set()
+
+    async def run(self) -> None:
+        """Send events until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Send what waits."""
+        while self._waiting:
+            manifest = self._waiting.popleft()
+            path = EVENT.path(manifest["metadata"]["namespace"])
+            try:
+                await self._client.create(path, manifest)
+            except ApiError as error:
+                LOGGER.warning("an event is lost: %s", error)
+
+    def _manifest(self, job: ImageNetJob, event: Event, now: datetime) -> Manifest:
+        metadata = job.metadata
+        when = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        owner = labels.owner(job)
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.name,
+            "metadata": {
+                "name": f"{metadata.name}.{secrets.token_hex(8)}",
+                "namespace": metadata.namespace,
+            },
+            "involvedObject": {
+                **{name: owner[name] for name in ("apiVersion", "kind", "name", "uid")},
+                "namespace": metadata.namespace,
+            },
+            "reason": event.reason,
+            "message": event.message,
+            "type": event.type,
+            "firstTimestamp": when,
+            "lastTimestamp": when,
+            "count": 1,
+            "source": {"component": REPORTER},
+            "reportingComponent": REPORTER,
+            "reportingInstance": self._instance,
+        }

@@ -1,0 +1,134 @@
+"""A reflector: lists a kind once, then watches it, and keeps a cache the same as the cluster.
+
+As in client-go: a list that the API server guarantees to be of now; then a watch from the list's
+resource version on, with bookmarks; where that version is too old (410), a new list. Everything
+else that goes wrong only breaks the watch, which is taken up where it was, after a growing wait.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.kinds import Kind
+
+LOGGER = logging.getLogger(__name__)
+
+WATCH_SECONDS: Final = (120, 240)
+"""How long a watch may last; drawn anew each time, so that watches do not end together."""
+
+SILENCE_SECONDS: Final = 90.0
+"""Without even a bookmark (the API server sends one a minute) the connection counts as lost."""
+
+FIRST_DELAY: Final = 0.25
+LONGEST_DELAY: Final = 15.0
+
+GONE: Final = 410
+
+
+class Reflector:
+    """Keeps a cache the same as a collection of the cluster, while `run` runs.
+
+    Args:
+        client: Of the API server.
+        kind: What to follow.
+        cache: Where to put it; reflectors of other namespaces may share it.
+        namespace: None for all of them.
+        selector: A label selector.
+
+    Attributes:
+        synced: Set once the cache holds what the first list told.
+        heard_at: When the API server last said anything, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        cache: Cache,
+        *,
+        namespace: str | None = None,
+        selector: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.synced = asyncio.Event()
+        self.heard_at = time.monotonic()
+        self._client = client
+        self._cache = cache
+        self._path = kind.path(namespace)
+        self._selection = {} if selector is None else {"labelSelector": selector}
+        self._version: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What is followed, for people."""
+        return self.kind.plural + (f" in {self.namespace}" if self.namespace else "")
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled."""
+        failures = 0
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                async with aclosing(self._events()) as events:
+                    async for event, item in events:
+                        failures = 0
+                        self._take(event, item)
+                await asyncio.sleep(random.uniform(0, FIRST_DELAY))
+            except ApiError as error:
+                if error.code == GONE:
+                    LOGGER.info("watch of %s: too old, listing again", self.name)
+                    self._version = None
+                else:
+                    LOGGER.warning("watch of %s: %s", self.name, error)
+                failures += 1
+                delay = min(FIRST_DELAY * 2.0 ** min(failures - 1, 16), LONGEST_DELAY)
+                await asyncio.sleep(delay * random.uniform(0.5, 1))
+
+    async def _list(self) -> None:
+        items: list[Manifest] = []
+        version = ""
+        # Trimmed as they come: a list of all pods at once takes more memory than everything else.
+        known = self._cache.keys(self.namespace)
+        async for page in self._client.pages(self._path, **self._selection):
+            version = page["metadata"]["resourceVersion"]
+            items += [self._cache.slim(item) for item in page["items"]]
+            self.heard_at = time.monotonic()
+        self._cache.replace(items, int(version), known)
+        self._version = version
+        self.synced.set()
+
+    async def _events(self) -> AsyncGenerator[tuple[str, Manifest]]:
+        assert self._version is not None
+        events = self._client.watch(
+            self._path,
+            SILENCE_SECONDS,
+            resourceVersion=self._version,
+            timeoutSeconds=str(random.randint(*WATCH_SECONDS)),
+            **self._selection,
+        )
+        async with aclosing(events):
+            async for event in events:
+                self.heard_at = time.monotonic()
+                yield event
+        self.heard_at = time.monotonic()
+
+    def _take(self, event: str, item: Manifest) -> None:
+        if event == "ERROR":
+            code = int(item.get("code", 0))
+            # Whatever it is, the stream has a hole here; only a list tells what was missed.
+            self._version = None
+            raise ApiError(f"WATCH {self._path}", code, item.get("reason", ""), item["message"])
+        self._version = item["metadata"]["resourceVersion"]
+        if event == "DELETED":
+            self._cache.bury(item)
+        elif event != "BOOKMARK":
+            self._cache.put(item)

@@ -1,0 +1,70 @@
+"""An ImageNetJob as the API server stores it: read into the model, or found to be none.
+
+The CRD keeps out what is invalid. But a job may be older than the CRD that is installed, or have
+been stored while validation was off; then it fails with a reason, once.
+"""
+
+from pydantic import ValidationError
+
+from imagenet_operator.api import ImageNetJob, validation
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.status import Status
+from imagenet_operator.clusters.kubernetes.cache import Stored
+from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.manifests.names import SCHEDULING_GATE
+
+
+class Unreadable(ImageNetJobError):  # noqa: N818 - says what a stored object is
+    """An object that calls itself an ImageNetJob and is none.
+
+    Attributes:
+        generation: The object's.
+        status: What is recorded of it; None if that cannot be read either.
+    """
+
+    def __init__(self, message: str, generation: int, status: Status | None) -> None:
+        super().__init__(message)
+        self.generation = generation
+        self.status = status
+
+
+def read(stored: Stored) -> ImageNetJob:
+    """Return a stored job.
+
+    Raises:
+        Unreadable: It is none.
+    """
+    try:
+        return ImageNetJob.model_validate_json(stored.text)
+    except ValidationError as error:
+        manifest = stored.manifest()
+        problems = problems_of(manifest) or [str(error)]
+        generation = int(manifest["metadata"].get("generation", 1))
+        raise Unreadable("; ".join(problems), generation, _status(manifest)) from None
+
+
+def problems_of(manifest: Manifest) -> list[str]:
+    """Return what is wrong with a job that has not begun, in words for people."""
+    return [str(problem) for problem in validation.validate(manifest)]
+
+
+def is_ours_to_run(job: ImageNetJob) -> bool:
+    """Whether a job wants anything of this operator: it is not being deleted."""
+    return job.metadata.deletion_timestamp is None
+
+
+def waits_for_room(job: ImageNetJob, children: list[Manifest]) -> bool:
+    """Whether pods of the job are held back until all of them fit."""
+    return job.spec.run_policy.scheduling_policy.gang == "Wait" and any(
+        gate["name"] == SCHEDULING_GATE
+        for item in children
+        if item["kind"] == "Pod"
+        for gate in item["spec"].get("schedulingGates") or ()
+    )
+
+
+def _status(manifest: Manifest) -> Status | None:
+    try:
+        return Status.model_validate(manifest.get("status") or {})
+    except ValidationError:
+        return None

@@ -1,0 +1,188 @@
+"""The operator's configuration file: read once, when it starts; the chart writes it.
+
+Every key is optional, and an unknown one is an error, so that a misspelt key is not silently the
+default.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import Field, ValidationError
+
+from imagenet_operator.api.base import Manifest, Model
+from imagenet_operator.api.load import load
+from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
+from imagenet_operator.manifests import settings as manifests
+from imagenet_operator.reconcile import types
+
+_Id = Annotated[int, Ge(1), Le(2**31 - 1)]
+_Port = Annotated[int, Ge(1024), Le(65535)]
+_Wait = Annotated[float, Ge(0), Le(86400)]
+_Name = Annotated[str, MinLen(1)]
+
+_PODS = manifests.DEFAULTS
+_WAITS = types.DEFAULTS
+
+
+class InvalidConfiguration(ImageNetJobError):  # noqa: N818 - what the file is
+    """The configuration file cannot be used as it is."""
+
+
+class Images(Model):
+    """The images of one framework."""
+
+    cpu: _Name
+    """Runs everything that needs no GPU."""
+
+    gpu: _Name
+    """Runs workers with GPUs."""
+
+
+class NetworkPolicy(Model):
+    """Who reaches the pods of a job."""
+
+    enabled: bool = _PODS.network_policy
+    """Whether pods are closed to all but the members of their attempt."""
+
+    metrics_from: tuple[Manifest, ...] = _PODS.metrics_from
+    """Who else may reach the metrics port, as NetworkPolicyPeers."""
+
+
+class Sampler(Model):
+    """How running jobs are asked for their progress."""
+
+    enabled: bool = True
+    """Whether they are."""
+
+    interval_seconds: Annotated[float, Ge(15), Le(3600)] = 15
+    """The least time between two samples of a job."""
+
+    timeout_seconds: Annotated[float, Gt(0), Le(60)] = 2
+    """How long one member may take to answer."""
+
+
+class Restarts(Model):
+    """How a job that lost a member comes back."""
+
+    delay_seconds: _Wait = _WAITS.restart_delay.total_seconds()
+    """The wait before the first charged restart."""
+
+    delay_limit_seconds: _Wait = _WAITS.restart_delay_limit.total_seconds()
+    """The longest such wait."""
+
+    disruption_delay_seconds: _Wait = _WAITS.disruption_delay.total_seconds()
+    """The wait after a disruption."""
+
+    disruption_limit: Annotated[int, Ge(0)] = _WAITS.disruption_limit
+    """How many disruptions a job may have."""
+
+
+class _File(Model):
+    """The file as a whole."""
+
+    namespaces: tuple[_Name, ...] = ()
+    images: dict[str, Images] = Field(default_factory=dict)
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = _PODS.image_pull_policy
+    gpu_resource: _Name = _PODS.gpu_resource
+    user: _Id = _PODS.user
+    group: _Id = _PODS.group
+    metrics_port: _Port = _PODS.metrics_port
+    network_policy: NetworkPolicy = NetworkPolicy()
+    pod_disruption_budget: bool = _PODS.pod_disruption_budget
+    safe_to_evict: bool | None = _PODS.safe_to_evict
+    sampler: Sampler = Sampler()
+    restarts: Restarts = Restarts()
+
+
+SAMPLER = Sampler()
+"""Without a word about it."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the operator is told.
+
+    Attributes:
+        namespaces: Where jobs are run; everywhere if it is empty.
+        settings: Of the decisions and of the manifests.
+        sampler: How running jobs are asked for their progress.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    settings: types.Settings = types.DEFAULTS
+    sampler: Sampler = SAMPLER
+
+
+def read(path: Path) -> Configuration:
+    """Return the configuration that a file holds.
+
+    Raises:
+        InvalidConfiguration: It cannot be read, or a key or value in it is not known.
+    """
+    try:
+        documents = load(path)
+    except UnreadableManifest as error:
+        raise InvalidConfiguration(str(error)) from error
+    if len(documents) > 1:
+        raise InvalidConfiguration(f"{path}: holds {len(documents)} documents; keep one")
+    return parse(documents[0], str(path))
+
+
+def parse(document: Any, source: str) -> Configuration:
+    """Return the configuration that a document holds.
+
+    Args:
+        document: As YAML gives it.
+        source: What to call it in errors.
+
+    Raises:
+        InvalidConfiguration: A key or value in it is not known.
+    """
+    try:
+        file = _File.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        remedy = "; remove it" if first["type"] == "extra_forbidden" else ""
+        message = "is not known" if remedy else first["msg"].lower()
+        raise InvalidConfiguration(f"{source}: {place}: {message}{remedy}") from None
+    return Configuration(file.namespaces, _settings(file, source), file.sampler)
+
+
+def _settings(file: _File, source: str) -> types.Settings:
+    restarts = file.restarts
+    return types.Settings(
+        restart_delay=timedelta(seconds=restarts.delay_seconds),
+        restart_delay_limit=timedelta(seconds=restarts.delay_limit_seconds),
+        disruption_delay=timedelta(seconds=restarts.disruption_delay_seconds),
+        disruption_limit=restarts.disruption_limit,
+        manifests=manifests.Settings(
+            images={**_PODS.images, **_images(file, source)},
+            image_pull_policy=file.image_pull_policy,
+            gpu_resource=file.gpu_resource,
+            user=file.user,
+            group=file.group,
+            metrics_port=file.metrics_port,
+            network_policy=file.network_policy.enabled,
+            metrics_from=file.network_policy.metrics_from,
+            pod_disruption_budget=file.pod_disruption_budget,
+            safe_to_evict=file.safe_to_evict,
+        ),
+    )
+
+
+def _images(file: _File, source: str) -> dict[str, manifests.Images]:
+    """Return the images by framework, which the file writes in small letters."""
+    known = {framework.lower(): framework for framework in _PODS.images}
+    unknown = sorted(file.images.keys() - known.keys())
+    if unknown:
+        raise InvalidConfiguration(
+            f"{source}: images.{unknown[0]}: is no framework; write {' or '.join(known)}"
+        )
+    return {
+        known[name]: manifests.Images(cpu=images.cpu, gpu=images.gpu)
+        for name, images in file.images.items()
+    }

@@ -1,0 +1,121 @@
+"""`imagenet-operator`: the operator's own program, from its arguments to its end.
+
+It leaves at once when it is told to: whatever a pass was doing, the next operator's first pass
+finds out from the cluster.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import uvloop
+
+from imagenet_operator import handlers
+from imagenet_operator.clusters.kubernetes import connection, health
+from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.operator import Operator
+from imagenet_operator.configuration import Configuration, read
+from imagenet_operator.errors import ImageNetJobError
+
+LOGGER = logging.getLogger(__name__)
+
+FAILURE = 1
+BAD_CONFIGURATION = 2
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="imagenet-operator",
+        description="Run the ImageNetJobs of a Kubernetes cluster.",
+        epilog="Outside a cluster, KUBECONFIG names the file that says where it is.",
+    )
+    parser.add_argument(
+        "--configuration", type=Path, metavar="FILE", help="YAML; without it, the defaults"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=health.PORT,
+        help="where to serve /metrics, /healthz and /readyz (default: %(default)s)",
+    )
+    parser.add_argument("--version", action="version", version=version("imagenet-operator"))
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT, and return the exit code."""
+    options = build_parser().parse_args(arguments)
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr
+    )
+    try:
+        configured = (
+            Configuration() if options.configuration is None else read(options.configuration)
+        )
+        where = connection.find()
+    except ImageNetJobError as error:
+        print(f"imagenet-operator: {error}", file=sys.stderr)
+        return BAD_CONFIGURATION
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run(configured, where, options.port))
+
+
+async def run(configured: Configuration, where: Connection, port: int) -> int:
+    """Run the operator until a signal or a failure ends it, and return the exit code.
+
+    Args:
+        configured: Its configuration.
+        where: The API server.
+        port: Where to serve its own metrics and health.
+    """
+    async with Client(where) as client:
+        operator = Operator(client, configured)
+        server = health.Server(operator.troubles, operator.pending, operator.measure, port)
+        await server.start()
+        work = asyncio.create_task(operator.run(), name="operator")
+        kopf = await handlers.start(operator, where, configured.namespaces)
+        told = _when_told()
+        try:
+            await asyncio.wait({work, kopf, told}, return_when=asyncio.FIRST_COMPLETED)
+            return _report(work, kopf)
+        finally:
+            for task in (work, kopf, told):
+                task.cancel()
+            await asyncio.gather(work, kopf, told, return_exceptions=True)
+            await operator.close()
+            await server.stop()
+
+
+def _when_told() -> asyncio.Future[None]:
+    """Return what is done as soon as a signal asks for the end."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[None] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _tell, told)
+    return told
+
+
+def _tell(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
+
+
+def _report(*tasks: asyncio.Task[None]) -> int:
+    """Log why the operator ends, and return its exit code."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            LOGGER.error("%s ended by itself", task.get_name(), exc_info=task.exception())
+            return FAILURE
+    LOGGER.info("told to end")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
