@@ -10,6 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import attempt
+from imagenet_operator.manifests.settings import DEFAULTS, Settings
 
 Manifest = dict[str, Any]
 
@@ -183,6 +185,11 @@ def _given(fields: Manifest) -> Manifest:
 
 JOBS: dict[str, ImageNetJob] = {name: read(document) for name, document in TABLE.items()}
 """Name → job, its images listed."""
+
+
+def members(job: ImageNetJob, number: int = 0, settings: Settings = DEFAULTS) -> list[Manifest]:
+    """Return the pods of an attempt, without what they share."""
+    return [item for item in attempt.build(job, number, settings) if item["kind"] == "Pod"]
 
 
 @st.composite

@@ -20,6 +20,7 @@ from imagenet_operator.api.status import Condition, Status
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.errors import AlreadyExists
 from imagenet_operator.manifests import labels
+from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.sample import Sample
@@ -248,6 +249,8 @@ class SimulatedCluster(SimulatedWorld):
         found = self._identified(reference)
         if found is None:
             return
+        if reference.kind == NETWORK_POLICY:
+            self._check_protection(found)
         if reference.kind == "Pod":
             self._check_end(found)
             self.terminate(found)
@@ -291,6 +294,9 @@ class SimulatedCluster(SimulatedWorld):
         if manifest["kind"] != "Pod":
             return
         number = int(metadata["labels"][labels.ATTEMPT])
+        assert (NETWORK_POLICY, f"{self.job.metadata.name}-r{number}") in self.objects, (
+            "unprotected"
+        )
         assert self.is_sealed, "a pod that trains before the dataset is sealed"
         assert metadata["name"] not in self.created_pods, "two pods of one name: one path, two pods"
         others = [
@@ -302,6 +308,17 @@ class SimulatedCluster(SimulatedWorld):
 
     def _is_out_of_reach(self, pod: Manifest) -> bool:
         return is_terminating(pod) and pod["spec"].get("nodeName") in self.unreachable
+
+    def _check_protection(self, policy: Manifest) -> None:
+        number = policy["metadata"]["labels"].get(labels.ATTEMPT)
+        exposed = [
+            pod["metadata"]["name"]
+            for pod in self.members()
+            if str(attempt_of(pod)) == number
+            and pod["metadata"]["uid"] in self.processes
+            and not self._is_out_of_reach(pod)
+        ]
+        assert not exposed, f"{exposed} go on without protection"
 
     def _check_end(self, pod: Manifest) -> None:
         status, name = self.status, pod["metadata"]["name"]

@@ -22,6 +22,7 @@ _LAST_ATTEMPT = 10**ATTEMPT_DIGITS - 1
 _SUFFIXES = (
     "-dataset",
     "-output",
+    "-preparation",
     "-index",
     "-seal",
     # A pod of an Indexed Job is called after its completion index and five random characters.

@@ -38,9 +38,11 @@ SETTINGS = Settings(
     restart_delay=timedelta(seconds=1),
     restart_delay_limit=timedelta(seconds=30),
     disruption_delay=timedelta(0),
-    manifests=manifests.Settings(checkpoint_seconds=5),
+    manifests=manifests.Settings(checkpoint_seconds=5, network_policy=False),
 )
 """Somebody is watching, and no API server has to be spared: shorter waits than in a cluster.
+
+Programs listen on loopback addresses here, so that there is nothing for a NetworkPolicy to do.
 
 A worker that lost a peer cannot save, however long its grace is."""
 

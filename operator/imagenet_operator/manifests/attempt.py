@@ -1,4 +1,4 @@
-"""One attempt to train: its Service and the pods of all its members, created together.
+"""One attempt to train: the pods of all its members and what they share, created together.
 
 `decide` asks for it when the dataset is sealed and no earlier attempt is left. Everything carries
 the attempt's number: a restart is a new gang under new names, never a repaired one.
@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.manifests import labels, names, pod, strategies
+from imagenet_operator.manifests import labels, names, pod, protection, strategies
 from imagenet_operator.manifests.identity import training_hash
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 from imagenet_operator.manifests.strategies import Member
 
 
 def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list[Manifest]:
-    """Return the manifests of one attempt: the Service, then its pods by role and index.
+    """Return the manifests of one attempt: what its pods share, then they by role and index.
 
     Args:
         job: A job whose source is prepared, or whose status has the dataset's key.
@@ -30,9 +30,19 @@ def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list
     identity = {"IMAGENET_ATTEMPT": str(attempt), "IMAGENET_SPEC_HASH": training_hash(job)}
     members = strategies.of_job(job).members(job, attempt, settings)
     return [
-        _service(job, attempt),
+        *_shared(job, attempt, len(members), settings),
         *(_pod(job, attempt, member, identity, settings) for member in members),
     ]
+
+
+def shared(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list[Manifest]:
+    """Return what the pods of an attempt share: a Service, and what protects them."""
+    members = strategies.of_job(job).members(job, attempt, settings)
+    return _shared(job, attempt, len(members), settings)
+
+
+def _shared(job: ImageNetJob, attempt: int, members: int, settings: Settings) -> list[Manifest]:
+    return [_service(job, attempt), *protection.of_attempt(job, attempt, members, settings)]
 
 
 def _service(job: ImageNetJob, attempt: int) -> Manifest:

@@ -30,8 +30,16 @@ def claim(job_name: str, purpose: str) -> str:
     return _checked(f"{job_name}-{purpose}")
 
 
+def preparation(job_name: str) -> str:
+    """Return the name of the NetworkPolicy of the pods that index, pack and seal."""
+    return _checked(f"{job_name}-preparation")
+
+
 def service(job_name: str, attempt: int) -> str:
-    """Return the name of an attempt's headless Service, by which its pods address each other."""
+    """Return the name of an attempt's headless Service, by which its pods address each other.
+
+    The other kinds of which an attempt has one object each go by it as well.
+    """
     return _checked(f"{job_name}-r{attempt}")
 
 

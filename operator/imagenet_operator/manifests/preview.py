@@ -10,7 +10,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import attempt as attempts
-from imagenet_operator.manifests import dataset, volumes
+from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 
 STAND_IN_KEY = "KEY-FROM-INDEX"
@@ -34,7 +34,7 @@ def everything(
     status: DatasetStatus | None = None,
     attempt: int = 0,
 ) -> list[Manifest]:
-    """Return the claims, the preparation's Jobs, and the Service and pods of one attempt.
+    """Return the claims, the preparation's Jobs, and one attempt, each behind its protection.
 
     Args:
         job: The job; what its own status says of the dataset is not used.
@@ -48,6 +48,7 @@ def everything(
     known = status or stand_in(job)
     preparation = (
         [
+            *protection.of_preparation(job, settings),
             dataset.index_job(job, settings),
             dataset.pack_job(job, known, settings),
             dataset.seal_job(job, known, settings),

@@ -16,7 +16,7 @@ def finish(draft: Draft) -> None:
     policy, metadata = draft.job.spec.run_policy, draft.job.metadata
     draft.delete(cleanup.leftovers(policy.clean_pod_policy, draft.observed))
     draft.patch(retention.patches(draft.job, draft.observed.claims.values()))
-    if draft.deletes_something:
+    if draft.deletes_something or cleanup.is_held_up(policy.clean_pod_policy, draft.observed):
         draft.look_again(draft.now + draft.settings.patience)
     deletion = ttl.deletion_time(draft.job)
     if deletion is not None and draft.now >= deletion:

@@ -18,6 +18,7 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.manifests import labels, names
+from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -53,9 +54,14 @@ NO_ROOM = "OutOf"
 _PLACE = {
     "Job": {labels.JOB_ROLE},
     "Service": {labels.ATTEMPT},
+    NETWORK_POLICY: {labels.JOB_ROLE},
+    DISRUPTION_BUDGET: {labels.ATTEMPT},
     "Pod": {labels.ATTEMPT, labels.JOB_ROLE, labels.REPLICA_INDEX},
 }
 """The labels by which an object of a kind is sorted."""
+
+_SHARED = ("Service", NETWORK_POLICY, DISRUPTION_BUDGET)
+"""The kinds of which an attempt has one object each."""
 
 
 def sort(
@@ -69,8 +75,8 @@ def sort(
 
     Args:
         job: Whose children they may be.
-        children: Pods, Jobs, Services and PersistentVolumeClaims as JSON, in any order; other
-            kinds are ignored.
+        children: Objects of every kind that builders make, as JSON, in any order; other kinds are
+            ignored.
         unreachable_nodes: Nodes that are NotReady, gone or out of service.
         free: What each node has left for pods, where that is known.
     """
@@ -96,6 +102,11 @@ def sort(
     return Observed(
         jobs={found.role: found for found in jobs},
         attempts=_attempts(owned, unreachable_nodes),
+        protection=tuple(
+            _reference(item)
+            for item in owned
+            if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
+        ),
         claims={claim.name: claim for claim in claims},
         foreign=foreign,
         free=free,
@@ -104,20 +115,18 @@ def sort(
 
 def _attempts(owned: Iterable[Manifest], unreachable_nodes: frozenset[str]) -> dict[int, Attempt]:
     members: dict[int, list[Member]] = defaultdict(list)
-    services: dict[int, list[Reference]] = defaultdict(list)
+    shared: dict[int, list[Reference]] = defaultdict(list)
     for item in owned:
-        metadata = item["metadata"]
         if item["kind"] == "Pod":
             member = _member(item, unreachable_nodes)
             members[member.attempt].append(member)
-        elif item["kind"] == "Service" and "deletionTimestamp" not in metadata:
-            reference = Reference("Service", metadata["name"], metadata["uid"])
-            services[_attempt(item)].append(reference)
+        elif item["kind"] in _SHARED and _has_attempt(item) and not _is_leaving(item):
+            shared[_attempt(item)].append(_reference(item))
     return {
         number: Attempt(
-            number, tuple(sorted(members[number], key=_position)), tuple(services[number])
+            number, tuple(sorted(members[number], key=_position)), tuple(shared[number])
         )
-        for number in sorted(members.keys() | services.keys())
+        for number in sorted(members.keys() | shared.keys())
     }
 
 
@@ -145,6 +154,18 @@ def _labels(item: Manifest) -> dict[str, str]:
     return item["metadata"].get("labels") or {}
 
 
+def _reference(item: Manifest) -> Reference:
+    return Reference(item["kind"], item["metadata"]["name"], item["metadata"]["uid"])
+
+
+def _is_leaving(item: Manifest) -> bool:
+    return "deletionTimestamp" in item["metadata"]
+
+
+def _has_attempt(item: Manifest) -> bool:
+    return labels.ATTEMPT in _labels(item)
+
+
 def _attempt(item: Manifest) -> int:
     return int(_labels(item)[labels.ATTEMPT])
 
@@ -167,7 +188,7 @@ def _claim(item: Manifest) -> Claim:
         name=metadata["name"],
         uid=metadata["uid"],
         owners=tuple(metadata.get("ownerReferences") or ()),
-        terminating="deletionTimestamp" in metadata,
+        terminating=_is_leaving(item),
     )
 
 
@@ -196,7 +217,7 @@ def _preparation_job(item: Manifest, pods: Sequence[Manifest]) -> PreparationJob
         failure=None if failed is None else _failure(failed, pods),
         message=next((_last_words(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None),
         suspended=bool(spec.get("suspend")),
-        terminating="deletionTimestamp" in metadata,
+        terminating=_is_leaving(item),
     )
 
 
@@ -253,7 +274,7 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
     terminated = _terminated(pod)
     state = _main_container(pod).get("state", {})
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
-    terminating = "deletionTimestamp" in metadata
+    terminating = _is_leaving(pod)
     return Member(
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],

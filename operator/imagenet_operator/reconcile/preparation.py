@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import LongCount
 from imagenet_operator.api.status import Clock, DatasetStatus, ImageCounts
-from imagenet_operator.manifests import dataset, volumes
+from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.policies import clock, suspend
 from imagenet_operator.reconcile.types import Manifest, PreparationJob
@@ -101,8 +101,15 @@ def _run(
         draft.fail("PreparationFailed", f"{role}: {job.failure}")
     elif draft.job.spec.run_policy.suspend:
         draft.state("DatasetReady", False, "Suspended", "the job is suspended")
-    elif job is not None or _create(draft, [build()]):
+    elif _create(draft, [*_missing_protection(draft), *([] if job is not None else [build()])]):
         draft.state("DatasetReady", False, *_WHAT[role])
+
+
+def _missing_protection(draft: Draft) -> list[Manifest]:
+    """Return what has to stand around the pods of a step, as far as it is not there."""
+    present = {item.kind for item in draft.observed.protection}
+    wanted = protection.of_preparation(draft.job, draft.settings.manifests)
+    return [item for item in wanted if item["kind"] not in present]
 
 
 def _create(draft: Draft, manifests: list[Manifest]) -> bool:

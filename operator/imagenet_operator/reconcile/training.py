@@ -113,9 +113,9 @@ def _verdict(draft: Draft, seen: Mapping[str, Member]) -> End | None:
 
 
 def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
-    """Do what a live attempt needs: its Service, lifted gates, conditions, deadlines."""
+    """Do what a live attempt needs: what it shares, lifted gates, conditions, deadlines."""
     policy, training = draft.job.spec.run_policy, draft.training
-    if not _has_service(draft):
+    if not _has_what_it_shares(draft):
         return
     draft.patch(gang.lift(seen, draft.observed.free))
     if training.running_time is not None:
@@ -139,14 +139,13 @@ def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
         draft.look_again(draft.now + draft.settings.patience)
 
 
-def _has_service(draft: Draft) -> bool:
-    """Create the live attempt's Service again if somebody deleted it; return whether one is had."""
+def _has_what_it_shares(draft: Draft) -> bool:
+    """Create again what somebody deleted of what members share; return whether all is had."""
     number = draft.training.attempt
     attempt = draft.observed.attempts.get(number, Attempt(number))
-    if attempt.services:
-        return True
-    built = builder.build(draft.job, number, draft.settings.manifests)
-    return _create(draft, [item for item in built if item["kind"] == "Service"])
+    present = {item.kind for item in attempt.shared}
+    wanted = builder.shared(draft.job, number, draft.settings.manifests)
+    return _create(draft, [item for item in wanted if item["kind"] not in present])
 
 
 def _between_attempts(draft: Draft) -> None:

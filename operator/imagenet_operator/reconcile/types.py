@@ -165,16 +165,28 @@ class Member:
 
 @dataclass(frozen=True)
 class Attempt:
-    """All children of one attempt: its members in the order of role and index, and its Service."""
+    """All children of one attempt.
+
+    Attributes:
+        number: The N of ``NAME-rN``.
+        members: Its pods, in the order of role and index.
+        shared: What they share: the Service, the NetworkPolicy, the PodDisruptionBudget; without
+            those that are being deleted.
+    """
 
     number: int
     members: tuple[Member, ...] = ()
-    services: tuple[Reference, ...] = ()
+    shared: tuple[Reference, ...] = ()
 
     @property
     def present(self) -> tuple[Member, ...]:
         """Members that may still run somewhere: all but those that count as gone."""
         return tuple(member for member in self.members if not member.gone)
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether a program of it may still run, and listen."""
+        return any(member.live and not member.gone for member in self.members)
 
 
 @dataclass(frozen=True)
@@ -233,6 +245,7 @@ class Observed:
     Attributes:
         jobs: Preparation Jobs by role.
         attempts: By number.
+        protection: What stands around the pods of the preparation; without what is being deleted.
         claims: By name.
         foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
             touched; one that holds a name that this job needs is a conflict.
@@ -241,6 +254,7 @@ class Observed:
 
     jobs: Mapping[str, PreparationJob] = field(default_factory=dict)
     attempts: Mapping[int, Attempt] = field(default_factory=dict)
+    protection: tuple[Reference, ...] = ()
     claims: Mapping[str, Claim] = field(default_factory=dict)
     foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)
     free: Capacity | None = None

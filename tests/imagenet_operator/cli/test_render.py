@@ -45,10 +45,12 @@ def test_everything_is_printed_in_the_order_of_creation(
     text = capsys.readouterr().out
     assert [(item["kind"], item["metadata"]["name"]) for item in yaml.safe_load_all(text)] == [
         ("PersistentVolumeClaim", "digits-dataset"),
+        ("NetworkPolicy", "digits-preparation"),
         ("Job", "digits-index"),
         ("Job", "digits-pack"),
         ("Job", "digits-seal"),
         ("Service", "digits-r0"),
+        ("NetworkPolicy", "digits-r0"),
         ("Pod", "digits-r0-scheduler-0"),
         ("Pod", "digits-r0-server-0"),
         ("Pod", "digits-r0-server-1"),

@@ -21,6 +21,7 @@ JOB_NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True)
         (names.preparation_job("digits", "seal"), "digits-seal"),
         (names.claim("digits", "dataset"), "digits-dataset"),
         (names.claim("digits", "output"), "digits-output"),
+        (names.preparation("digits"), "digits-preparation"),
         (names.service("digits", 0), "digits-r0"),
         (names.member("digits", 12, "worker", 3), "digits-r12-worker-3"),
         (names.address("digits", 0, "scheduler", 0), "digits-r0-scheduler-0.digits-r0"),
@@ -42,6 +43,7 @@ def test_a_valid_job_has_valid_children(job: str, attempt: int, role: str, index
     index = 0 if role == "scheduler" else index
     assert DNS_1035_LABEL.fullmatch(names.member(job, attempt, role, index))
     assert DNS_1035_LABEL.fullmatch(names.service(job, attempt))
+    assert DNS_1035_LABEL.fullmatch(names.preparation(job))
     assert labels.of_member(job, attempt, role, index)
 
 

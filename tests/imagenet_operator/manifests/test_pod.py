@@ -11,7 +11,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, dataset
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
-from support.job_table import JOBS, TABLE, jobs, read
+from support.job_table import JOBS, TABLE, jobs, members, read
 from support.pod_subset import outside_subset
 
 Manifest = dict[str, Any]
@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 
 def pods(job: ImageNetJob, given_settings: Settings = DEFAULTS) -> list[Manifest]:
     """Return every kind of pod that a job makes."""
-    built = [item for item in attempt.build(job, 2, given_settings) if item["kind"] == "Pod"]
+    built = members(job, 2, given_settings)
     if job.spec.dataset.source.prepared is None:
         assert job.status.dataset is not None
         preparation = (

@@ -1,10 +1,17 @@
 """Everything a job needs, at once and in order."""
 
+from typing import Any
+
 import pytest
 
 from imagenet_operator.api import parse
-from imagenet_operator.manifests import attempt, dataset, preview, volumes
+from imagenet_operator.manifests import attempt, dataset, preview, protection, volumes
+from imagenet_operator.manifests.settings import DEFAULTS
 from support.job_table import JOBS, KEY, TABLE
+
+
+def jobs_of(built: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in built if item["kind"] == "Job"]
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -16,6 +23,7 @@ def test_it_is_what_the_single_builders_make(name: str) -> None:
         []
         if job.spec.dataset.source.prepared
         else [
+            *protection.of_preparation(job, DEFAULTS),
             dataset.index_job(job),
             dataset.pack_job(job, status),
             dataset.seal_job(job, status),
@@ -30,7 +38,7 @@ def test_it_is_what_the_single_builders_make(name: str) -> None:
 
 def test_a_job_that_nobody_has_listed_gets_a_stand_in() -> None:
     job = parse(TABLE["defaults"])
-    _, _, pack, seal, *_ = preview.everything(job)
+    pack, seal = jobs_of(preview.everything(job))[1:]
     assert pack["spec"]["completions"] == job.spec.dataset.preprocessing.shards
     for built in (pack, seal):
         args = built["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -40,5 +48,5 @@ def test_a_job_that_nobody_has_listed_gets_a_stand_in() -> None:
 def test_what_is_known_is_taken() -> None:
     job = parse(TABLE["defaults"])
     built = preview.everything(job, status=preview.stand_in(job, KEY, 11))
-    assert built[2]["spec"]["completions"] == 11
+    assert jobs_of(built)[1]["spec"]["completions"] == 11
     assert f"$(IMAGENET_DATA)/datasets/{KEY}" in built[-1]["spec"]["containers"][0]["args"]

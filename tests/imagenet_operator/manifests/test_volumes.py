@@ -8,7 +8,7 @@ from hypothesis import given
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import attempt, dataset, volumes
-from support.job_table import JOBS, jobs, manifest, read
+from support.job_table import JOBS, jobs, manifest, members, read
 
 Manifest = dict[str, Any]
 
@@ -93,7 +93,7 @@ def test_workers_read_the_dataset_and_write_the_output(
 
 
 def test_schedulers_and_servers_mount_no_claim() -> None:
-    for pod in attempt.build(JOBS["defaults"], 0)[1:]:
+    for pod in members(JOBS["defaults"]):
         if "-worker-" not in pod["metadata"]["name"]:
             assert mounted(pod) == {}
 
@@ -132,7 +132,7 @@ def test_pods_that_share_a_single_node_volume_share_its_node(
     assert selector("worker").items() <= worker["metadata"]["labels"].items()
     assert selector("pack").items() <= pack["metadata"]["labels"].items()
     assert shares_node_with(dataset.index_job(job)["spec"]["template"]) is None
-    assert shares_node_with(attempt.build(job, 0)[1]) is None
+    assert shares_node_with(members(job)[0]) is None
 
 
 @pytest.mark.parametrize("mode", ["ReadWriteOncePod", "ReadOnlyMany"])

@@ -11,6 +11,7 @@ import pytest
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import dataset
+from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile import sample as samples
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.status import matters_differently
@@ -20,6 +21,7 @@ from support.simulated_cluster import SimulatedCluster, condition
 from support.simulated_world import START
 
 ROOMY = {"a": 3, "b": 3}
+EVERYTHING = manifests.Settings(pod_disruption_budget=True)
 Stop = Callable[[SimulatedCluster], bool]
 
 
@@ -28,7 +30,7 @@ def make(
 ) -> SimulatedCluster:
     """A job that is made anew: 2 workers, 2 servers, 1 scheduler."""
     document = manifest(run_policy=run_policy)
-    settings = Settings(disruption_limit=2)
+    settings = Settings(disruption_limit=2, manifests=EVERYTHING)
     return SimulatedCluster(document, nodes or ROOMY, settings, tells_capacity=tells_capacity)
 
 
@@ -100,11 +102,11 @@ def test_the_way_of_one_job() -> None:
         made += [[item["metadata"]["name"] for item in decision.create]]
         phases.append(decision.status.phase)
     assert [names for names in made if names] == [
-        ["digits-dataset", "digits-index"],
+        ["digits-dataset", "digits-preparation", "digits-index"],
         ["digits-pack"],
         ["digits-seal"],
         [
-            "digits-r0",
+            *("digits-r0", "digits-r0", "digits-r0"),
             "digits-r0-scheduler-0",
             "digits-r0-server-0",
             "digits-r0-server-1",
@@ -404,7 +406,7 @@ def test_the_next_attempt_waits_until_no_pod_of_the_former_is_left_and_its_time_
     assert cluster.look().create == ()
     for item in cluster.terminating():
         cluster.finalize(item)
-    assert len(cluster.look().create) == 6
+    assert len(cluster.look().create) == 8
 
     cluster = running()
     cluster.exit(pod(cluster, "digits-r0-server-0"), 134)
@@ -417,7 +419,7 @@ def test_the_next_attempt_waits_until_no_pod_of_the_former_is_left_and_its_time_
     assert decision.again_after is not None
     assert timedelta(seconds=7) < decision.again_after <= timedelta(seconds=10)
     cluster.now += decision.again_after
-    assert len(cluster.look().create) == 6
+    assert len(cluster.look().create) == 8
 
 
 def test_the_last_failure_is_one_too_many() -> None:
@@ -488,12 +490,31 @@ def test_a_hang_in_which_every_pod_runs_is_ended_and_charged() -> None:
     assert ended_well(cluster)
 
 
-def test_a_service_that_is_lost_is_made_again() -> None:
+@pytest.mark.parametrize("kind", ["Service", "NetworkPolicy", "PodDisruptionBudget"])
+def test_what_members_share_is_made_again_if_it_is_lost(kind: str) -> None:
     cluster = running()
-    cluster.remove(cluster.objects["Service", "digits-r0"])
+    cluster.remove(cluster.objects[kind, "digits-r0"])
     cluster.look()
-    assert names(cluster, "Service") == ["digits-r0"]
+    assert (kind, "digits-r0") in cluster.objects
     assert cluster.status.restarts == 0
+
+
+def test_what_protects_the_preparation_is_made_again_if_it_is_lost() -> None:
+    cluster = play(make(), lambda found: "digits-pack" in names(found, "Job"))
+    cluster.remove(cluster.objects["NetworkPolicy", "digits-preparation"])
+    decision = cluster.look()
+    assert [item["metadata"]["name"] for item in decision.create] == ["digits-preparation"]
+
+
+def test_members_on_their_way_out_stay_protected() -> None:
+    cluster = running()
+    cluster.exit(pod(cluster, "digits-r0-worker-1"), 1)
+    cluster.look()
+    gone = {item.kind for item in cluster.look().delete}
+    assert gone == {"Pod", "Service", "PodDisruptionBudget"}
+    for item in cluster.terminating():
+        cluster.finalize(item)
+    assert {item.kind for item in cluster.look().delete} == {"NetworkPolicy"}
 
 
 # ---------------------------------------------------------------- creation that is cut off
@@ -509,7 +530,7 @@ def creating() -> SimulatedCluster:
     return play(make(), is_ready)
 
 
-@pytest.mark.parametrize("actions", range(6))
+@pytest.mark.parametrize("actions", range(8))
 def test_an_attempt_that_was_created_in_part_is_withdrawn(actions: int) -> None:
     cluster = creating()
     cluster.look(cut_after=actions)
@@ -523,7 +544,7 @@ def test_an_attempt_that_was_created_in_part_is_withdrawn(actions: int) -> None:
 
 def test_an_attempt_that_was_created_as_a_whole_is_taken_over() -> None:
     cluster = creating()
-    cluster.look(cut_after=6)
+    cluster.look(cut_after=8)
     assert (len(cluster.created_pods), cluster.status.training) == (5, None)
     play(cluster, is_in_attempt(0))
     assert reasons(cluster) == ["DatasetReady", "AttemptStarted", "Running"]
@@ -583,7 +604,8 @@ def test_suspending_ends_the_attempt_uncharged_and_resuming_starts_the_next() ->
     assert cluster.status.phase == "Starting"
     assert condition(cluster.status, "Suspended") is None
     play(cluster, lambda found: found.status.phase == "Suspended")
-    assert (cluster.members(), names(cluster, "Service")) == ([], [])
+    assert cluster.members() == []
+    assert not [found for found in cluster.objects if found[1] == "digits-r0"]
     for _ in range(5):
         cluster.now += timedelta(hours=1)
         assert cluster.look().create == ()
@@ -685,7 +707,7 @@ def test_a_server_that_fails_after_the_last_worker_changes_nothing() -> None:
         (
             "None",
             {
-                *("digits-index", "digits-pack", "digits-seal", "digits-r0"),
+                *("digits-preparation", "digits-index", "digits-pack", "digits-seal", "digits-r0"),
                 *("digits-r0-scheduler-0", "digits-r0-server-0", "digits-r0-server-1"),
                 *("digits-r0-worker-0", "digits-r0-worker-1"),
             },
@@ -709,6 +731,7 @@ def test_the_rest_goes_by_policy(policy: str, kept: set[str]) -> None:
     cluster.look()
     for item in cluster.terminating():
         cluster.finalize(item)
+    cluster.look()
     left = {name for _, name in cluster.objects} - {"digits-dataset"}
     assert left == kept
     assert ("PersistentVolumeClaim", "digits-dataset") in cluster.objects

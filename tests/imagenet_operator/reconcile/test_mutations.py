@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from imagenet_operator.manifests import attempt, labels
+from imagenet_operator.manifests import attempt, labels, protection
 from imagenet_operator.reconcile import observe, outcome, training
 from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.policies import cleanup, gang, members, progress, success
@@ -54,7 +54,7 @@ def an_attempt_is_cut_off_and_loses_a_pod() -> None:
     cluster = make()
     while not cluster.created_pods:
         cluster.turn()
-        cluster.look(cut_after=2)
+        cluster.look(cut_after=3)  # the Service, its NetworkPolicy, one pod
     cluster.vanish(cluster.pending()[0])
     cluster.settle()
 
@@ -108,6 +108,14 @@ def counts_every_terminating_pod_as_gone(patch: Patch) -> None:
         return [member for member in found.members if not member.terminating]
 
     patch.setattr(Attempt, "present", property(present))
+
+
+def leaves_members_unprotected(patch: Patch) -> None:
+    patch.setattr(Attempt, "is_exposed", False)
+
+
+def starts_members_unprotected(patch: Patch) -> None:
+    patch.setattr(protection, "of_attempt", lambda *_: [])
 
 
 def deletes_before_it_records(patch: Patch) -> None:
@@ -169,6 +177,8 @@ def takes_everything_for_its_own(patch: Patch) -> None:
         (does_not_wait_for_the_dataset, from_beginning_to_end, "before the dataset is sealed"),
         (does_not_wait_for_former_pods, a_member_crashes, "attempt 1 beside"),
         (counts_every_terminating_pod_as_gone, a_member_crashes, "attempt 1 beside"),
+        (leaves_members_unprotected, a_member_crashes, "go on without protection"),
+        (starts_members_unprotected, from_beginning_to_end, "unprotected"),
         (deletes_before_it_records, a_member_crashes, "nothing recorded"),
         (uses_a_number_again, a_member_crashes, "two pods of one name"),
         (

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.manifests import attempt, dataset, labels, volumes
+from imagenet_operator.manifests import attempt, dataset, labels, protection, volumes
+from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.types import Claim, Member, Observed, Phase, Reference
 from support.job_table import JOBS
@@ -146,20 +147,35 @@ def test_a_terminating_pod_counts_as_gone_on_a_node_out_of_reach(
     assert (member.terminating, member.gone) == (deleted, gone)
 
 
+EVERYTHING = Settings(pod_disruption_budget=True)
+SHARED = ("Service", "NetworkPolicy", "PodDisruptionBudget")
+
+
 def test_attempts_are_sorted_by_number_role_and_index() -> None:
-    children = [living(item) for number in (10, 2) for item in attempt.build(JOB, number)]
+    children = [
+        living(item) for number in (10, 2) for item in attempt.build(JOB, number, EVERYTHING)
+    ]
     observed = sort(JOB, reversed(children))
     assert list(observed.attempts) == [2, 10]
     names = [member.name.removeprefix("digits-r2-") for member in observed.attempts[2].members]
     assert names == ["scheduler-0", "server-0", "server-1", *(f"worker-{n}" for n in range(4))]
-    service = Reference("Service", "digits-r2", "uid-of-digits-r2")
-    assert observed.attempts[2].services == (service,)
+    shared = {Reference(kind, "digits-r2", "uid-of-digits-r2") for kind in SHARED}
+    assert set(observed.attempts[2].shared) == shared
     assert observed.foreign == {}
 
 
-def test_a_service_that_is_deleted_is_none() -> None:
-    service = living(attempt.build(JOB, 0)[0], deletionTimestamp="2026-01-02T03:04:05Z")
-    assert sort(JOB, [service]).attempts == {}
+def test_what_is_shared_is_none_once_it_is_deleted() -> None:
+    shared = attempt.shared(JOB, 0, EVERYTHING)
+    assert tuple(item["kind"] for item in shared) == SHARED
+    leaving = [living(item, deletionTimestamp="2026-01-02T03:04:05Z") for item in shared]
+    assert sort(JOB, leaving) == Observed()
+
+
+def test_what_protects_the_preparation_is_of_no_attempt() -> None:
+    (policy,) = protection.of_preparation(JOB, EVERYTHING)
+    reference = Reference("NetworkPolicy", "digits-preparation", "uid-of-digits-preparation")
+    assert sort(JOB, [living(policy)]) == Observed(protection=(reference,))
+    assert sort(JOB, [living(policy, deletionTimestamp="2026-01-02T03:04:05Z")]) == Observed()
 
 
 OTHERS = {"kind": "ImageNetJob", "name": "digits", "uid": "former", "controller": True}
@@ -174,7 +190,8 @@ OTHERS = {"kind": "ImageNetJob", "name": "digits", "uid": "former", "controller"
     ],
 )
 def test_what_another_owns_is_foreign(owners: list[Manifest], whose: str) -> None:
-    for item in (*attempt.build(JOB, 0), dataset.index_job(JOB)):
+    protecting = protection.of_preparation(JOB, EVERYTHING)
+    for item in (*attempt.build(JOB, 0, EVERYTHING), *protecting, dataset.index_job(JOB)):
         item["metadata"]["ownerReferences"] = owners
         observed = sort(JOB, [living(item)])
         name = item["metadata"]["name"]

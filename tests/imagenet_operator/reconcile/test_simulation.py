@@ -15,14 +15,15 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import Settings
 from support.job_table import PREPARED, SERVERS, manifest
 from support.simulated_cluster import SimulatedCluster, condition
 from support.simulated_world import attempt_of
 
-SETTINGS = Settings(disruption_limit=3)
+SETTINGS = Settings(disruption_limit=3, manifests=manifests.Settings(pod_disruption_budget=True))
 SINGLE: dict[str, Any] = {"single": {}}
 CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
 
@@ -252,11 +253,11 @@ class Disasters(RuleBasedStateMachine):
         kind, _, name = name.partition("/")
         self.cluster.occupy(kind, name)
 
-    @precondition(lambda self: self.cluster.of_kind("Service"))
-    @rule()
-    def lose_service(self) -> None:
-        """Somebody deletes a Service."""
-        self.cluster.remove(self.cluster.of_kind("Service")[0])
+    @rule(kind=st.sampled_from(["Service", "NetworkPolicy", "PodDisruptionBudget"]))
+    def lose_what_is_shared(self, kind: str) -> None:
+        """Somebody deletes what the members of an attempt share, or the preparation's pods."""
+        for found in self.cluster.of_kind(kind)[:1]:
+            self.cluster.remove(found)
 
     # What holds.
 

@@ -1,13 +1,15 @@
 """Cleanup of a finished job by cleanPodPolicy.
 
 None keeps everything as it stands, even pods that still run (to look into a hang); Running deletes
-what could still run, and keeps finished pods for their logs; All deletes every pod and Job.
+what could still run, and keeps finished pods for their logs; All deletes every pod and Job. What
+pods share goes with them, and a NetworkPolicy after them: until a program has ended, it listens.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.types import Observed, Reference
 
 
@@ -29,20 +31,31 @@ def leftovers(
         for member in attempt.members
         if not member.terminating and (everything or member.live)
     )
-    return jobs + pods + services(observed)
+    return jobs + pods + observed.protection + shared(observed)
+
+
+def is_held_up(policy: Literal["None", "Running", "All"], observed: Observed) -> bool:
+    """Whether something is still to be deleted once pods have ended."""
+    left = {item for attempt in observed.attempts.values() for item in attempt.shared}
+    return policy != "None" and left != set(shared(observed))
 
 
 def attempts(observed: Observed) -> tuple[Reference, ...]:
-    """Return every pod and Service of every attempt: what has to go between two attempts."""
+    """Return every pod of every attempt and what they share: what goes between two attempts."""
     pods = tuple(
         member.reference
         for attempt in observed.attempts.values()
         for member in attempt.members
         if not member.terminating
     )
-    return pods + services(observed)
+    return pods + shared(observed)
 
 
-def services(observed: Observed) -> tuple[Reference, ...]:
-    """Return every Service of every attempt."""
-    return tuple(service for attempt in observed.attempts.values() for service in attempt.services)
+def shared(observed: Observed) -> tuple[Reference, ...]:
+    """Return what the pods of attempts share, but for what still protects one of them."""
+    return tuple(
+        item
+        for attempt in observed.attempts.values()
+        for item in attempt.shared
+        if item.kind != NETWORK_POLICY or not attempt.is_exposed
+    )

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import Images, Settings
-from support.job_table import JOBS, jobs
+from support.job_table import JOBS, jobs, members
 
 Manifest = dict[str, Any]
 
 
 def environments(job: ImageNetJob, number: int = 0) -> list[tuple[str, dict[str, str]]]:
     found = []
-    for pod in attempt.build(job, number)[1:]:
+    for pod in members(job, number):
         container = pod["spec"]["containers"][0]
         env = {item["name"]: item["value"] for item in container["env"] if "value" in item}
         found.append((pod["metadata"]["labels"]["training.imagenet.dev/job-role"], env))
@@ -24,7 +24,7 @@ def environments(job: ImageNetJob, number: int = 0) -> list[tuple[str, dict[str,
 
 
 def member(role: str, name: str = "defaults", settings: Settings | None = None) -> Manifest:
-    pods = attempt.build(JOBS[name], 0, settings or Settings())[1:]
+    pods = members(JOBS[name], 0, settings or Settings())
     pod: Manifest = next(
         pod for pod in pods if pod["metadata"]["labels"]["training.imagenet.dev/job-role"] == role
     )
@@ -52,7 +52,8 @@ def test_the_environment_is_that_of_ps_lite() -> None:
     number=st.integers(0, 99),
 )
 def test_all_members_call_one_scheduler_that_is_there(job: ImageNetJob, number: int) -> None:
-    service, *pods = attempt.build(job, number)
+    service, *_ = attempt.build(job, number)
+    pods = members(job, number)
     addresses = {f"{pod['metadata']['name']}.{service['metadata']['name']}" for pod in pods}
     found = environments(job, number)
     roots = {env["DMLC_PS_ROOT_URI"] for _, env in found}

@@ -9,6 +9,7 @@ import pytest
 from imagenet_operator.reconcile.policies import cleanup
 from imagenet_operator.reconcile.types import (
     Attempt,
+    Member,
     Observed,
     Phase,
     PreparationJob,
@@ -17,6 +18,9 @@ from imagenet_operator.reconcile.types import (
 from support.attempt_members import seen
 
 SERVICE = Reference("Service", "digits-r0", "uid-s")
+POLICY = Reference("NetworkPolicy", "digits-r0", "uid-n")
+BUDGET = Reference("PodDisruptionBudget", "digits-r0", "uid-b")
+BEFORE = Reference("NetworkPolicy", "digits-preparation", "uid-before")
 OBSERVED = Observed(
     jobs={
         "index": PreparationJob("index", "digits-index", "uid-i", complete=True),
@@ -33,20 +37,24 @@ OBSERVED = Observed(
                 # The program is done, but a container that was injected beside it is not.
                 seen("worker-1", Phase.SUCCEEDED),
             ),
-            (SERVICE,),
+            (SERVICE, POLICY, BUDGET),
         )
     },
+    protection=(BEFORE,),
 )
+
+
+SHARED = {"digits-r0", "digits-preparation"}
 
 
 @pytest.mark.parametrize(
     ("policy", "deleted"),
     [
         ("None", set()),
-        ("Running", {"digits-pack", "scheduler-0", "worker-1", "digits-r0"}),
+        ("Running", {"digits-pack", "scheduler-0", "worker-1", *SHARED}),
         (
             "All",
-            {"digits-index", "digits-pack", "scheduler-0", "worker-0", "worker-1", "digits-r0"},
+            {"digits-index", "digits-pack", "scheduler-0", "worker-0", "worker-1", *SHARED},
         ),
     ],
 )
@@ -56,9 +64,35 @@ def test_by_policy(policy: Literal["None", "Running", "All"], deleted: set[str])
 
 def test_between_attempts_every_pod_goes_and_no_job() -> None:
     names = [item.name for item in cleanup.attempts(OBSERVED)]
-    assert names == ["scheduler-0", "worker-0", "worker-1", "digits-r0"]
+    assert names == ["scheduler-0", "worker-0", "worker-1", "digits-r0", "digits-r0"]
 
 
 def test_deletes_name_the_uid() -> None:
-    assert cleanup.services(OBSERVED) == (SERVICE,)
+    assert cleanup.shared(OBSERVED) == (SERVICE, BUDGET)
     assert Reference("Pod", "worker-0", "uid-of-worker-0") in cleanup.attempts(OBSERVED)
+
+
+ENDED = seen("worker-0", Phase.SUCCEEDED, live=False)
+
+
+@pytest.mark.parametrize(
+    ("member", "goes"),
+    [
+        (seen("worker-0"), False),
+        (seen("worker-0", terminating=True), False),
+        # A container beside the program goes on; to whom it listens nobody knows.
+        (seen("worker-0", Phase.SUCCEEDED, terminating=True), False),
+        (seen("worker-0", terminating=True, gone=True), True),
+        (ENDED, True),
+        (None, True),
+    ],
+)
+def test_a_network_policy_outlives_what_it_protects(member: Member | None, goes: bool) -> None:
+    found = () if member is None else (ENDED, member)
+    observed = Observed(attempts={0: Attempt(0, found, (SERVICE, POLICY))})
+    assert (POLICY in cleanup.attempts(observed)) is goes
+    assert SERVICE in cleanup.attempts(observed)
+    for policy in ("Running", "All"):
+        assert (POLICY in cleanup.leftovers(policy, observed)) is goes
+        assert cleanup.is_held_up(policy, observed) is not goes
+    assert not cleanup.is_held_up("None", observed)
