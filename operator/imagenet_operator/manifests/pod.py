@@ -45,7 +45,7 @@ class Program:
         shared_memory: Whether its processes exchange data through /dev/shm, which would otherwise
             be the container runtime's 64 MiB.
         ports: Ports beyond that of the metrics, by name.
-        ready: What tells that the program is at work; None where nothing would.
+        tells_readiness: Whether its server of metrics tells when it is at work, beyond running.
         grace_seconds: How long it may take from SIGTERM to its end.
         share_node_with: Labels of the pods that it has to share a node with, if any.
         template: The user's template for it, and where that stands in the job.
@@ -61,7 +61,7 @@ class Program:
     gpus: int = 0
     shared_memory: bool = False
     ports: Mapping[str, int] = field(default_factory=dict)
-    ready: Manifest | None = None
+    tells_readiness: bool = False
     share_node_with: Mapping[str, str] | None = None
     template: Mapping[str, Any] | None = None
     template_path: str = ""
@@ -133,8 +133,10 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _volume_mounts(program),
     }
-    if program.ready is not None:
-        container["readinessProbe"] = program.ready
+    if program.tells_readiness:
+        # The program knows its role; an open port would tell of MXNet's, not of its peers.
+        probe = {"path": "/readyz", "port": settings.metrics_port}
+        container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 5, "timeoutSeconds": 3}
     return container
 
 

@@ -8,13 +8,13 @@ What pods connect to themselves is not restricted: storage and name services dif
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.manifests import labels, names
+from imagenet_operator.manifests.copies import copied
 from imagenet_operator.manifests.settings import Settings
 
 NETWORK_POLICY = "NetworkPolicy"
@@ -94,4 +94,4 @@ def _child(
         },
         "spec": spec,
     }
-    return copy.deepcopy(built)
+    return copied(built)

@@ -18,12 +18,12 @@ A committed corpus, recorded from kubectl itself, holds this to that
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from imagenet_operator.errors import InvalidTemplate
+from imagenet_operator.manifests.copies import copied
 
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -103,7 +103,7 @@ def strategic_merge(
     Raises:
         InvalidTemplate: the patch has no meaning, such as a list item without its merge key.
     """
-    return _merge_map(copy.deepcopy(dict(original)), copy.deepcopy(dict(patch)), merge, path)
+    return _merge_map(copied(dict(original)), copied(dict(patch)), merge, path)
 
 
 def _merge_map(

@@ -8,7 +8,6 @@ first, and the operator's variables stand before the user's, which may so refer 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from fractions import Fraction
@@ -19,6 +18,7 @@ from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import owned_field_conflicts
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
+from imagenet_operator.manifests.copies import copied
 from imagenet_operator.manifests.strategic import POD_TEMPLATE, strategic_merge
 
 THREADS = "OMP_NUM_THREADS"
@@ -36,7 +36,7 @@ def merge(built: Manifest, template: Mapping[str, Any] | None, path: str) -> Man
         InvalidTemplate: The template overrides a field that is the operator's, or has no meaning.
     """
     if template is None:
-        return copy.deepcopy(built)
+        return copied(built)
     for problem in owned_field_conflicts(template, path):
         raise InvalidTemplate(problem.path, f"{problem.message}; {problem.hint}")
     merged = strategic_merge(built, template, POD_TEMPLATE, path)

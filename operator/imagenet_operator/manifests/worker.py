@@ -49,8 +49,7 @@ def program(
         gpus=workers.gpus,
         shared_memory=True,
         ports=ports or {},
-        # Its metrics are served from its first line on, whatever it waits for then.
-        ready={"httpGet": {"path": "/metrics", "port": settings.metrics_port}, "periodSeconds": 5},
+        tells_readiness=True,
         share_node_with=labels.select_role(job.metadata.name, ROLE) if share_node else None,
         template=workers.template,
         template_path="spec.training.workers.template",

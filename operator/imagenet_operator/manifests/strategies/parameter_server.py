@@ -62,8 +62,7 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
         grace_seconds=settings.farewell_seconds,
         environment=_environment(job, attempt, role),
         ports={"training": port},
-        # The port opens when MXNet does; ps-lite is not disturbed by a bare connection.
-        ready={"tcpSocket": {"port": port}, "periodSeconds": 5},
+        tells_readiness=True,
         template=strategy.servers.template,
         template_path="spec.training.strategy.parameterServer.servers.template",
     )

@@ -66,18 +66,14 @@ def test_all_members_call_one_scheduler_that_is_there(job: ImageNetJob, number: 
     assert counted.count("scheduler") == 1
 
 
-@pytest.mark.parametrize(("role", "port"), [("scheduler", 9091), ("server", 9092)])
-def test_a_helper_is_ready_when_its_port_is_open(role: str, port: int) -> None:
-    container = member(role)["spec"]["containers"][0]
+@pytest.mark.parametrize(
+    ("role", "port"), [("scheduler", 9091), ("server", 9092), ("worker", 9092)]
+)
+def test_every_member_tells_itself_when_it_is_at_work(role: str, port: int) -> None:
+    container = member(role, settings=Settings(metrics_port=9999))["spec"]["containers"][0]
     ports = {item["name"]: item["containerPort"] for item in container["ports"]}
-    assert ports == {"metrics": 9090, "training": port}
-    assert container["readinessProbe"]["tcpSocket"] == {"port": port}
-
-
-def test_a_worker_is_ready_when_it_serves_metrics() -> None:
-    container = member("worker", settings=Settings(metrics_port=9999))["spec"]["containers"][0]
-    assert {"name": "metrics", "containerPort": 9999} in container["ports"]
-    assert container["readinessProbe"]["httpGet"] == {"path": "/metrics", "port": 9999}
+    assert ports == {"metrics": 9999, "training": port}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 9999}
     assert {"name": "IMAGENET_METRICS_PORT", "value": "9999"} in container["env"]
 
 
