@@ -23,7 +23,12 @@ PREFIX = "imagenet_operator_"
 NO_PHASE = "New"
 """The phase of a job that the operator has not looked at yet."""
 
-JOBS = Gauge(f"{PREFIX}jobs", "ImageNetJobs by phase.", ["phase"], registry=REGISTRY)
+JOBS = Gauge(
+    f"{PREFIX}jobs",
+    "ImageNetJobs by namespace and phase.",
+    ["namespace", "phase"],
+    registry=REGISTRY,
+)
 PASSES = Counter(f"{PREFIX}passes", "Passes over a job, by result.", ["result"], registry=REGISTRY)
 PASS_SECONDS = Histogram(
     f"{PREFIX}pass_seconds",
@@ -33,7 +38,10 @@ PASS_SECONDS = Histogram(
 )
 QUEUE_DEPTH = Gauge(f"{PREFIX}queue_depth", "Jobs that wait for a pass.", registry=REGISTRY)
 RESTARTS = Counter(
-    f"{PREFIX}restarts", "Attempts that were ended, by reason.", ["reason"], registry=REGISTRY
+    f"{PREFIX}restarts",
+    "Attempts that were ended, by job and reason.",
+    ["namespace", "imagenet_job", "reason"],
+    registry=REGISTRY,
 )
 REQUESTS = Counter(
     f"{PREFIX}api_requests",
@@ -49,12 +57,15 @@ WATCH_UP = Gauge(
 )
 
 
-def count_jobs(phases: Iterable[str]) -> None:
+def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
     """Set the number of jobs in each phase.
 
     Args:
-        phases: Of every job, one each.
+        jobs: The namespace and the phase of every job.
     """
-    counted = Count(phases)
-    for phase in (NO_PHASE, *get_args(Phase)):
-        JOBS.labels(phase).set(counted[phase])
+    counted = Count(jobs)
+    # A namespace without jobs is not told of any more.
+    JOBS.clear()
+    for namespace in {namespace for namespace, _ in counted}:
+        for phase in (NO_PHASE, *get_args(Phase)):
+            JOBS.labels(namespace, phase).set(counted[namespace, phase])

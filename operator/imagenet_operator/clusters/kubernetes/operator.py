@@ -171,12 +171,13 @@ class Operator:
             metrics.WATCH_UP.labels(reflector.kind.plural, reflector.namespace or "").set(is_up)
         is_up = self.audit.heard_at is not None and not self.audit.missed
         metrics.WATCH_UP.labels(kinds.JOB.plural, "").set(is_up)
-        metrics.count_jobs(_phase(job) for job in self.cluster.jobs.all())
+        metrics.count_jobs(_namespace_and_phase(job) for job in self.cluster.jobs.all())
 
 
-def _phase(job: Stored) -> str:
-    status = orjson.loads(job.text).get("status") or {}
-    return status.get("phase") or metrics.NO_PHASE
+def _namespace_and_phase(job: Stored) -> tuple[str, str]:
+    manifest = orjson.loads(job.text)
+    status = manifest.get("status") or {}
+    return manifest["metadata"]["namespace"], status.get("phase") or metrics.NO_PHASE
 
 
 def _is_worth_a_look(before: Stored | None, job: Manifest) -> bool:

@@ -162,4 +162,4 @@ def _tell(key: JobKey, job: ImageNetJob, decision: Decision) -> None:
     former = None if before.training is None else before.training.outcome
     outcome = None if after.training is None else after.training.outcome
     if outcome is not None and outcome != former:
-        metrics.RESTARTS.labels(outcome.reason).inc()
+        metrics.RESTARTS.labels(*key, outcome.reason).inc()
