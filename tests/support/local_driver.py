@@ -40,7 +40,7 @@ class LocalDriver:
             volumes=Volumes(folder / "volumes", mapped or {}),
             addresses=self.block,
             gpus=Gpus(gpus),
-            program_folders=program_folders(os.environ["PATH"]),
+            program_folders=program_folders(os.environ),
             environment={"PATH": os.environ["PATH"], "IMAGENET_TEST_MARK": str(folder)},
             images=frozenset({self.image}),
             logs=folder / "logs",

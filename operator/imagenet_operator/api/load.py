@@ -85,7 +85,7 @@ def parse(text: str, source: str) -> list[Manifest]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise UnreadableManifest(source, f"{place}{error.problem}") from error
+        raise UnreadableManifest(source, f"{place}{_in_words(error)}") from error
     except yaml.YAMLError as error:
         raise UnreadableManifest(source, f"is not YAML: {error}") from error
     except RecursionError:
@@ -95,10 +95,19 @@ def parse(text: str, source: str) -> list[Manifest]:
         raise UnreadableManifest(source, "holds no manifest; write one of kind ImageNetJob")
     for document in found:
         if not isinstance(document, dict):
+            kind = "a list" if isinstance(document, list) else "a text"
             raise UnreadableManifest(
-                source, f"holds {type(document).__name__}, not an object with apiVersion and kind"
+                source, f"holds {kind}, not an object with apiVersion, kind, metadata and spec"
             )
     return found
+
+
+def _in_words(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong at the mark; of a tab, which no editor shows, also what to write."""
+    mark = error.problem_mark
+    if mark is not None and mark.buffer is not None and mark.buffer[mark.pointer :][:1] == "\t":
+        return "a tab cannot indent; write spaces"
+    return str(error.problem)
 
 
 def load(path: Path) -> list[Manifest]:
@@ -109,6 +118,12 @@ def load(path: Path) -> list[Manifest]:
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except IsADirectoryError as error:
+        raise UnreadableManifest(
+            str(path), "is a folder; write the path of a manifest in it"
+        ) from error
+    except FileNotFoundError as error:
+        raise UnreadableManifest(str(path), "no such file; write the path of a manifest") from error
     except OSError as error:
         raise UnreadableManifest(str(path), (error.strerror or str(error)).lower()) from error
     except UnicodeDecodeError as error:

@@ -63,5 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: ImageNetJobError, code: int) -> int:
-    print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+    for line in str(error).splitlines():
+        print(f"{PROGRAM}: error: {line}", file=sys.stderr)
     return code

@@ -57,7 +57,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Classify; return the exit code."""
-    program = find_program(PROGRAM, program_folders(os.environ["PATH"]))
+    program = find_program(PROGRAM, program_folders(os.environ))
     if program is None:
         raise missing_program(PROGRAM)
     model = arguments.model if arguments.model is not None else newest_model(arguments.workdir)

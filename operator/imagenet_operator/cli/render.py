@@ -9,21 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from imagenet_operator.api import ImageNetJob, load
-from imagenet_operator.api.load import parse as parse_text
-from imagenet_operator.api.validation import parse
-from imagenet_operator.cli import exit_codes
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.manifests import preview
-
-STAND_IN_UID = "JOB-UID"
-
-_GENERATED = "xxxxx"
-"""The API server completes a `generateName` by five characters of its choice."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -39,7 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "render",
         help="print the manifests that a cluster would get",
         description="Print the manifests that a cluster would get for a job, in their order.",
-        epilog="Exit codes: 0 printed, 2 the manifest is not valid or cannot be read.",
+        epilog=(
+            f"exit codes: {exit_codes.SUCCESS} printed, "
+            f"{exit_codes.USAGE} the manifest is not valid or cannot be read"
+        ),
     )
     parser.add_argument("file", metavar="FILE", help="a manifest, or - for the input")
     parser.add_argument(
@@ -65,7 +60,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifests of every job in the file; return the exit code."""
-    jobs = [_as_stored(parse(document)) for document in _documents(arguments.file)]
+    jobs = [files.as_stored(job) for job in files.jobs(arguments.file)]
     rendered = [
         preview.everything(
             job,
@@ -83,28 +78,15 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_codes.SUCCESS
 
 
-def _documents(file: str) -> list[dict[str, Any]]:
-    return parse_text(sys.stdin.read(), file) if file == "-" else load(Path(file))
-
-
-def _as_stored(job: ImageNetJob) -> ImageNetJob:
-    """Give a job that no cluster has seen placeholders for what the cluster would give it."""
-    metadata = job.metadata
-    given = {
-        "uid": metadata.uid or STAND_IN_UID,
-        "name": metadata.name or f"{metadata.generate_name}{_GENERATED}",
-    }
-    return job.model_copy(update={"metadata": metadata.model_copy(update=given)})
-
-
 def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[str]:
     """Say which values stand in for what is not known yet."""
     name = job.metadata.name
     yield f"What a cluster gets for {name}, in the order of creation."
-    if job.metadata.uid == STAND_IN_UID:
-        yield f"{STAND_IN_UID} is set by the cluster; its first 8 characters are used in paths."
-    if name == f"{job.metadata.generate_name}{_GENERATED}":
-        yield f"{_GENERATED} is chosen by the cluster."
+    if job.metadata.uid == files.STAND_IN_UID:
+        uid = files.STAND_IN_UID
+        yield f"{uid} is set by the cluster; its first 8 characters are used in paths."
+    if name == f"{job.metadata.generate_name}{files.GENERATED}":
+        yield f"{files.GENERATED} is chosen by the cluster."
     if job.spec.dataset.source.prepared is not None:
         return
     if arguments.key == preview.STAND_IN_KEY:

@@ -15,10 +15,9 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from imagenet_operator.api import ImageNetJob, load
-from imagenet_operator.api.validation import parse
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import display as displays
-from imagenet_operator.cli import exit_codes, result
+from imagenet_operator.cli import exit_codes, files, result
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.clusters.errors import LocalError
@@ -71,7 +70,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the manifest of one ImageNetJob")
+    parser.add_argument(
+        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the input"
+    )
     parser.add_argument(
         "--workdir",
         type=Path,
@@ -108,11 +109,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalError("a local run needs Linux: it relies on its processes and addresses")
     started = time.monotonic()
     job = read(arguments.file)
+    folder = JobFolder(arguments.workdir.resolve(), job.metadata.name)
+    folder.check()
     volumes = Volumes(arguments.workdir.resolve() / "volumes", dict(arguments.volume))
     devices = gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev")))
     wanted = preflight.needs(job, SETTINGS.manifests)
-    preflight.check(wanted, devices.capacity, volumes, program_folders(os.environ["PATH"]))
-    folder = JobFolder(arguments.workdir.resolve(), job.metadata.name)
+    preflight.check(wanted, devices.capacity, volumes, program_folders(os.environ))
     display = JsonLines(sys.stdout) if arguments.output == "json" else displays.of_people()
     with folder.locked(), closing(addresses.claim(sorted(wanted.ports))) as block:
         machine = _machine(job, folder, volumes, devices, block)
@@ -125,21 +127,27 @@ def run(arguments: argparse.Namespace) -> int:
     return _conclude(end, display)
 
 
-def read(path: Path) -> ImageNetJob:
-    """The one valid job of a file.
+def read(file: str) -> ImageNetJob:
+    """The one good job of a file.
 
     Raises:
         ImageNetJobError: There is none, or more than one, or one that cannot run here.
     """
-    documents = load(path)
-    if len(documents) > 1:
+    jobs = files.jobs(file)
+    if len(jobs) > 1:
         raise ImageNetJobError(
-            f"{path}: holds {len(documents)} documents; a local run takes a file with one"
+            f"{file}: holds {len(jobs)} documents, and a local run takes one; "
+            "write each job into a file of its own"
         )
-    job = parse(documents[0])
+    (job,) = jobs
+    if not job.metadata.name:
+        raise ImageNetJobError(
+            f"{file}: metadata.generateName: only a cluster makes names; write metadata.name, "
+            "under which a local run is found again"
+        )
     if job.spec.run_policy.suspend:
         raise ImageNetJobError(
-            f"{path}: spec.runPolicy.suspend is true, and a local run would wait for ever; "
+            f"{file}: spec.runPolicy.suspend is true, and a local run would wait for ever; "
             "write false or leave it out"
         )
     return job
@@ -160,7 +168,7 @@ def _machine(
         volumes=volumes,
         addresses=block,
         gpus=devices,
-        program_folders=program_folders(os.environ["PATH"]),
+        program_folders=program_folders(os.environ),
         environment={"OMP_NUM_THREADS": share, **pods.inherited(os.environ)},
         images=preflight.images(SETTINGS.manifests),
         logs=folder.logs,

@@ -10,16 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
-from imagenet_operator.api import load, validate
-from imagenet_operator.api.load import parse
-from imagenet_operator.api.problems import Problem
+from imagenet_operator.api import Problem
+from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.errors import UnreadableManifest
-
-INVALID = 2
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,7 +23,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "validate",
         help="check manifests as the API server and the operator would",
         description="Check manifests as the API server and the operator would, without a cluster.",
-        epilog="Exit codes: 0 every manifest is good, 2 one is not or cannot be read.",
+        epilog=(
+            f"exit codes: {exit_codes.SUCCESS} every manifest is good, "
+            f"{exit_codes.USAGE} one is not or cannot be read"
+        ),
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a manifest, or - for the input")
     parser.add_argument(
@@ -44,29 +42,25 @@ def run(arguments: argparse.Namespace) -> int:
         _print_json(reports)
     else:
         _print_lines(reports)
-    return INVALID if any(any(report) for report in reports.values()) else 0
+    good = not any(any(report) for report in reports.values())
+    return exit_codes.SUCCESS if good else exit_codes.USAGE
 
 
 _Report = list[list[Problem]]
 """The problems of each document of a file."""
 
 
-def _check(name: str) -> _Report:
+def _check(file: str) -> _Report:
     try:
-        documents = parse(sys.stdin.read(), name) if name == "-" else load(Path(name))
+        return [files.problems(document) for document in files.documents(file)]
     except UnreadableManifest as error:
         return [[Problem("", error.message, None, "document")]]
-    return [validate(document) for document in documents]
 
 
 def _print_lines(reports: dict[str, _Report]) -> None:
-    for name, report in reports.items():
-        for number, problems in enumerate(report, start=1):
-            place = f"{name}: document {number}" if len(report) > 1 else name
-            for problem in problems:
-                print(f"{place}: {problem}")
-        if not any(report):
-            print(f"{name}: valid")
+    for file, report in reports.items():
+        for line in files.lines(file, report) or [f"{file}: valid"]:
+            print(line)
 
 
 def _print_json(reports: dict[str, _Report]) -> None:

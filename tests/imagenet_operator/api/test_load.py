@@ -47,8 +47,9 @@ REFUSED = {
     "a: !!python/object:os.system {}\n": "could not determine a constructor",
     "": "holds no manifest",
     "---\n---\n": "holds no manifest",
-    "just words\n": "holds str, not an object",
-    "- a\n": "holds list, not an object",
+    "just words\n": "holds a text, not an object",
+    "- a\n": "holds a list, not an object",
+    "a:\n\tb: 1\n": "line 2, column 1: a tab cannot indent; write spaces",
     "a: \x01\n": "is not YAML",
     "[" * 1500: "too deeply nested",
 }
@@ -89,7 +90,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_manifest(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableManifest, match="is a directory"):
+    with pytest.raises(UnreadableManifest, match="is a folder; write the path of a manifest in it"):
         load(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from imagenet_operator.cli import render
-from imagenet_operator.errors import InvalidJob, UnreadableManifest
+from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from support.job_table import KEY, TABLE, UID
 
 Manifest = dict[str, Any]
@@ -115,8 +115,9 @@ def test_every_job_of_a_stream_is_rendered(
 
 def test_a_bad_manifest_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = {**TABLE["defaults"], "spec": {}}
-    with pytest.raises(InvalidJob):
-        run(file_of(tmp_path, TABLE["defaults"], bad))
+    file = file_of(tmp_path, TABLE["defaults"], bad)
+    with pytest.raises(ImageNetJobError, match=f"{file}: document 2: spec.dataset: is required"):
+        run(file)
     with pytest.raises(UnreadableManifest):
         run(str(tmp_path / "missing.yaml"))
     assert capsys.readouterr().out == ""

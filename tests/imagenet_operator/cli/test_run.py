@@ -4,8 +4,10 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from support import stand_ins
 from support.processes import wait_until
@@ -301,8 +303,20 @@ def test_a_missing_program_is_named_with_what_to_type(workplace: Workplace) -> N
 
     assert finished.code == 3
     assert "'imagenet-train'" in finished.errors
-    assert "pip install 'imagenet-workloads[mxnet]'" in finished.errors
+    assert "pip install './workloads[mxnet]'" in finished.errors
     assert workplace.started() == []
+
+
+def changed(field: str, value: Any) -> str:
+    """The manifest with another field of spec.training."""
+    manifest = stand_ins.job()
+    manifest["spec"]["training"][field] = value
+    return yaml.safe_dump(manifest)
+
+
+def unnamed() -> str:
+    """The manifest that leaves its name to a cluster."""
+    return yaml.safe_dump({**stand_ins.job(), "metadata": {"generateName": "digits-"}})
 
 
 SIDECAR = {"spec": {"containers": [{"name": "main"}, {"name": "logger", "image": "x"}]}}
@@ -333,10 +347,17 @@ def test_what_this_machine_cannot_do_is_said_before_anything_starts(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no manifest"),
+        ("", "holds no manifest; write one of kind ImageNetJob"),
+        ("# later\n", "holds no manifest; write one of kind ImageNetJob"),
         ("a: [", "line 1"),
+        ("spec:\n\ttraining: {}\n", "line 2, column 1: a tab cannot indent; write spaces"),
+        ('{"kind": "ImageNetJob"', "line 1"),
+        ("- kind: ImageNetJob", "holds a list, not an object with apiVersion, kind"),
         ("kind: ImageNetJob", "apiVersion"),
-        ("{a: 1}\n---\n{b: 2}", "holds 2 documents"),
+        (changed("epochs", "ten"), "spec.training.epochs: must be an integer"),
+        (changed("epoch", 1), "spec.training.epoch: unknown field; did you mean epochs?"),
+        (f"{yaml.safe_dump(stand_ins.job())}---\n" * 2, "holds 2 documents, and a local run takes"),
+        (unnamed(), "metadata.generateName: only a cluster makes names; write metadata.name"),
     ],
 )
 def test_a_bad_manifest_is_wrong_usage(workplace: Workplace, text: str, message: str) -> None:
@@ -345,8 +366,44 @@ def test_a_bad_manifest_is_wrong_usage(workplace: Workplace, text: str, message:
     finished = workplace.run()
 
     assert finished.code == 2
+    lines = finished.errors.splitlines()
+    assert all(line.startswith(f"imagenetctl: error: {workplace.manifest}: ") for line in lines)
+    assert any(message in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none.yaml", "no such file; write the path of a manifest"), (".", "is a folder")],
+)
+def test_a_file_that_is_no_file_is_wrong_usage(
+    workplace: Workplace, name: str, message: str
+) -> None:
+    finished = workplace.start("run", workplace.manifest.parent / name).finish()
+
+    assert finished.code == 2
     assert message in finished.errors
-    assert "Traceback" not in finished.errors
+
+
+def test_a_manifest_may_be_json(workplace: Workplace) -> None:
+    workplace.manifest.write_text(json.dumps(stand_ins.job()))
+
+    assert workplace.run().code == 0
+
+
+def test_a_working_directory_that_cannot_be_made_is_named(workplace: Workplace) -> None:
+    workplace.workdir = workplace.manifest / "work"
+
+    finished = workplace.run()
+
+    assert finished.code == 3
+    assert f"{workplace.manifest} is no folder; name another one with --workdir" in finished.errors
+
+
+def test_a_check_of_a_working_directory_leaves_nothing(workplace: Workplace) -> None:
+    workplace.workdir = workplace.workdir / "new"
+
+    assert workplace.run().code == 3
+    assert not workplace.workdir.exists()
 
 
 def test_a_suspended_job_is_not_waited_for(workplace: Workplace) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.cli.main import main
+from support import job_table
 from support.corpus import FOLDER
 
 GOOD = str(FOLDER / "good" / "single.yaml")
@@ -36,12 +37,27 @@ def test_several_documents_are_numbered(capsys: pytest.CaptureFixture[str]) -> N
     )
 
 
+def test_what_only_building_the_objects_shows_is_said_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    volume = {"size": "1Gi", "accessModes": ["ReadWriteOncePod"]}
+    manifest = job_table.manifest(dataset={"volume": volume})
+    path = tmp_path / "narrow.yaml"
+    path.write_text(json.dumps(manifest))
+
+    assert main(["validate", str(path)]) == 2
+    assert capsys.readouterr().out == (
+        f"{path}: spec.dataset.volume.accessModes: ReadWriteOncePod cannot be written by 2 pods at "
+        "a time; write [ReadWriteMany], or [ReadWriteOnce] to have them share a node\n"
+    )
+
+
 def test_a_file_that_cannot_be_read_is_invalid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "none.yaml"
     assert main(["validate", str(path), GOOD]) == 2
-    assert f"{path}: no such file or directory" in capsys.readouterr().out
+    assert f"{path}: no such file; write the path of a manifest" in capsys.readouterr().out
 
 
 def test_a_manifest_may_come_by_pipe(

@@ -8,6 +8,7 @@ lifted and for free GPUs.
 import contextlib
 import selectors
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -258,8 +259,8 @@ class Kubelet:
 def missing_program(program: str) -> LocalError:
     """The error for a pod's command that is not installed."""
     return LocalError(
-        f"the program {program!r} is neither beside this Python nor on the PATH; "
-        "type: pip install 'imagenet-workloads[mxnet]'"
+        f"the program {program!r} is neither beside this Python ({sys.executable}) nor on the "
+        "PATH; in a checkout of this project type: pip install './workloads[mxnet]'"
     )
 
 

@@ -140,7 +140,8 @@ def find_program(name: str, folders: Sequence[Path]) -> Path | None:
     return None
 
 
-def program_folders(search_path: str) -> tuple[Path, ...]:
+def program_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Where pods' programs are looked for: beside this Python, then on the PATH."""
+    search_path = environment.get("PATH", os.defpath)
     on_path = (Path(folder) for folder in search_path.split(os.pathsep) if folder)
     return (Path(sys.executable).parent, *on_path)

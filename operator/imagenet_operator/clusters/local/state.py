@@ -70,6 +70,21 @@ class JobFolder:
         """The descriptor of the pods' lock, for them to inherit."""
         return self._pods_lock
 
+    def check(self) -> None:
+        """See that the folder can be made, or is there, and make nothing.
+
+        Raises:
+            LocalError: It cannot.
+        """
+        nearest = next(place for place in (self.path, *self.path.parents) if place.exists())
+        if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+            return
+        reason = "is not yours to write" if nearest.is_dir() else "is no folder"
+        raise LocalError(
+            f"cannot write to the working directory {self.workdir}: {nearest} {reason}; "
+            "name another one with --workdir"
+        )
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the job's lock.

@@ -271,6 +271,7 @@ def test_programs_are_found_in_order(tmp_path: Path) -> None:
 
 
 def test_programs_beside_this_python_come_first() -> None:
-    folders = program_folders("/usr/bin::/bin")
+    folders = program_folders({"PATH": "/usr/bin::/bin"})
 
     assert folders == (Path(sys.executable).parent, Path("/usr/bin"), Path("/bin"))
+    assert Path("/bin") in program_folders({}), "where the shell would look"

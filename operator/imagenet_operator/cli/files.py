@@ -1,0 +1,92 @@
+"""Manifests in files, as all commands read them: the first step of `validate`, `run`, `render`.
+
+The verdict is that of the API server and of the operator together: `api.validate`, then a rehearsal
+that builds every object. What is wrong is said in lines ``FILE: FIELD: what; what to write``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
+from imagenet_operator.api.load import parse as parse_text
+from imagenet_operator.api.problems import Problem
+from imagenet_operator.errors import (
+    ImageNetJobError,
+    InvalidJob,
+    InvalidTemplate,
+    UnreadableManifest,
+)
+from imagenet_operator.reconcile.rehearsal import rehearse
+from imagenet_operator.reconcile.types import DEFAULTS
+
+STAND_IN_UID = "JOB-UID"
+"""Stands for the UID of a job that no cluster has seen."""
+
+GENERATED = "xxxxx"
+"""The API server completes a `generateName` by five characters of its choice."""
+
+
+def documents(file: str) -> list[Manifest]:
+    """The documents of a file, or of the standard input for ``-``.
+
+    Raises:
+        UnreadableManifest: There are none that could be judged.
+    """
+    if file != "-":
+        return load(Path(file))
+    try:
+        return parse_text(sys.stdin.read(), "the standard input")
+    except UnicodeDecodeError as error:
+        raise UnreadableManifest("the standard input", "is not UTF-8 text") from error
+
+
+def problems(document: Manifest) -> list[Problem]:
+    """Every reason why a cluster would not run a document; none if it would."""
+    if found := validate(document):
+        return found
+    try:
+        rehearse(as_stored(parse(document)), DEFAULTS)
+    except InvalidTemplate as error:
+        return [Problem(error.path, error.message, None, "operator")]
+    except InvalidJob as error:
+        return list(error.problems)
+    return []
+
+
+def lines(file: str, found: list[list[Problem]]) -> list[str]:
+    """Say what was found.
+
+    Args:
+        file: Where the documents came from.
+        found: The problems of each of its documents.
+    """
+    return [
+        f"{place}: {problem}"
+        for number, problems_ in enumerate(found, start=1)
+        for place in [f"{file}: document {number}" if len(found) > 1 else file]
+        for problem in problems_
+    ]
+
+
+def jobs(file: str) -> list[ImageNetJob]:
+    """The jobs of a file, all of them good.
+
+    Raises:
+        ImageNetJobError: The file cannot be read, or a document of it is not good.
+    """
+    read = documents(file)
+    if wrong := lines(file, [problems(document) for document in read]):
+        raise ImageNetJobError("\n".join(wrong))
+    return [parse(document) for document in read]
+
+
+def as_stored(job: ImageNetJob) -> ImageNetJob:
+    """The job with placeholders for what a cluster would give to it, where it has none."""
+    metadata = job.metadata
+    given = {
+        "uid": metadata.uid or STAND_IN_UID,
+        "name": metadata.name or f"{metadata.generate_name}{GENERATED}",
+    }
+    return job.model_copy(update={"metadata": metadata.model_copy(update=given)})
