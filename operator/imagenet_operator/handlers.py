@@ -91,6 +91,7 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
 
     @kopf.on.login(registry=registry)
     def login(**_: Any) -> kopf.ConnectionInfo:
+        connection.renew()
         return kopf.ConnectionInfo(
             server=connection.server,
             ca_path=connection.authority,
@@ -114,6 +115,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.queueing.idle_timeout = 0.1
     settings.queueing.exit_timeout = 0.1
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
     settings.watching.server_timeout = 180
     settings.watching.chunk_size = 500
     return settings

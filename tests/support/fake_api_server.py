@@ -12,8 +12,9 @@ import contextlib
 import copy
 import json
 import uuid
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -60,6 +61,7 @@ class FakeApiServer:
 
     Attributes:
         objects: What is stored.
+        bookmarks: How often `bookmark` was called.
         requests: Every request that was made, watches included.
         faults: Asked in turn before each request.
         url: Where it listens.
@@ -72,9 +74,10 @@ class FakeApiServer:
         self.url = ""
         self.version = 100
         self.oldest = 0
+        self.bookmarks = 0
         self._log: list[tuple[int, str, Manifest]] = []
         self._news = asyncio.Condition()
-        self._streams: dict[web.StreamResponse, str] = {}
+        self._streams: dict[int, asyncio.Transport] = {}
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -127,9 +130,8 @@ class FakeApiServer:
 
     async def drop_watches(self) -> None:
         """Cut every watch."""
-        for stream in list(self._streams):
-            if stream._req is not None and stream._req.transport is not None:
-                stream._req.transport.abort()
+        for transport in list(self._streams.values()):
+            transport.abort()
         async with self._news:
             self._news.notify_all()
 
@@ -140,6 +142,12 @@ class FakeApiServer:
     def counts(self) -> Counter[tuple[str, str]]:
         """How often each verb was used on each kind."""
         return Counter((item.verb, item.kind) for item in self.requests)
+
+    async def bookmark(self) -> None:
+        """Tell every watch how far things are."""
+        self.bookmarks += 1
+        async with self._news:
+            self._news.notify_all()
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until a condition on the stored objects holds."""
@@ -156,6 +164,9 @@ class FakeApiServer:
         try:
             asked = await self._read(request, parts)
             self.requests.append(asked)
+            resource = "/".join(filter(None, (kinds.BY_NAME[asked.kind].plural, asked.subresource)))
+            if asked.verb not in kinds.VERBS[kinds.BY_NAME[asked.kind].group, resource]:
+                raise Refusal(403, "Forbidden", f"the operator may not {asked.verb} {resource}")
             for fault in list(self.faults):
                 await fault(asked)
             return await self._answer(request, asked)
@@ -235,24 +246,29 @@ class FakeApiServer:
             raise Refusal(410, "Expired", f"too old resource version: {since} ({self.oldest})")
         response = web.StreamResponse()
         await response.prepare(request)
-        self._streams[response] = asked.kind
+        assert request.transport is not None
+        self._streams[id(request)] = request.transport
+        marked = self.bookmarks
         with contextlib.suppress(ConnectionError):
-            while request.transport is not None and not request.transport.is_closing():
-                for version, event, item in self._since(since):
+            while not self._streams[id(request)].is_closing():
+                for version, event, item in self._after(since):
                     since = version
                     if item["kind"] != asked.kind:
                         continue
                     if _is_selected(item, asked.namespace, request.query):
-                        line = json.dumps({"type": event, "object": item}) + "\n"
-                        await response.write(line.encode())
+                        await response.write(_line(event, item))
+                if marked != self.bookmarks:
+                    marked = self.bookmarks
+                    mark = {"kind": asked.kind, "metadata": {"resourceVersion": str(since)}}
+                    await response.write(_line("BOOKMARK", mark))
                 async with self._news:
-                    if self.version == since:
+                    if self.version == since and marked == self.bookmarks:
                         await self._news.wait()
-        del self._streams[response]
+        del self._streams[id(request)]
         return response
 
-    def _since(self, version: int) -> Iterator[tuple[int, str, Manifest]]:
-        yield from [entry for entry in self._log if entry[0] > version]
+    def _after(self, version: int) -> list[tuple[int, str, Manifest]]:
+        return self._log[bisect_right(self._log, version, key=lambda entry: entry[0]) :]
 
     # ------------------------------------------------------------------ storage
 
@@ -344,6 +360,10 @@ def _is_selected(item: Manifest, namespace: str, query: Any) -> bool:
         ended = item["status"].get("phase") in ("Succeeded", "Failed")
         return bool(item["spec"].get("nodeName")) and not ended
     return True
+
+
+def _line(event: str, item: Manifest) -> bytes:
+    return json.dumps({"type": event, "object": item}).encode() + b"\n"
 
 
 def _without_type(item: Manifest) -> Manifest:

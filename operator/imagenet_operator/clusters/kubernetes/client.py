@@ -177,7 +177,10 @@ class Client:
         metrics.REQUESTS.labels(verb, str(response.status)).inc()
         if response.status >= 400:
             raise self._refusal(what, response.status, text)
-        answer: Manifest = orjson.loads(text)
+        try:
+            answer: Manifest = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise ApiError(what, 0, "Garbled", f"the answer is no JSON: {error}") from error
         return answer
 
     async def watch(
@@ -211,7 +214,7 @@ class Client:
                     for line in lines:
                         event: dict[str, Any] = orjson.loads(line)
                         yield event["type"], event["object"]
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
             metrics.REQUESTS.labels("WATCH", "none").inc()
             raise ApiError(what, 0, "Unreachable", str(error) or type(error).__name__) from error
 

@@ -1,6 +1,7 @@
 """The kinds of object that the operator touches: where the API server keeps each of them.
 
-The chart's roles grant these and nothing else; a test compares the two.
+The chart's roles grant `VERBS` and nothing else; a test compares the two, and the tests' API server
+refuses whatever is not among them.
 """
 
 from dataclasses import dataclass
@@ -63,3 +64,19 @@ CHILDREN = (
 
 BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, *CHILDREN)}
 """Every kind, by the name that a manifest writes."""
+
+_ALL = frozenset({"get", "list", "watch", "create", "delete"})
+
+VERBS = {
+    (JOB.group, JOB.plural): frozenset({"get", "list", "watch", "delete"}),
+    (JOB.group, f"{JOB.plural}/status"): frozenset({"update"}),
+    ("", "pods"): _ALL | {"patch"},
+    ("batch", "jobs"): _ALL | {"patch"},
+    ("", "services"): _ALL,
+    ("", "persistentvolumeclaims"): _ALL - {"delete"} | {"patch"},
+    ("networking.k8s.io", "networkpolicies"): _ALL,
+    ("policy", "poddisruptionbudgets"): _ALL,
+    ("", "events"): frozenset({"create"}),
+    ("", "nodes"): frozenset({"list", "watch"}),
+}
+"""What the operator asks the API server for: (group, resource) → verbs, as RBAC calls them."""

@@ -97,6 +97,7 @@ class Operator:
         LOGGER.info("%s/%s: deleted", *key)
         self.loop.queue.forget(key)
         self.cluster.forget(key)
+        self._reconciler.forget(key)
         if self._sampler is not None:
             self._sampler.forget(key)
 

@@ -26,8 +26,9 @@ from imagenet_operator.clusters.kubernetes.cluster import (
 from imagenet_operator.clusters.kubernetes.stored_job import Unreadable
 from imagenet_operator.reconcile import observe, refusal
 from imagenet_operator.reconcile.decide import decide, is_finished
+from imagenet_operator.reconcile.draft import EVENT_MAXIMUM
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import Capacity, Decision, Settings
+from imagenet_operator.reconcile.types import Capacity, Decision, Event, Settings
 
 LOGGER = logging.getLogger(__name__)
 
@@ -58,6 +59,11 @@ class Reconciler:
         self._settings = settings
         self._latest = latest
         self._clock = clock
+        self._complaints: dict[JobKey, str] = {}
+
+    def forget(self, key: JobKey) -> None:
+        """Drop what is known of a job that is gone."""
+        self._complaints.pop(key, None)
 
     async def look(self, key: JobKey) -> timedelta | None:
         """Make a pass over a job.
@@ -73,14 +79,12 @@ class Reconciler:
         certainty = Certainty.CACHED
         for _ in range(MOST_ROUNDS):
             view = self._cluster.view(key)
-            if view is None:
+            if view is None or not stored_job.is_ours_to_run(view.job.manifest()):
                 return None
             try:
                 job = stored_job.read(view.job)
             except Unreadable as error:
                 await self._give_up(key, view, error)
-                return None
-            if not stored_job.is_ours_to_run(job):
                 return None
             async with self._room(job, view) as free:
                 decision = self._decide(key, job, view, free)
@@ -135,7 +139,13 @@ class Reconciler:
         except ApiError as error:
             if error.code in (CONFLICT, NOT_FOUND):
                 await self._cluster.refresh_job(key)
+            elif 400 <= error.code < 500 and self._complaints.get(key) != error.message:
+                # A full quota, say: whoever asked for the job can do something about it.
+                self._complaints[key] = error.message
+                event = Event("Warning", "ApiServerRefused", error.message[:EVENT_MAXIMUM])
+                await actions.record_event(job, event)
             raise
+        self._complaints.pop(key, None)
         _tell(key, job, decision)
         return Certainty.JOB if writes_status(job, decision) else Certainty.CACHED
 

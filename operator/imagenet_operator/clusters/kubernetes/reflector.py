@@ -65,6 +65,8 @@ class Reflector:
         self._path = kind.path(namespace)
         self._selection = {} if selector is None else {"labelSelector": selector}
         self._version: str | None = None
+        self._complaint: str | None = None
+        self._failures = 0
 
     @property
     def name(self) -> str:
@@ -73,25 +75,41 @@ class Reflector:
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
-        failures = 0
         while True:
             try:
                 if self._version is None:
                     await self._list()
                 async with aclosing(self._events()) as events:
                     async for event, item in events:
-                        failures = 0
                         self._take(event, item)
                 await asyncio.sleep(random.uniform(0, FIRST_DELAY))
             except ApiError as error:
                 if error.code == GONE:
-                    LOGGER.info("watch of %s: too old, listing again", self.name)
                     self._version = None
-                else:
-                    LOGGER.warning("watch of %s: %s", self.name, error)
-                failures += 1
-                delay = min(FIRST_DELAY * 2.0 ** min(failures - 1, 16), LONGEST_DELAY)
+                self._complain(error)
+                delay = min(FIRST_DELAY * 2.0 ** min(self._failures, 16), LONGEST_DELAY)
+                self._failures += 1
                 await asyncio.sleep(delay * random.uniform(0.5, 1))
+
+    @property
+    def version(self) -> int:
+        """Up to which resource version the cache is the same as the collection."""
+        return int(self._version or 0)
+
+    def _hear(self) -> None:
+        """Note that the API server says what it should."""
+        self.heard_at = time.monotonic()
+        self._failures = 0
+        if self._complaint is not None:
+            LOGGER.info("watch of %s: goes on", self.name)
+            self._complaint = None
+
+    def _complain(self, error: ApiError) -> None:
+        """Log an error, but not again and again."""
+        if str(error) != self._complaint:
+            level = logging.INFO if error.code == GONE else logging.WARNING
+            LOGGER.log(level, "watch of %s: %s", self.name, error)
+            self._complaint = str(error)
 
     async def _list(self) -> None:
         items: list[Manifest] = []
@@ -101,7 +119,7 @@ class Reflector:
         async for page in self._client.pages(self._path, **self._selection):
             version = page["metadata"]["resourceVersion"]
             items += [self._cache.slim(item) for item in page["items"]]
-            self.heard_at = time.monotonic()
+            self._hear()
         self._cache.replace(items, int(version), known)
         self._version = version
         self.synced.set()
@@ -117,9 +135,9 @@ class Reflector:
         )
         async with aclosing(events):
             async for event in events:
-                self.heard_at = time.monotonic()
+                self._hear()
                 yield event
-        self.heard_at = time.monotonic()
+        self._hear()
 
     def _take(self, event: str, item: Manifest) -> None:
         if event == "ERROR":

@@ -7,6 +7,7 @@ pass takes the newest sample and never waits for one.
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -21,6 +22,8 @@ from imagenet_operator.clusters.sampler import Target, targets
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.sample import Sample, parse_sample
 from imagenet_operator.reconcile.status import VISIBLE_ACCURACY, VISIBLE_SPEED
+
+LOGGER = logging.getLogger(__name__)
 
 _LARGEST_BYTES: Final = 1 << 20
 _AT_ONCE: Final = 32
@@ -78,10 +81,18 @@ class Sampler:
                 keys = self._pods.jobs()
                 random.shuffle(keys)
                 for key in keys:
-                    spent = await self._look(session, key)
+                    spent = await self._look_safely(session, key)
                     await asyncio.sleep(max(spent / _SHARE, self._interval / (len(keys) + 1) / 2))
                 rest = self._interval - (time.monotonic() - began)
                 await asyncio.sleep(max(rest, 0.1) * random.uniform(1, 1.1))
+
+    async def _look_safely(self, session: aiohttp.ClientSession, key: JobKey) -> float:
+        """Take a sample; whatever a member may answer, the others are asked."""
+        try:
+            return await self._look(session, key)
+        except Exception:
+            LOGGER.exception("%s/%s: cannot be sampled", *key)
+            return 0.0
 
     async def _look(self, session: aiohttp.ClientSession, key: JobKey) -> float:
         """Take a sample of a job, and return the seconds that reading it took."""

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from imagenet_operator.api import ImageNetJob, validation
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.errors import ImageNetJobError
@@ -48,9 +49,17 @@ def problems_of(manifest: Manifest) -> list[str]:
     return [str(problem) for problem in validation.validate(manifest)]
 
 
-def is_ours_to_run(job: ImageNetJob) -> bool:
-    """Whether a job wants anything of this operator: it is not being deleted."""
-    return job.metadata.deletion_timestamp is None
+def is_ours_to_run(manifest: Manifest) -> bool:
+    """Whether a job wants anything of this operator, as far as can be told of any object.
+
+    One that is being deleted is never acted upon, nor is one that is somebody else's.
+    """
+    if "deletionTimestamp" in manifest["metadata"]:
+        return False
+    spec = manifest.get("spec")
+    policy = spec.get("runPolicy") if isinstance(spec, dict) else None
+    manager = policy.get("managedBy") if isinstance(policy, dict) else None
+    return manager in (None, MANAGER)
 
 
 def waits_for_room(job: ImageNetJob, children: list[Manifest]) -> bool:
