@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Le
 
-from imagenet_operator.api.base import Model, Unit
+from imagenet_operator.api.base import Model, Rule, Unit
 from imagenet_operator.api.fields import Fraction
 
 Change = Annotated[float, Ge(0), Le(100)]
@@ -77,3 +77,20 @@ class Augmentation(Model):
 
     fill_value: Level = 127
     """The value that padding is filled with."""
+
+    rules = (
+        Rule(
+            cel=(
+                "!self.randomResizedCrop || (!self.randomCrop"
+                " && double(self.minRandomScale) == 1.0 && double(self.maxRandomScale) == 1.0)"
+            ),
+            message="does not go with randomCrop, minRandomScale and maxRandomScale",
+            field="randomResizedCrop",
+            holds=lambda varied: (
+                not varied.random_resized_crop
+                or (varied.random_crop, varied.min_random_scale, varied.max_random_scale)
+                == (False, 1, 1)
+            ),
+            hint="remove it or them; minRandomArea and maxRandomArea scale a resized crop",
+        ),
+    )

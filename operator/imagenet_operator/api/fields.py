@@ -30,9 +30,17 @@ _RELATIVE = r"^[^/$\x00-\x1f][^$\x00-\x1f]*$"
 RelativePath = Annotated[str, MinLen(1), MaxLen(1024), Field(pattern=_RELATIVE)]
 """A path below a volume's root. A dollar sign would be expanded by Kubernetes as a variable."""
 
+_DOMAIN_PATH = (
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[-A-Za-z0-9._~/]+$"
+)
+
+Manager = Annotated[str, MaxLen(63), Field(pattern=_DOMAIN_PATH)]
+"""A domain and a path, as the ``managedBy`` of a Kubernetes Job."""
+
 FORMS = {
     _SUBDOMAIN: "a name of a-z, 0-9, - and dots",
     _RELATIVE: "a path from the volume's root, without a leading / and without $",
+    _DOMAIN_PATH: "a domain and a path, such as kueue.x-k8s.io/multikueue",
     POSITIVE_BYTES: "a quantity above zero, such as 200Gi",
 }
 """What each pattern stands for, in words."""

@@ -1,7 +1,8 @@
 """What may change in a job that has started: nothing that decides what is trained.
 
 While the job is suspended and none of its pods is left, the workers, the templates and the batch
-size may change, so that a job can go on with other machines. `runPolicy` may always change.
+size may change, so that a job can go on with other machines. `runPolicy` may always change, but for
+`managedBy`, which never does: two controllers could take the job for theirs.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ _TRAINING = "spec.training"
 _STRATEGY = f"{_TRAINING}.strategy"
 _CHANGE_WHILE_PAUSED = ("strategy", "batchSize", "workers")
 
-_When = Literal["started", "running", "paused"]
+_When = Literal["always", "started", "running", "paused"]
 _CONDITIONS: dict[_When, str] = {
+    "always": "true",
     "started": _STARTED,
     "running": f"{_STARTED} && !({_PAUSED})",
     "paused": f"{_STARTED} && {_PAUSED}",
@@ -31,9 +33,9 @@ _CONDITIONS: dict[_When, str] = {
 
 def _state(job: Any) -> set[_When]:
     if job.status.start_time is None:
-        return set()
+        return {"always"}
     paused = any(c.type == "Suspended" and c.status == "True" for c in job.status.conditions)
-    return {"started", "paused" if paused else "running"}
+    return {"always", "started", "paused" if paused else "running"}
 
 
 def _read(manifest: Manifest, path: str) -> Any:
@@ -78,6 +80,7 @@ def _rules() -> tuple[TransitionRule, ...]:
     paused = "cannot change while the job runs; suspend it first"
     fields = [field.alias or name for name, field in TrainingSpec.model_fields.items()]
     return (
+        _fixed("spec.runPolicy.managedBy", "always", "cannot change; make a new job"),
         _fixed("spec.dataset", "started", never),
         *(
             _fixed(f"{_TRAINING}.{name}", "started", never)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Literal
 
-from imagenet_operator.api import compatibility
+from imagenet_operator.api import compatibility, sharing
 from imagenet_operator.api.base import Model, Rule, TransitionRule
 from imagenet_operator.api.dataset import DatasetSpec
 from imagenet_operator.api.immutability import IMMUTABILITY
@@ -32,7 +32,7 @@ class ImageNetJobSpec(Model):
     run_policy: RunPolicy = RunPolicy()
     """When pods go, when the job gives up."""
 
-    rules = (compatibility.rule(),)
+    rules = (compatibility.rule(), *sharing.RULES)
 
 
 class ImageNetJob(Model):

@@ -31,4 +31,6 @@ class Problem:
         """Join path, message and hint into the one line that a user reads."""
         place = f"{self.path}: " if self.path else ""
         remedy = f"; {self.hint}" if self.hint else ""
-        return f"{place}{self.message}{remedy}"
+        text = f"{place}{self.message}{remedy}"
+        # The name of an unknown field may be anything, and a line has to stay one.
+        return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

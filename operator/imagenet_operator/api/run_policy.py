@@ -10,7 +10,10 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Unit
-from imagenet_operator.api.fields import INT32_MAXIMUM, Count, Seconds
+from imagenet_operator.api.fields import INT32_MAXIMUM, Count, Manager, Seconds
+
+MANAGER = "imagenet.dev/imagenet-operator"
+"""What `managedBy` says of the jobs that this project's operator works on, as its absence does."""
 
 
 class SchedulingPolicy(Model):
@@ -59,3 +62,7 @@ class RunPolicy(Model):
 
     retention_policy: Literal["Retain", "Delete"] = "Retain"
     """Whether the claims that the operator made outlive the job."""
+
+    managed_by: Manager | None = None
+    """Who works on the job: absent or ``imagenet.dev/imagenet-operator`` for this operator; with
+    any other name it leaves the job, its status and its children alone. Never changes."""

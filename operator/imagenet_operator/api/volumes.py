@@ -52,4 +52,27 @@ class VolumeClaim(Model):
             ),
             hint="remove them, or write size instead of claimName",
         ),
+        Rule(
+            cel="!has(self.accessModes) || self.accessModes.exists(mode, mode != 'ReadOnlyMany')",
+            message="must allow writing: a new claim is empty",
+            field="accessModes",
+            holds=lambda volume: (
+                volume.access_modes is None or set(volume.access_modes) != {"ReadOnlyMany"}
+            ),
+            hint="write [ReadWriteMany], or [ReadWriteOnce] to have all pods share a node",
+        ),
+        Rule(
+            cel=(
+                "!has(self.accessModes) || self.accessModes.size() == 1"
+                " || !('ReadWriteOncePod' in self.accessModes)"
+            ),
+            message="ReadWriteOncePod goes with no other access mode",
+            field="accessModes",
+            holds=lambda volume: (
+                volume.access_modes is None
+                or len(volume.access_modes) == 1
+                or "ReadWriteOncePod" not in volume.access_modes
+            ),
+            hint="keep one of them",
+        ),
     )

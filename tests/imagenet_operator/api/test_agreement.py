@@ -21,6 +21,9 @@ SCHEMA = root_schema()
 
 (BASE,) = load(next(case.path for case in cases("good") if case.path.stem == "parameter-server"))
 ABSENT = object()
+ONE_POD = {"size": "1Gi", "accessModes": ["ReadWriteOncePod"]}
+ALONE = {"parallelism": 1}
+MANAGED = {"managedBy": "kueue.x-k8s.io/multikueue"}
 TEMPLATE = {"spec": {"nodeSelector": {"pool": "a"}}}
 
 # Values of each field: good ones, ones at a bound, ones beyond it, and other shapes of unions.
@@ -35,7 +38,14 @@ VALUES: dict[str, list[Any]] = {
         {"synthetic": {}, "prepared": {"claimName": "data", "path": "k"}},
         {},
     ],
-    "spec.dataset.volume": [{"size": "1Gi"}, {"claimName": "data"}, {"size": "0"}, {}, ABSENT],
+    "spec.dataset.volume": [
+        {"size": "1Gi"},
+        {"claimName": "data"},
+        {"size": "0"},
+        {},
+        ABSENT,
+        ONE_POD,
+    ],
     "spec.dataset.validation": [
         ABSENT,
         {"split": {}},
@@ -44,7 +54,7 @@ VALUES: dict[str, list[Any]] = {
         {"split": {}, "labels": "val.txt"},
         {},
     ],
-    "spec.dataset.preprocessing": [ABSENT, {}, {"minImagesPerClass": 0}, {"shards": 0}],
+    "spec.dataset.preprocessing": [ABSENT, {}, {"minImagesPerClass": 0}, {"shards": 0}, ALONE],
     "spec.training.strategy": [
         {"parameterServer": {}},
         {"parameterServer": {"kvStore": "dist_async", "servers": {"replicas": 2}}},
@@ -76,10 +86,24 @@ VALUES: dict[str, list[Any]] = {
         {"replicas": 0},
         {"template": TEMPLATE},
     ],
-    "spec.training.output": [ABSENT, {"volume": {"claimName": "out"}}, {"volume": {}}],
+    "spec.training.augmentation": [
+        ABSENT,
+        {},
+        {"randomResizedCrop": True},
+        {"randomResizedCrop": True, "randomCrop": True},
+        {"randomResizedCrop": True, "minRandomScale": 0.5},
+        {"randomResizedCrop": True, "minRandomScale": 1, "maxRandomScale": 1.0},
+        {"randomCrop": True, "maxRandomScale": 2},
+    ],
+    "spec.training.output": [
+        ABSENT,
+        {"volume": {"claimName": "out"}},
+        {"volume": {}},
+        {"volume": ONE_POD},
+    ],
     "spec.training.image": [ABSENT, "own:1", ""],
     "spec.training.extraArgs": [ABSENT, [], ["--disp-batches", "9"], ["--lr=3"], ["--lrx"]],
-    "spec.runPolicy": [ABSENT, {"suspend": True}, {"backoffLimit": -1}, {"unknown": 1}],
+    "spec.runPolicy": [ABSENT, {"suspend": True}, {"backoffLimit": -1}, {"unknown": 1}, MANAGED],
 }
 STARTED = {"startTime": "2024-01-31T12:00:00Z"}
 SUSPENDED = {

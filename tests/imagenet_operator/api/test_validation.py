@@ -90,6 +90,11 @@ SENTENCES = [
         "spec.training.workers.zebra: unknown field; known here: replicas, gpus, template",
     ),
     (
+        f"{TRAINING}.workers.a\nb\t",
+        1,
+        r"spec.training.workers.a\nb\t: unknown field; known here: replicas, gpus, template",
+    ),
+    (
         "metadata.anotations",
         {},
         "metadata.anotations: unknown field; did you mean annotations?",
