@@ -18,6 +18,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
 from imagenet_operator.reconcile import rehearsal
@@ -46,7 +47,7 @@ def decide(
         now: The time, with a time zone.
         settings: The operator's.
     """
-    if job.metadata.deletion_timestamp is not None:
+    if job.metadata.deletion_timestamp is not None or not is_managed(job):
         return Decision(status=job.status)
     draft = Draft(job, observed, sample, now, settings)
     if is_finished(job.status):
@@ -59,6 +60,11 @@ def decide(
         invalid = "InvalidTemplate" if isinstance(error, InvalidTemplate) else "InvalidSpec"
         draft.fail(invalid, str(error))
     return draft.decision()
+
+
+def is_managed(job: ImageNetJob) -> bool:
+    """Whether this operator is to work on the job; nothing of another's is ever touched."""
+    return job.spec.run_policy.managed_by in (None, MANAGER)
 
 
 def is_finished(status: Status) -> bool:

@@ -15,7 +15,7 @@ from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile import sample as samples
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.status import matters_differently
-from imagenet_operator.reconcile.types import Event, Observed, Settings
+from imagenet_operator.reconcile.types import Decision, Event, Observed, Settings
 from support.job_table import PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster, condition
 from support.simulated_world import START
@@ -150,6 +150,30 @@ def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     assert (decision.create, decision.delete, decision.patch, decision.events) == ((), (), (), ())
     assert decision.status == cluster.status
     assert decision.again_after is None
+
+
+@pytest.mark.parametrize("ttl", [None, 0])
+def test_a_job_that_somebody_else_manages_is_left_alone(ttl: int | None) -> None:
+    cluster = running() if ttl is None else running(ttlSecondsAfterFinished=ttl)
+    for worker in cluster.finishing_workers():
+        cluster.exit(worker, 0)
+    if ttl is not None:
+        cluster.look()
+    cluster.document["spec"]["runPolicy"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    decision = cluster.look()
+    assert decision == Decision(status=cluster.status)
+
+    cluster.document["spec"]["runPolicy"]["managedBy"] = "imagenet.dev/imagenet-operator"
+    decision = cluster.look()
+    assert decision != Decision(status=cluster.status)
+
+
+def test_a_job_that_somebody_else_manages_is_never_begun() -> None:
+    cluster = make(managedBy="kueue.x-k8s.io/multikueue")
+    for _ in range(3):
+        assert cluster.look() == Decision(status=Status())
+        cluster.now += timedelta(days=1)
+    assert cluster.objects == {}
 
 
 def test_a_pass_without_news_changes_nothing() -> None:

@@ -15,6 +15,7 @@ from imagenet_operator.clusters.local.process import find_program
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import preview, volumes
 from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.reconcile.decide import is_managed
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,15 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
     """What the job needs.
 
     Raises:
+        LocalError: The job says that somebody else works on it.
         Unsupported: A pod uses what a local run cannot do.
         InvalidTemplate: A template has no meaning, or overrides what is the operator's.
     """
+    if not is_managed(job):
+        raise LocalError(
+            f"spec.runPolicy.managedBy: {job.spec.run_policy.managed_by} works on this job, and "
+            "imagenetctl would leave it alone; remove the field to run it here"
+        )
     built = preview.everything(job, settings)
     members = [item for item in built if item["kind"] == "Pod"]
     everything = [item["spec"]["template"] for item in built if item["kind"] == "Job"] + members

@@ -32,6 +32,13 @@ def test_an_image_of_ones_own_cannot() -> None:
         preflight.needs(job_table.JOBS["own image"], DEFAULTS)
 
 
+def test_a_job_that_somebody_else_manages_is_not_run_here() -> None:
+    other = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    job = job_table.read(job_table.manifest(run_policy=other))
+    with pytest.raises(LocalError, match=r"^spec\.runPolicy\.managedBy: kueue.*; remove the field"):
+        preflight.needs(job, DEFAULTS)
+
+
 @pytest.mark.parametrize(
     ("name", "claims"),
     [
