@@ -96,6 +96,7 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
             server=connection.server,
             ca_path=connection.authority,
             certificate_path=connection.certificate,
+            private_key_path=connection.certificate,
             token=connection.bearer(),
         )
 

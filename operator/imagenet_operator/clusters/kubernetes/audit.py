@@ -73,8 +73,9 @@ class Audit:
         for namespace in self._namespaces:
             known = self._jobs.keys(namespace)
             answer = await self._client.get(kinds.JOB.path(namespace), accept=_METADATA)
-            behind |= self._compare(answer["items"])
-            self._forget_gone(answer, known)
+            items = answer.get("items") or []
+            behind |= self._compare(items)
+            self._forget_gone(items, int(answer["metadata"]["resourceVersion"]), known)
         self.missed = frozenset(
             key for key, version in self._behind.items() if behind.get(key) == version
         )
@@ -94,11 +95,10 @@ class Audit:
                 behind[key] = int(version)
         return behind
 
-    def _forget_gone(self, answer: Manifest, known: Iterable[JobKey]) -> None:
-        version = int(answer["metadata"]["resourceVersion"])
-        listed = {
-            (item["metadata"]["namespace"], item["metadata"]["name"]) for item in answer["items"]
-        }
+    def _forget_gone(
+        self, items: Iterable[Manifest], version: int, known: Iterable[JobKey]
+    ) -> None:
+        listed = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items}
         for key in known:
             job = self._jobs.get(*key)
             if key not in listed and job is not None and job.version <= version:

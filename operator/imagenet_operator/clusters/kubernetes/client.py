@@ -101,7 +101,7 @@ class Client:
         return await self._request("GET", path, parameters=parameters, accept=accept)
 
     async def pages(self, path: str, **parameters: str) -> AsyncIterator[Manifest]:
-        """Yield a collection page by page, so that no answer is huge.
+        """Yield a collection page by page, so that no answer is huge; `items` is always a list.
 
         Raises:
             ApiError: It cannot be read.
@@ -109,6 +109,7 @@ class Client:
         parameters = {"limit": str(_PAGE), **parameters}
         while True:
             page = await self.get(path, **parameters)
+            page["items"] = page.get("items") or []
             yield page
             following = page["metadata"].get("continue")
             if not following:
