@@ -2,9 +2,10 @@
 
 A machine without a GPU cannot run MXNet's build for CUDA, and not even import it. But the loader
 can be asked what each of its libraries would find; only the driver's own may be missing, which the
-node brings along.
+node brings along. Python's extension modules are better checked by an import: they load what they
+bring along before what needs it, which the loader alone does not know.
 
-    python images/check_libraries.py /opt/imagenet/lib --missing libcuda.so.1
+    python images/check_libraries.py …/site-packages/mxnet --missing libcuda.so.1
 """
 
 import argparse
@@ -43,7 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--missing", action="append", default=[], help="what alone is missing, and must be"
     )
     parsed = parser.parse_args(arguments)
-    found = {path: missing(path) for folder in parsed.folders for path in libraries(folder)}
+    found = {folder: list(libraries(folder)) for folder in parsed.folders}
+    if empty := [folder for folder, paths in found.items() if not paths]:
+        print(f"{empty[0]} has no shared libraries", file=sys.stderr)
+        return 1
+    return _judge({path: missing(path) for paths in found.values() for path in paths}, parsed)
+
+
+def _judge(found: dict[Path, set[str]], parsed: argparse.Namespace) -> int:
     expected = set(parsed.missing)
     for path, names in found.items():
         for name in sorted(names - expected):

@@ -1,0 +1,103 @@
+"""What the operator may do: what it does, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from imagenet_operator.clusters.kubernetes import kinds
+from support import chart
+from support.chart import Manifest, granted
+
+KINDS = {"Role", "ClusterRole"}
+
+
+def roles(values: Manifest) -> list[Manifest]:
+    """Return the roles that a set of values installs."""
+    return [item for item in chart.render(values) if item["kind"] in KINDS]
+
+
+def of_operator(values: Manifest) -> list[Manifest]:
+    """Return the operator's own roles."""
+    return [role for role in roles(values) if role["metadata"]["name"] == chart.RELEASE]
+
+
+@pytest.mark.parametrize("variant", chart.VARIANTS)
+def test_no_rule_has_a_wildcard(variant: str) -> None:
+    for role in roles(chart.VARIANTS[variant]):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["vision"]}], ids=["all", "listed"])
+def test_the_verbs_that_are_used_are_the_verbs_that_are_granted(values: Manifest) -> None:
+    found = granted(of_operator(values))
+    # Used by the API server in the operator's name, for its owner references.
+    assert found.pop(("imagenet.dev", "imagenetjobs/finalizers")) == {"update"}
+    assert found == {resource: set(verbs) for resource, verbs in kinds.VERBS.items()}
+
+
+def test_every_kind_that_the_operator_knows_has_its_verbs() -> None:
+    named = {(kind.group, kind.plural) for kind in kinds.BY_NAME.values()}
+    assert named == {(group, name) for group, name in kinds.VERBS if "/" not in name}
+
+
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["vision"]}], ids=["all", "listed"])
+def test_nothing_sensitive_can_be_read_or_written(values: Manifest) -> None:
+    reachable = granted(of_operator(values))
+    assert {resource for group, resource in reachable if group == ""} == {
+        "events",
+        "nodes",
+        "persistentvolumeclaims",
+        "pods",
+        "services",
+    }
+    assert {group for group, _ in reachable} == {
+        "",
+        "batch",
+        "imagenet.dev",
+        "networking.k8s.io",
+        "policy",
+    }
+    # A job's specification is its author's: only its status is written.
+    assert granted(of_operator(values))["imagenet.dev", "imagenetjobs"] == {
+        "get",
+        "list",
+        "watch",
+        "delete",
+    }
+
+
+def test_listed_namespaces_get_roles_and_the_cluster_shows_only_its_nodes() -> None:
+    rendered = chart.render({"watchNamespaces": ["vision", "research"]})
+    own = [item for item in rendered if item["metadata"]["name"] == chart.RELEASE]
+    in_namespaces = [item for item in own if item["kind"] == "Role"]
+    assert {role["metadata"]["namespace"] for role in in_namespaces} == {"vision", "research"}
+    in_cluster = [item for item in own if item["kind"] == "ClusterRole"]
+    assert granted(in_cluster) == {("", "nodes"): {"list", "watch"}}
+    everywhere = granted(of_operator({}))
+    assert granted([*in_namespaces, *in_cluster]) == everywhere
+
+
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["vision"]}], ids=["all", "listed"])
+def test_each_role_is_bound_to_the_operators_account(values: Manifest) -> None:
+    rendered = chart.render(values)
+    account = chart.one(rendered, "ServiceAccount")["metadata"]
+    bindings = [item for item in rendered if item["kind"].endswith("RoleBinding")]
+    bound = set()
+    for binding in bindings:
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+        reference = binding["roleRef"]
+        bound.add((reference["kind"], binding["metadata"].get("namespace"), reference["name"]))
+    assert bound == {
+        (role["kind"], role["metadata"].get("namespace"), role["metadata"]["name"])
+        for role in of_operator(values)
+    }
+
+
+def test_users_see_and_edit_jobs_but_not_their_status() -> None:
+    by_name = {role["metadata"]["name"]: role for role in roles({})}
+    seen = granted([by_name[f"{chart.RELEASE}-view"]])
+    edited = granted([by_name[f"{chart.RELEASE}-edit"]])
+    assert {verb for verbs in seen.values() for verb in verbs} == {"get", "list", "watch"}
+    assert set(edited) == {("imagenet.dev", "imagenetjobs")}

@@ -1,0 +1,187 @@
+"""What the chart installs: whole, closed by default, and consistent with itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from imagenet_operator.api import crd
+from imagenet_operator.cli import generate
+from support import chart
+from support.chart import Manifest, one
+
+CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+EVERY_VARIANT = pytest.mark.parametrize("variant", chart.VARIANTS)
+
+
+def manifests(variant: str = "default") -> list[Manifest]:
+    """Return what one set of values installs."""
+    return chart.render(chart.VARIANTS[variant])
+
+
+def pod(variant: str = "default") -> Manifest:
+    """Return the operator's pod template."""
+    template: Manifest = one(manifests(variant), "Deployment")["spec"]["template"]
+    return template
+
+
+@EVERY_VARIANT
+def test_every_object_has_its_kind_its_name_and_its_place(variant: str) -> None:
+    places = set()
+    for item in manifests(variant):
+        metadata = item["metadata"]
+        assert item["apiVersion"]
+        assert ("namespace" in metadata) == (item["kind"] not in CLUSTER_SCOPED), item["kind"]
+        places.add((item["kind"], metadata.get("namespace"), metadata["name"]))
+    assert len(places) == len(manifests(variant))
+
+
+@EVERY_VARIANT
+def test_every_object_says_what_it_belongs_to(variant: str) -> None:
+    for item in manifests(variant):
+        labels = item["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == "imagenet-operator"
+        assert labels["app.kubernetes.io/instance"] == chart.RELEASE
+        assert all(isinstance(value, str) for value in labels.values())
+
+
+@EVERY_VARIANT
+def test_no_field_is_left_empty(variant: str) -> None:
+    def empty(value: Any) -> bool:
+        if isinstance(value, dict):
+            return any(empty(child) for child in value.values())
+        if isinstance(value, list):
+            return any(empty(child) for child in value)
+        return value is None or value == ""
+
+    core = [item for item in manifests(variant) if item["kind"] != "CustomResourceDefinition"]
+    # An empty group is the core's.
+    for item in core:
+        for rule in item.get("rules", ()):
+            rule["apiGroups"] = [group or "core" for group in rule["apiGroups"]]
+    assert [item["kind"] for item in core if empty(item)] == []
+
+
+@EVERY_VARIANT
+def test_the_operator_runs_under_the_restricted_standard(variant: str) -> None:
+    spec = pod(variant)["spec"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def test_there_is_one_operator_and_never_a_second_beside_it() -> None:
+    spec = one(manifests(), "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+@EVERY_VARIANT
+def test_the_selectors_select_the_operators_pod(variant: str) -> None:
+    labels = pod(variant)["metadata"]["labels"]
+    deployment, service = one(manifests(variant), "Deployment"), one(manifests(variant), "Service")
+    for selector in (deployment["spec"]["selector"]["matchLabels"], service["spec"]["selector"]):
+        assert selector.items() <= labels.items()
+
+
+def test_probes_and_service_name_a_port_that_is_there() -> None:
+    (container,) = pod()["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"http": 8080}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    (port,) = one(manifests(), "Service")["spec"]["ports"]
+    assert port["targetPort"] == "http"
+
+
+@EVERY_VARIANT
+def test_the_operator_can_be_scraped_by_annotation(variant: str) -> None:
+    annotations = pod(variant)["metadata"]["annotations"]
+    assert annotations["prometheus.io/scrape"] == "true"
+    assert annotations["prometheus.io/port"] == "8080"
+    assert annotations["prometheus.io/path"] == "/metrics"
+
+
+def test_another_configuration_makes_another_pod() -> None:
+    def checksum(values: Manifest) -> str:
+        template = one(chart.render(values), "Deployment")["spec"]["template"]
+        found: str = template["metadata"]["annotations"]["checksum/configuration"]
+        return found
+
+    assert checksum({"pods": {"metricsPort": 9191}}) != checksum({})
+    assert checksum({"operator": {"podLabels": {"team": "vision"}}}) == checksum({})
+
+
+def test_the_versions_are_one() -> None:
+    description = yaml.safe_load((chart.FOLDER / "Chart.yaml").read_text())
+    released = {description["version"], description["appVersion"]}
+    assert released == {version("imagenet-operator")} == {version("imagenet-workloads")}
+
+
+def test_a_registry_goes_before_every_image() -> None:
+    (container,) = pod("everything")["spec"]["containers"]
+    assert container["image"] == f"registry.example/team/imagenet-operator:{_version()}"
+    configuration = one(manifests("everything"), "ConfigMap", "vision")["data"]
+    images = yaml.safe_load(configuration["configuration.yaml"])["images"]["mxnet"]
+    assert images == {
+        "cpu": f"registry.example/team/imagenet-workloads-mxnet:{_version()}",
+        "gpu": f"registry.example/team/imagenet-workloads-mxnet-cu112:{_version()}",
+    }
+
+
+def _version() -> str:
+    return version("imagenet-operator")
+
+
+def test_the_definition_is_the_generated_one_and_kept() -> None:
+    installed = one(manifests(), "CustomResourceDefinition")
+    made = crd.definition()
+    assert installed["spec"] == made["spec"]
+    assert installed["metadata"]["name"] == made["metadata"]["name"]
+    assert installed["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert yaml.safe_load((chart.REPOSITORY / generate.CRD).read_text()) == made
+
+
+def test_the_definition_may_go_with_the_operator_or_not_come_at_all() -> None:
+    installed = one(chart.render({"crds": {"keep": False}}), "CustomResourceDefinition")
+    assert "annotations" not in installed["metadata"]
+    kinds = {item["kind"] for item in chart.render({"crds": {"install": False}})}
+    assert "CustomResourceDefinition" not in kinds
+
+
+def test_an_older_kubernetes_is_refused() -> None:
+    assert "kubeVersion" in chart.run({}, "--kube-version", "1.27.9").stderr
+    assert chart.run({}, "--kube-version", "1.28.0").returncode == 0
+    assert chart.run({}, "--kube-version", "v1.31.4-gke.1183000").returncode == 0
+
+
+@EVERY_VARIANT
+def test_the_monitors_select_the_pods_that_there_are(variant: str) -> None:
+    monitors = [item for item in manifests(variant) if item["kind"] == "PodMonitor"]
+    asked = chart.VARIANTS[variant].get("monitoring", {}).get("podMonitor", {}).get("enabled")
+    assert len(monitors) == (2 if asked else 0)
+    for monitor in monitors:
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        # Otherwise the job's namespace is renamed, and the operator's stands in its place.
+        assert endpoint["honorLabels"] is True
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "option"), [([], []), (["vision", "research"], ["-n", "vision"])]
+)
+def test_the_notes_say_what_to_type_next(
+    namespaces: list[str], option: list[str], tmp_path: Path
+) -> None:
+    notes = chart.notes({"watchNamespaces": namespaces}, tmp_path)
+    (command,) = (line.split() for line in notes.splitlines() if " apply " in line)
+    assert command[:-1] == ["kubectl", *option, "apply", "-f"]
+    assert (chart.REPOSITORY / command[-1]).is_file()

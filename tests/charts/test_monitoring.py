@@ -1,0 +1,164 @@
+"""The dashboard and the alerts ask for metrics and labels that somebody exports."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from imagenet_operator.clusters.kubernetes import metrics
+from imagenet_workloads.telemetry import names
+from support import chart
+
+DASHBOARD = json.loads((chart.FOLDER / "files" / "dashboard.json").read_text())
+ALERTS = yaml.safe_load((chart.FOLDER / "files" / "alerts.yaml").read_text())["groups"]
+RULES = {rule["alert"]: rule for group in ALERTS for rule in group["rules"]}
+PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"] != "row"}
+QUERIES = {
+    **{f"alert {name}": rule["expr"] for name, rule in RULES.items()},
+    **{
+        f"panel {title} {target['refId']}": target["expr"]
+        for title, panel in PANELS.items()
+        for target in panel["targets"]
+    },
+    **{
+        f"variable {variable['name']}": variable["query"]
+        for variable in DASHBOARD["templating"]["list"]
+        if variable["type"] == "query"
+    },
+}
+EVERY_QUERY = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+
+# A series, or words that stand where one could stand.
+WORD = re.compile(r"(?<![\w$\"{])[a-z_][a-z0-9_]*(?![\w(\"])")
+SERIES = re.compile(r"\b(?:imagenet|process)_\w+")
+# By which labels is selected ({…}), grouped (by) or matched (on).
+SELECTED = re.compile(r"(\w+)(?:=~|!~|!=|=)\"")
+GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
+
+
+def _of_workloads() -> Iterator[tuple[str, set[str]]]:
+    for metric in names.ALL:
+        yield from _series(metric.name, set(names.LABELS), metric.kind is names.Kind.HISTOGRAM)
+    # Every pod has them, and with the pod's labels.
+    for process in ("process_cpu_seconds_total", "process_resident_memory_bytes"):
+        yield process, set(names.LABELS)
+
+
+def _of_operator() -> Iterator[tuple[str, set[str]]]:
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            (family,) = metric.describe()
+            name = f"{family.name}_total" if isinstance(metric, Counter) else family.name
+            # Nothing public tells of labels that have no value yet.
+            yield from _series(name, set(metric._labelnames), isinstance(metric, Histogram))
+
+
+def _series(name: str, labels: set[str], is_histogram: bool) -> Iterator[tuple[str, set[str]]]:
+    if not is_histogram:
+        yield name, labels
+        return
+    yield f"{name}_bucket", {*labels, "le"}
+    yield f"{name}_sum", labels
+    yield f"{name}_count", labels
+
+
+EXPORTED = dict([*_of_workloads(), *_of_operator()])
+
+
+def test_all_that_is_exported_is_known_here() -> None:
+    assert len(EXPORTED) > len(names.ALL)
+    assert isinstance(metrics.REGISTRY, CollectorRegistry)
+    of_ours = {family.name for family in metrics.REGISTRY.collect() if "imagenet" in family.name}
+    assert of_ours == {
+        re.sub("_(total|bucket|sum|count)$", "", name)
+        for name in EXPORTED
+        if name.startswith(metrics.PREFIX)
+    }
+
+
+@EVERY_QUERY
+def test_a_query_asks_for_series_that_are_exported(query: str) -> None:
+    asked = SERIES.findall(re.sub(r"__name__=~\"[^\"]*\"", "", query))
+    assert set(asked) - {"imagenet_job"} <= EXPORTED.keys()
+    assert asked
+
+
+@EVERY_QUERY
+def test_a_query_uses_labels_that_its_series_have(query: str) -> None:
+    asked = set(SELECTED.findall(query)) - {"__name__"}
+    for group in GROUPED.findall(query):
+        asked |= {label.strip() for label in group.split(",")}
+    labels = [EXPORTED[name] for name in SERIES.findall(query) if name in EXPORTED]
+    # The scrape adds the instance; the variable of the jobs names no single series.
+    known = {"instance", *(set.union(*labels) if labels else names.LABELS)}
+    assert asked <= known
+
+
+@EVERY_QUERY
+def test_a_query_is_balanced(query: str) -> None:
+    outside = re.sub(r"\"[^\"]*\"", "", query)
+    for opening, closing in ("()", "{}", "[]"):
+        assert outside.count(opening) == outside.count(closing)
+
+
+def test_the_dashboard_shows_what_a_person_looks_for() -> None:
+    assert {
+        "Images per second",
+        "Epoch",
+        "Loss",
+        "Accuracy",
+        "Data wait",
+        "Restarts",
+        "Progress",
+    } <= PANELS.keys()
+
+
+@pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS)
+def test_a_panel_says_what_it_shows_and_has_its_place(panel: chart.Manifest) -> None:
+    assert panel["description"].endswith(".")
+    place = panel["gridPos"]
+    assert place["x"] + place["w"] <= 24
+    assert all(target["legendFormat"] for target in panel["targets"])
+
+
+def test_no_two_panels_have_one_number_or_overlap() -> None:
+    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    cells = [
+        (x, y)
+        for panel in DASHBOARD["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_an_alert_says_what_is_wrong_and_what_it_means(rule: chart.Manifest) -> None:
+    assert set(rule["annotations"]) == {"summary", "description"}
+    assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_an_alert_names_only_labels_that_its_expression_keeps(rule: chart.Manifest) -> None:
+    told = " ".join(rule["annotations"].values())
+    kept = {label.strip() for group in GROUPED.findall(rule["expr"]) for label in group.split(",")}
+    assert set(re.findall(r"\$labels\.(\w+)", told)) <= kept
+
+
+def test_helm_leaves_the_alerts_as_they_are() -> None:
+    rendered = chart.render({"monitoring": {"prometheusRule": {"enabled": True}}})
+    assert chart.one(rendered, "PrometheusRule")["spec"] == {"groups": ALERTS}
+
+
+def test_grafanas_sidecar_finds_the_dashboard() -> None:
+    name = f"{chart.RELEASE}-dashboard"
+    found = chart.one(chart.render({}), "ConfigMap", name)
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(found["data"]["imagenetjobs.json"]) == DASHBOARD

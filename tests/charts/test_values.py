@@ -1,0 +1,141 @@
+"""The chart's values: each is explained, and none that is misspelt goes unnoticed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from support import chart
+
+SCHEMA = json.loads((chart.FOLDER / "values.schema.json").read_text())
+TEXT = (chart.FOLDER / "values.yaml").read_text()
+VALUES = yaml.safe_load(TEXT)
+VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
+
+Path = tuple[str, ...]
+
+# Values whose parts are Kubernetes' own and need no word of ours.
+WHOLE = {("operator", "resources")}
+
+
+def _node(schema: dict[str, Any]) -> dict[str, Any]:
+    """Follow a reference to the schema's definitions."""
+    if "$ref" not in schema:
+        return schema
+    node: dict[str, Any] = SCHEMA["definitions"][schema["$ref"].rpartition("/")[2]]
+    return node
+
+
+def _objects(schema: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield every object that has fields of its own, with its place."""
+    node = _node(schema)
+    if "properties" in node:
+        yield path, node
+    for name, child in node.get("properties", {}).items():
+        yield from _objects(child, (*path, name))
+    if "items" in node:
+        yield from _objects(node["items"], (*path, "[]"))
+
+
+OBJECTS = dict(_objects(SCHEMA))
+PLACES = [path for path in OBJECTS if "[]" not in path and (path == () or path[0] != "global")]
+
+
+def _at(values: Any, path: Path) -> Any:
+    for name in path:
+        values = values[name]
+    return values
+
+
+def _leaves(path: Path = ()) -> Iterator[Path]:
+    """Yield the place of every value that a person may set."""
+    for name in _at(VALUES, path):
+        place = (*path, name)
+        if place in OBJECTS and place not in WHOLE:
+            yield from _leaves(place)
+        else:
+            yield place
+
+
+def _explained() -> set[Path]:
+    """Return the place of every key in values.yaml that has a comment above it."""
+    found, open_keys, above = set(), list[tuple[int, str]](), False
+    for line in TEXT.splitlines():
+        key = re.match(r"( *)([A-Za-z]+):", line)
+        if key is None:
+            above = line.lstrip().startswith("#")
+            continue
+        indent = len(key[1])
+        open_keys = [*(item for item in open_keys if item[0] < indent), (indent, key[2])]
+        if above:
+            found.add(tuple(name for _, name in open_keys))
+        above = False
+    return found
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+
+
+def test_the_defaults_are_valid() -> None:
+    assert [error.message for error in VALIDATOR.iter_errors(VALUES)] == []
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=".".join)
+def test_no_object_takes_other_fields_than_its_own(path: Path) -> None:
+    assert OBJECTS[path]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("path", PLACES, ids=".".join)
+def test_a_value_that_does_not_exist_is_refused(path: Path) -> None:
+    values = copy.deepcopy(VALUES)
+    _at(values, path)["enabledd"] = True
+    (error,) = VALIDATOR.iter_errors(values)
+    assert "'enabledd' was unexpected" in error.message
+
+
+@pytest.mark.parametrize("path", PLACES, ids=".".join)
+def test_the_schema_and_the_file_have_the_same_values(path: Path) -> None:
+    assert set(_at(VALUES, path)) == set(OBJECTS[path]["properties"])
+
+
+@pytest.mark.parametrize("path", list(_leaves()), ids=".".join)
+def test_a_value_is_explained(path: Path) -> None:
+    assert path in _explained()
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("operator", "user"), 0),
+        (("operator", "image", "pullPolicy"), "Sometimes"),
+        (("pods", "user"), "root"),
+        (("pods", "gpuResource"), "gpu"),
+        (("pods", "metricsPort"), 70000),
+        (("pods", "networkPolicy", "metricsFrom"), [{"podSelektor": {}}]),
+        (("pods", "safeToEvict"), "yes"),
+        (("registry",), "https://registry.example/ team"),
+        (("restarts", "disruptionLimit"), -1),
+        (("sampler", "intervalSeconds"), 0),
+        (("watchNamespaces",), ["Vision"]),
+        (("monitoring", "podMonitor", "interval"), "often"),
+    ],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_value_that_cannot_be_meant_is_refused(path: Path, wrong: object) -> None:
+    values = copy.deepcopy(VALUES)
+    _at(values, path[:-1])[path[-1]] = wrong
+    assert not VALIDATOR.is_valid(values)
+
+
+def test_helm_itself_refuses_by_the_schema() -> None:
+    done = chart.run({"operator": {"replicas": 3}})
+    assert done.returncode != 0
+    assert "replicas" in done.stderr

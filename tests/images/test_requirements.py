@@ -1,0 +1,86 @@
+"""What the images install: all that the distributions ask for, at written versions."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.chart import REPOSITORY
+
+IMAGES = REPOSITORY / "images"
+DOCKERFILES = {path.parent.name: path.read_text() for path in IMAGES.glob("*/Dockerfile")}
+# Which of the distributions an image installs, and with what; and where its versions stand.
+CONTENTS = {
+    "operator": (("operator",), ("operator",)),
+    "workloads-mxnet": (("workloads", "mxnet", "planes"), ("workloads",)),
+    "workloads-mxnet-cu112": (
+        ("workloads", "mxnet-cu112", "planes"),
+        ("workloads", "workloads-cu112"),
+    ),
+}
+
+
+def required(distribution: str, *extras: str) -> set[str]:
+    """Return the names of what a distribution asks for, as the image's build prints them."""
+    project = REPOSITORY / distribution / "pyproject.toml"
+    command = [sys.executable, str(IMAGES / "requirements.py"), str(project), *extras]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {_name(line) for line in printed.splitlines()}
+
+
+def pinned(*files: str) -> set[str]:
+    """Return the names of what constraints files pin."""
+    texts = [(REPOSITORY / "constraints" / f"{file}.txt").read_text() for file in files]
+    return {_name(line) for text in texts for line in text.splitlines() if "==" in line}
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[<>=!~\[; ]", requirement)[0].lower().replace("_", "-")
+
+
+def test_every_image_is_known_here() -> None:
+    assert set(DOCKERFILES) == set(CONTENTS)
+
+
+@pytest.mark.parametrize("image", CONTENTS)
+def test_everything_that_is_installed_is_pinned(image: str) -> None:
+    installed, files = CONTENTS[image]
+    assert required(*installed) <= pinned(*files)
+
+
+@pytest.mark.parametrize("image", CONTENTS)
+def test_an_image_installs_what_it_should(image: str) -> None:
+    (_, *extras), files = CONTENTS[image]
+    text = " ".join(DOCKERFILES[image].replace("\\\n", " ").split())
+    arguments = " ".join(["/source/pyproject.toml", *extras, "> /source/requirements.txt"])
+    assert f"python /source/requirements.py {arguments}" in text
+    for file in files:
+        assert f"--constraint /source/{file}.txt" in text
+
+
+def test_the_tools_that_build_the_wheels_are_pinned() -> None:
+    assert {"hatchling"} <= pinned("build")
+
+
+@pytest.mark.parametrize("image", CONTENTS)
+def test_an_image_runs_as_a_number_that_is_not_root(image: str) -> None:
+    (user,) = re.findall(r"^USER (.+)$", DOCKERFILES[image], re.MULTILINE)
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+
+
+@pytest.mark.parametrize("image", CONTENTS)
+def test_what_an_image_copies_is_there_and_sent_to_the_engine(image: str) -> None:
+    sent = {line[1:] for line in _ignore() if line.startswith("!")}
+    text = DOCKERFILES[image].replace("\\\n", " ")
+    for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE):
+        *sources, _ = line.split()
+        for source in sources:
+            assert (REPOSITORY / source).exists(), source
+            assert source.partition("/")[0] in sent, source
+
+
+def _ignore() -> list[str]:
+    return (REPOSITORY / ".dockerignore").read_text().splitlines()
