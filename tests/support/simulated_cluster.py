@@ -9,7 +9,9 @@ start of a process.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -86,6 +88,8 @@ class SimulatedCluster(SimulatedWorld):
         self._budget: int | None = None
         self._between: Callable[[], None] | None = None
         self._seen_terminal: set[str] = set()
+        self._writers: dict[str, int] = {}
+        self._in_flight: Manifest | None = None
         stored = json.dumps(document)
         self._read = (stored, ImageNetJob.model_validate_json(stored))
 
@@ -146,9 +150,7 @@ class SimulatedCluster(SimulatedWorld):
         assert not matters_differently(new, read_back), "a status changes by being stored"
         kinds = [condition.type for condition in new.conditions]
         assert len(kinds) == len(set(kinds))
-        assert not {"Succeeded", "Failed"} <= {
-            condition.type for condition in new.conditions if condition.status == "True"
-        }
+        assert len(_true(new)) < 2, "two ends"
         assert not is_finished(old) or _true(old) <= _true(new), "an end was undone"
         assert _succeeded_workers(old) <= _succeeded_workers(new) or not (
             old.training is not None
@@ -156,8 +158,37 @@ class SimulatedCluster(SimulatedWorld):
             and old.training.attempt == new.training.attempt
         ), "the success of a worker was undone"
         assert "Succeeded" not in _true(new) or self.everybody_succeeded(), "no true success"
-        assert new.restarts <= self.job.spec.run_policy.backoff_limit
-        assert new.disruptions <= self.settings.disruption_limit
+        failed = condition(new, "Failed")
+        if failed is not None and failed.status == "True":
+            assert self._is_deserved(failed.reason), f"nothing deserves {failed.reason}"
+        assert new.restarts <= self.job.spec.run_policy.backoff_limit, "too many restarts"
+        assert new.disruptions <= self.settings.disruption_limit, "too many disruptions"
+
+    def _is_deserved(self, reason: str) -> bool:
+        """Whether the truth gives a reason to fail for this."""
+        policy, passed = self.job.spec.run_policy, (self.now - START).total_seconds()
+        codes = [set(exits.values()) for exits in self.exits.values()]
+        at_fault = sum(bool(found) for found in codes) + len(self.progressed_at)
+        return {
+            "InvalidSpec": True,  # as is a template: the builders' own tests judge them
+            "InvalidTemplate": True,
+            "PreparationFailed": bool(self.failed_jobs) or "classes" not in self.index_result,
+            "PermanentFailure": any({2, 3} & found for found in codes),
+            "BackoffLimitExceeded": at_fault > policy.backoff_limit,
+            "DisruptionLimitExceeded": self.disruptions > self.settings.disruption_limit,
+            "DeadlineExceeded": passed >= (policy.active_deadline_seconds or math.inf),
+            "PreparationDeadlineExceeded": passed
+            >= (policy.preparation_deadline_seconds or math.inf),
+        }[reason]
+
+    def check_rest(self) -> None:
+        """See that a finished job needs nothing more, and that what runs was to be kept."""
+        self.turn()
+        last = self.look()
+        assert (last.create, last.delete, last.patch, last.events) == ((), (), (), ()), "no rest"
+        assert last.status == self.status, "no rest"
+        keeps = self.job.spec.run_policy.clean_pod_policy == "None"
+        assert keeps or not self.running(), "pods of a finished job run on"
 
     def _act(self) -> None:
         if self._between is not None:
@@ -166,6 +197,11 @@ class SimulatedCluster(SimulatedWorld):
             if self._budget == 0:
                 raise Cut
             self._budget -= 1
+
+    def arrive(self) -> Manifest:
+        """Let the last create that the operator asked for before it died arrive after all."""
+        assert self._in_flight is not None
+        return self._add(self._in_flight)
 
     def suspend(self, value: bool) -> None:
         """Edit the job's spec."""
@@ -232,7 +268,11 @@ class SimulatedCluster(SimulatedWorld):
 
     def create(self, manifest: Manifest) -> None:
         """Make an object, if what must never be is not."""
-        self._act()
+        try:
+            self._act()
+        except Cut:
+            self._in_flight = manifest
+            raise
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if (kind, name) in self.objects:
             raise AlreadyExists(kind, name)
@@ -288,7 +328,10 @@ class SimulatedCluster(SimulatedWorld):
         metadata = manifest["metadata"]
         template = manifest["spec"].get("template", {}).get("metadata", {})
         values = [*metadata["labels"].values(), *template.get("labels", {}).values()]
-        assert NAME.fullmatch(metadata["name"]), f"no API server takes {metadata['name']}"
+        spec = manifest["spec"]
+        label_names = [metadata["name"], spec.get("hostname"), spec.get("subdomain")]
+        for name in filter(None, label_names):
+            assert NAME.fullmatch(name), f"no API server takes {name}"
         assert all(LABEL.fullmatch(value) for value in values), f"no API server takes {values}"
         assert not self.job.spec.run_policy.suspend, f"created while suspended: {metadata['name']}"
         if manifest["kind"] != "Pod":
@@ -299,6 +342,9 @@ class SimulatedCluster(SimulatedWorld):
         )
         assert self.is_sealed, "a pod that trains before the dataset is sealed"
         assert metadata["name"] not in self.created_pods, "two pods of one name: one path, two pods"
+        for path in _written_by(manifest):
+            owner = self._writers.setdefault(path, number)
+            assert owner == number, f"{path} is written by attempts {owner} and {number}"
         others = [
             pod["metadata"]["name"]
             for pod in self.members()
@@ -325,10 +371,26 @@ class SimulatedCluster(SimulatedWorld):
         if is_finished(status):
             return
         training = status.training
-        assert training is not None and training.outcome is not None, f"{name}: nothing recorded"
+        assert training is not None, f"{name}: nothing recorded"
+        if attempt_of(pod) < training.attempt:
+            return
+        assert training.outcome is not None, f"{name}: nothing recorded"
         recorded = {member.name: member.phase for member in training.members}
-        if name in self._seen_terminal and training.attempt == attempt_of(pod):
+        if name in self._seen_terminal:
             assert recorded[name] != "Running", f"{name}: its end is not recorded"
+
+
+def _written_by(pod: Manifest) -> list[str]:
+    """Where a pod's program writes, as imagenet-train makes it from its option and environment."""
+    container = pod["spec"]["containers"][0]
+    options = list(container.get("args", ()))
+    attempt = [item["value"] for item in container["env"] if item["name"] == "IMAGENET_ATTEMPT"]
+    return [
+        f"{folder}/attempts/r{number}"
+        for option, folder in itertools.pairwise(options)
+        if option == "--output"
+        for number in attempt
+    ]
 
 
 def _true(status: Status) -> set[str]:

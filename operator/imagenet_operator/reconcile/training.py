@@ -117,6 +117,7 @@ def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
     policy, training = draft.job.spec.run_policy, draft.training
     if not _has_what_it_shares(draft):
         return
+    draft.delete(cleanup.attempts(_strays(draft)))
     draft.patch(gang.lift(seen, draft.observed.free))
     if training.running_time is not None:
         message = f"all members of attempt {training.attempt} run"
@@ -139,6 +140,15 @@ def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
         draft.look_again(draft.now + draft.settings.patience)
 
 
+def _strays(draft: Draft) -> list[Attempt]:
+    """What came of former attempts after they were cleared away.
+
+    A request to create a pod may be on its way for longer than the operator that made it lives.
+    """
+    current = draft.training.attempt
+    return [found for number, found in draft.observed.attempts.items() if number != current]
+
+
 def _has_what_it_shares(draft: Draft) -> bool:
     """Create again what somebody deleted of what members share; return whether all is had."""
     number = draft.training.attempt
@@ -150,7 +160,7 @@ def _has_what_it_shares(draft: Draft) -> bool:
 
 def _between_attempts(draft: Draft) -> None:
     """Clear away what is left of former attempts, then start the next one when it is time."""
-    draft.delete(cleanup.attempts(draft.observed))
+    draft.delete(cleanup.attempts(draft.observed.attempts.values()))
     if any(attempt.present for attempt in draft.observed.attempts.values()):
         draft.look_again(draft.now + draft.settings.patience)
         return

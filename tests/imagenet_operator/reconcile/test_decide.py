@@ -574,6 +574,20 @@ def test_an_attempt_that_was_created_as_a_whole_is_taken_over() -> None:
     assert reasons(cluster) == ["DatasetReady", "AttemptStarted", "Running"]
 
 
+def test_a_pod_of_a_former_attempt_that_comes_late_is_deleted() -> None:
+    cluster = creating()
+    cluster.look(cut_after=5)
+    play(cluster, is_in_attempt(1))
+    late = cluster.arrive()["metadata"]["name"]
+    assert late == "digits-r0-server-1"
+    decision = cluster.look()
+    assert [item.name for item in decision.delete] == [late]
+    assert is_in_attempt(1)(cluster)
+    cluster.settle()
+    assert ended_well(cluster)
+    assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
+
+
 # ---------------------------------------------------------------- gangs
 
 
@@ -824,6 +838,50 @@ def test_members_and_replicas_are_counted_as_they_come_and_go() -> None:
     training = cluster.status.training
     assert training is not None
     assert sum(found.active for found in training.replica_statuses.values()) == 0
+
+
+def test_running_says_where_an_attempt_stands() -> None:
+    cluster = make()
+    seen = []
+    while not is_running(cluster):
+        cluster.turn()
+        cluster.look()
+        if (found := condition(cluster.status, "Running")) is not None:
+            seen.append(found.reason)
+    assert list(dict.fromkeys(seen)) == ["Scheduling", "AllMembersRunning"]
+
+    cluster = creating()
+    cluster.look()
+    for item in cluster.pending():
+        cluster.bind(item)
+    cluster.look()
+    assert said(cluster.status, "Running") == (
+        "False",
+        "Starting",
+        "all members have nodes; waiting for them to run",
+    )
+
+
+def test_an_attempt_that_is_over_before_anybody_looks_succeeds() -> None:
+    cluster = creating()
+    cluster.look()
+    for _ in range(2):
+        cluster.turn()
+    for item in cluster.finishing_workers():
+        cluster.exit(item, 0)
+    cluster.look()
+    assert ended_well(cluster)
+    assert said(cluster.status, "Running")[:2] == ("False", "Succeeded")
+
+
+def test_the_time_that_the_preparation_took_stays_in_the_status() -> None:
+    cluster = make()
+    cluster.look()
+    cluster.now += timedelta(seconds=77)
+    play(cluster, lambda found: found.status.phase == "Starting")
+    assert cluster.status.preparation is not None
+    assert cluster.status.preparation.since is None
+    assert cluster.status.preparation.seconds >= 77
 
 
 def test_a_single_worker_needs_nobody() -> None:

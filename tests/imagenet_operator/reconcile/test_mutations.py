@@ -6,14 +6,17 @@ A fault is put into a policy by hand, and a short story is played that ends well
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from imagenet_operator.manifests import attempt, labels, protection
-from imagenet_operator.reconcile import observe, outcome, training
+from imagenet_operator.manifests import attempt, labels, names, protection
+from imagenet_operator.reconcile import decide, observe, outcome, training
 from imagenet_operator.reconcile.draft import Draft
+from imagenet_operator.reconcile.finish import finish
 from imagenet_operator.reconcile.policies import cleanup, gang, members, progress, success
-from imagenet_operator.reconcile.types import Attempt, End
+from imagenet_operator.reconcile.types import Attempt, End, Settings
 from support.job_table import manifest
 from support.simulated_cluster import SimulatedCluster
 
@@ -22,7 +25,7 @@ Patch = pytest.MonkeyPatch
 
 def make() -> SimulatedCluster:
     document = manifest(run_policy={"progressDeadlineSeconds": 300})
-    return SimulatedCluster(document, {"a": 3, "b": 3})
+    return SimulatedCluster(document, {"a": 3, "b": 3}, Settings(disruption_limit=3))
 
 
 def running() -> SimulatedCluster:
@@ -85,6 +88,39 @@ def somebody_holds_a_name() -> None:
     cluster.settle()
 
 
+def workers_end_before_those_who_serve_them() -> None:
+    cluster = running()
+    for worker in cluster.finishing_workers():
+        cluster.exit(worker, 0)
+    for _ in range(5):
+        cluster.look()
+        for pod in cluster.terminating():
+            cluster.finalize(pod)
+    cluster.check_rest()
+
+
+def members_crash_for_ever() -> None:
+    cluster = make()
+    for _ in range(400):
+        cluster.turn()
+        cluster.look()
+        for pod in cluster.running()[:1]:
+            cluster.exit(pod, 1)
+        cluster.now += timedelta(seconds=20)
+    cluster.settle()
+
+
+def members_are_evicted_for_ever() -> None:
+    cluster = make()
+    for _ in range(400):
+        cluster.turn()
+        cluster.look()
+        for pod in cluster.running()[:1]:
+            cluster.evict(pod)
+        cluster.now += timedelta(seconds=20)
+    cluster.settle()
+
+
 # The faults.
 
 
@@ -122,7 +158,7 @@ def deletes_before_it_records(patch: Patch) -> None:
     end_attempt = outcome.end_attempt
 
     def hasty(draft: Draft, end: End) -> None:
-        draft.delete(cleanup.attempts(draft.observed))
+        draft.delete(cleanup.attempts(draft.observed.attempts.values()))
         end_attempt(draft, end)
 
     patch.setattr(outcome, "end_attempt", hasty)
@@ -171,6 +207,43 @@ def takes_everything_for_its_own(patch: Patch) -> None:
     patch.setattr(observe, "_owner", lambda item: ours if owner(item) == "other" else owner(item))
 
 
+def writes_where_the_former_attempt_did(patch: Patch) -> None:
+    build = attempt.build
+
+    def beside(*arguments: object) -> list[dict[str, Any]]:
+        built = build(*arguments)  # type: ignore[arg-type]
+        for pod in built:
+            for container in pod["spec"].get("containers", ()):
+                container["env"].insert(0, {"name": "IMAGENET_ATTEMPT", "value": "0"})
+        return built
+
+    patch.setattr(attempt, "build", beside)
+
+
+def makes_names_that_are_too_long(patch: Patch) -> None:
+    patch.setattr(names, "member", lambda *parts: "-".join(["x" * 60, *map(str, parts[1:])]))
+
+
+def leaves_members_running(patch: Patch) -> None:
+    patch.setattr(cleanup, "leftovers", lambda *_: ())
+
+
+def tells_of_the_end_again_and_again(patch: Patch) -> None:
+    def talkative(draft: Draft) -> None:
+        finish(draft)
+        draft.tell("Finished", "again")
+
+    patch.setattr(decide, "finish", talkative)
+
+
+def gives_up_too_early(patch: Patch) -> None:
+    patch.setattr(outcome, "_limit_reached", lambda *_: ("BackoffLimitExceeded", "enough"))
+
+
+def never_gives_up(patch: Patch) -> None:
+    patch.setattr(outcome, "_limit_reached", lambda *_: None)
+
+
 @pytest.mark.parametrize(
     ("fault", "story", "property_"),
     [
@@ -188,6 +261,13 @@ def takes_everything_for_its_own(patch: Patch) -> None:
         ),
         (forgets_how_members_ended, a_finished_worker_vanishes, "of a worker was undone"),
         (believes_in_any_success, a_finished_worker_vanishes, "no true success"),
+        (writes_where_the_former_attempt_did, a_member_crashes, "by attempts 0 and 1"),
+        (makes_names_that_are_too_long, from_beginning_to_end, "no API server takes"),
+        (leaves_members_running, workers_end_before_those_who_serve_them, "run on"),
+        (tells_of_the_end_again_and_again, workers_end_before_those_who_serve_them, "no rest"),
+        (gives_up_too_early, a_member_crashes, "nothing deserves BackoffLimitExceeded"),
+        (never_gives_up, members_crash_for_ever, "too many restarts"),
+        (never_gives_up, members_are_evicted_for_ever, "too many disruptions"),
         (never_misses_progress, training_hangs, "the job does not end"),
         (makes_wrong_labels, from_beginning_to_end, "no API server takes"),
         (takes_everything_for_its_own, somebody_holds_a_name, "is not ours"),

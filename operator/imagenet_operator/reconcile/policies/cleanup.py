@@ -7,10 +7,11 @@ pods share goes with them, and a NetworkPolicy after them: until a program has e
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 from imagenet_operator.manifests.protection import NETWORK_POLICY
-from imagenet_operator.reconcile.types import Observed, Reference
+from imagenet_operator.reconcile.types import Attempt, Observed, Reference
 
 
 def leftovers(
@@ -31,31 +32,31 @@ def leftovers(
         for member in attempt.members
         if not member.terminating and (everything or member.live)
     )
-    return jobs + pods + observed.protection + shared(observed)
+    return jobs + pods + observed.protection + shared(observed.attempts.values())
 
 
 def is_held_up(policy: Literal["None", "Running", "All"], observed: Observed) -> bool:
     """Whether something is still to be deleted once pods have ended."""
     left = {item for attempt in observed.attempts.values() for item in attempt.shared}
-    return policy != "None" and left != set(shared(observed))
+    return policy != "None" and left != set(shared(observed.attempts.values()))
 
 
-def attempts(observed: Observed) -> tuple[Reference, ...]:
-    """Return every pod of every attempt and what they share: what goes between two attempts."""
+def attempts(ended: Collection[Attempt]) -> tuple[Reference, ...]:
+    """Return every pod of attempts that have ended, and what they share."""
     pods = tuple(
         member.reference
-        for attempt in observed.attempts.values()
+        for attempt in ended
         for member in attempt.members
         if not member.terminating
     )
-    return pods + shared(observed)
+    return pods + shared(ended)
 
 
-def shared(observed: Observed) -> tuple[Reference, ...]:
+def shared(ended: Collection[Attempt]) -> tuple[Reference, ...]:
     """Return what the pods of attempts share, but for what still protects one of them."""
     return tuple(
         item
-        for attempt in observed.attempts.values()
+        for attempt in ended
         for item in attempt.shared
         if item.kind != NETWORK_POLICY or not attempt.is_exposed
     )

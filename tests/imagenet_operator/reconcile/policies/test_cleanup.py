@@ -62,14 +62,15 @@ def test_by_policy(policy: Literal["None", "Running", "All"], deleted: set[str])
     assert {item.name for item in cleanup.leftovers(policy, OBSERVED)} == deleted
 
 
-def test_between_attempts_every_pod_goes_and_no_job() -> None:
-    names = [item.name for item in cleanup.attempts(OBSERVED)]
+def test_every_pod_of_an_attempt_that_ended_goes() -> None:
+    names = [item.name for item in cleanup.attempts(OBSERVED.attempts.values())]
     assert names == ["scheduler-0", "worker-0", "worker-1", "digits-r0", "digits-r0"]
 
 
 def test_deletes_name_the_uid() -> None:
-    assert cleanup.shared(OBSERVED) == (SERVICE, BUDGET)
-    assert Reference("Pod", "worker-0", "uid-of-worker-0") in cleanup.attempts(OBSERVED)
+    attempts = OBSERVED.attempts.values()
+    assert cleanup.shared(attempts) == (SERVICE, BUDGET)
+    assert Reference("Pod", "worker-0", "uid-of-worker-0") in cleanup.attempts(attempts)
 
 
 ENDED = seen("worker-0", Phase.SUCCEEDED, live=False)
@@ -90,8 +91,8 @@ ENDED = seen("worker-0", Phase.SUCCEEDED, live=False)
 def test_a_network_policy_outlives_what_it_protects(member: Member | None, goes: bool) -> None:
     found = () if member is None else (ENDED, member)
     observed = Observed(attempts={0: Attempt(0, found, (SERVICE, POLICY))})
-    assert (POLICY in cleanup.attempts(observed)) is goes
-    assert SERVICE in cleanup.attempts(observed)
+    assert (POLICY in cleanup.attempts(observed.attempts.values())) is goes
+    assert SERVICE in cleanup.attempts(observed.attempts.values())
     for policy in ("Running", "All"):
         assert (POLICY in cleanup.leftovers(policy, observed)) is goes
         assert cleanup.is_held_up(policy, observed) is not goes
