@@ -68,6 +68,14 @@ def test_saved_state_continues_as_if_never_interrupted(name: str, devices: int) 
             np.testing.assert_allclose(part.asnumpy(), expected, atol=1e-6, err_msg=weight)
 
 
+def step_with(made: Replicas, apply: optimizer.LocalUpdater, gradient: float) -> None:
+    """One update, with the same number in every gradient."""
+    for name in made.weight_names:
+        for part in made.gradients(name):
+            part[:] = gradient
+    apply()
+
+
 def test_the_state_of_another_optimizer_is_refused() -> None:
     made = replicas()
     apply = updater(parse([]), made)
@@ -89,10 +97,7 @@ def test_weights_decay_and_biases_do_not() -> None:
         part[:] = 1.0
     before = made.parameters()
     apply = updater(parse(["--wd", "0.5", "--mom", "0"]), made, rate=0.1)
-    for name in made.weight_names:
-        for part in made.gradients(name):
-            part[:] = 0
-    apply()
+    step_with(made, apply, 0)
     after = made.parameters()
     np.testing.assert_allclose(
         after.arguments["fc1_weight"].asnumpy(),
@@ -107,10 +112,7 @@ def test_gradients_are_clipped_after_they_became_means() -> None:
     before = made.parameters().arguments["fc3_bias"].asnumpy()
     options = parse(["--wd", "0", "--mom", "0", "--clip-gradient", "0.25"])
     apply = updater(options, made, rate=1.0)
-    for name in made.weight_names:
-        for part in made.gradients(name):
-            part[:] = 40.0
-    apply()
+    step_with(made, apply, 40.0)
     after = made.parameters().arguments["fc3_bias"].asnumpy()
     np.testing.assert_allclose(before - after, 0.25, rtol=1e-5)
 
@@ -121,10 +123,7 @@ def test_the_rate_is_the_schedules() -> None:
     chosen = parse(["--wd", "0", "--mom", "0"]).optimizer
     apply = optimizer.LocalUpdater(optimizer.create(chosen, made, schedule, 1, 3), made)
     before = made.parameters().arguments["fc3_bias"].asnumpy()
-    for name in made.weight_names:
-        for part in made.gradients(name):
-            part[:] = 1.0
-    apply()
+    step_with(made, apply, 1.0)
     # The fourth of ten updates of the warm-up.
     after = made.parameters().arguments["fc3_bias"].asnumpy()
     np.testing.assert_allclose(before - after, 0.4, rtol=1e-5)

@@ -46,8 +46,9 @@ def sgd_by_hand(
     momenta: dict[str, NDArray[np.float64]],
     images: NDArray[np.float64],
     labels: NDArray[np.int64],
+    rate: float,
 ) -> None:
-    """One step of the mlp on all images at once: lr 0.1, momentum 0.9, decay 1e-2 of weights."""
+    """One step of the mlp on all images at once: momentum 0.9, decay 1e-2 of weights."""
     flat = images.reshape(len(images), -1)
     first = np.maximum(flat @ weights["fc1_weight"].T + weights["fc1_bias"], 0)
     second = np.maximum(first @ weights["fc2_weight"].T + weights["fc2_bias"], 0)
@@ -62,15 +63,17 @@ def sgd_by_hand(
         error = (error @ weights[f"{layer}_weight"]) * (below > 0)
     for name, gradient in gradients.items():
         decay = 1e-2 * weights[name] if name.endswith("_weight") else 0
-        momenta[name] = 0.9 * momenta[name] - 0.1 * (gradient + decay)
+        momenta[name] = 0.9 * momenta[name] - rate * (gradient + decay)
         weights[name] += momenta[name]
 
 
 @pytest.mark.parametrize(
-    ("kv_store", "workers", "batch"), [("dist_sync", 2, 16), ("dist_async", 1, 32)]
+    ("kv_store", "workers", "batch", "runs"),
+    # Where the servers have the momentum, a training cannot go on as if never interrupted.
+    [("dist_sync", 2, 16, (2, 3)), ("dist_async", 1, 32, (3,))],
 )
 def test_workers_take_the_steps_that_numpy_takes_over_all_batches(
-    tmp_path: Path, kv_store: str, workers: int, batch: int
+    tmp_path: Path, kv_store: str, workers: int, batch: int, runs: tuple[int, ...]
 ) -> None:
     data = write_dataset(tmp_path / "data", train=32, validation=0, shards=1)
     random = np.random.default_rng(1)
@@ -80,26 +83,25 @@ def test_workers_take_the_steps_that_numpy_takes_over_all_batches(
     start = {f"arg:{name}": mx.nd.array(array) for name, array in weights.items()}
     mx.nd.save(str(tmp_path / "given-0000.params"), start)
     arguments = [*SMALL, "--dataset", str(data.folder), "--output", str(tmp_path / "out")]
-    arguments += [
-        "--network",
-        "mlp",
-        "--batch-size",
-        str(batch),
-        "--num-epochs",
-        "3",
-        "--wd",
-        "0.01",
-    ]
+    arguments += ["--network", "mlp", "--batch-size", str(batch), "--wd", "0.01"]
+    # For the 32 images of an update it is 0.1, after the first of 2 updates of warm-up.
+    arguments += ["--lr", "0.2", "--lr-scaling", "linear", "--lr-scaling-base", "64"]
+    arguments += ["--warmup-epochs", "2"]
     arguments += ["--model-prefix", str(tmp_path / "given"), "--load-epoch", "0"]
-    with TrainingCluster(
-        tmp_path / "members", kv_store, arguments, workers, by_name=workers == 1
-    ) as cluster:
-        assert set(cluster.wait().values()) == {0}, cluster.output("worker-0")
+    for epochs in runs:
+        with TrainingCluster(
+            tmp_path / f"members-{epochs}",
+            kv_store,
+            [*arguments, "--num-epochs", str(epochs)],
+            workers,
+            by_name=workers == 1,
+        ) as cluster:
+            assert set(cluster.wait().values()) == {0}, cluster.output("worker-0")
 
     images, labels = pixels(data.folder / "train-00000-of-00001.rec")
     momenta = {name: np.zeros_like(array) for name, array in weights.items()}
-    for epoch in (1, 2, 3):
-        sgd_by_hand(weights, momenta, images, labels)
+    for epoch, rate in ((1, 0.05), (2, 0.1), (3, 0.1)):
+        sgd_by_hand(weights, momenta, images, labels, rate)
         _, trained, _ = mx.model.load_checkpoint(str(tmp_path / "given"), epoch)
         for name, array in weights.items():
             np.testing.assert_allclose(trained[name].asnumpy(), array, atol=2e-6, err_msg=name)
@@ -110,7 +112,8 @@ def test_evaluation_and_batch_norm_are_those_of_one_process(tmp_path: Path) -> N
     data = write_dataset(tmp_path / "data", train=32, validation=37, shards=1)
     arguments = [*SMALL, "--dataset", str(data.folder), "--output", str(tmp_path / "out")]
     arguments += ["--network", "resnet", "--num-layers", "8", "--batch-size", "16"]
-    arguments += ["--num-epochs", "1", "--top-k", "5"]
+    # The one step is followed by a checkpoint of its own, before the epoch is over.
+    arguments += ["--num-epochs", "1", "--top-k", "5", "--checkpoint-every-seconds", "0.001"]
     with TrainingCluster(tmp_path / "members", "dist_device_sync", arguments) as cluster:
         assert set(cluster.wait().values()) == {0}, cluster.output("worker-0")
 
@@ -121,14 +124,16 @@ def test_evaluation_and_batch_norm_are_those_of_one_process(tmp_path: Path) -> N
     assert judged.images == counted["images"] == 37
     assert (judged.top1, judged.top5) == (counted["top1Count"], counted["top5Count"])
 
-    _, _, statistics = mx.model.load_checkpoint(str(attempt / "model"), 1)
     images, _ = pixels(data.folder / "train-00000-of-00001.rec")
     halves = images[:16], images[16:]
     means = np.mean([half.mean(axis=(0, 2, 3)) for half in halves], axis=0)
     variances = np.mean([half.var(axis=(0, 2, 3)) for half in halves], axis=0)
-    found = {name: array.asnumpy() for name, array in statistics.items()}
-    np.testing.assert_allclose(found["bn_data_moving_mean"], 0.1 * means, atol=1e-4)
-    np.testing.assert_allclose(found["bn_data_moving_var"], 0.9 + 0.1 * variances, atol=1e-3)
+    checkpoint = attempt / "checkpoints/epoch-0001-batch-00000000/params"
+    for saved in (attempt / "model-0001.params", checkpoint):
+        found = mx.nd.load(str(saved))
+        mean, variance = (found[f"aux:bn_data_moving_{kind}"].asnumpy() for kind in ("mean", "var"))
+        np.testing.assert_allclose(mean, 0.1 * means, atol=1e-4)
+        np.testing.assert_allclose(variance, 0.9 + 0.1 * variances, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +142,8 @@ def test_evaluation_and_batch_norm_are_those_of_one_process(tmp_path: Path) -> N
 def test_rank_0_evaluates_everything_where_numbers_cannot_be_added(
     tmp_path: Path, kv_store: str, more: list[str]
 ) -> None:
-    # 101 training images on 2 workers: 51 and 50, which is 7 batches of 8 for both.
-    data = write_dataset(tmp_path / "data", train=101, validation=50, shards=2)
+    # 97 training images on 2 workers: 49 and 48, of which 7 and 6 batches of 8 would be made.
+    data = write_dataset(tmp_path / "data", train=97, validation=50, shards=2)
     arguments = [*SMALL, *more, "--dataset", str(data.folder), "--output", str(tmp_path / "out")]
     arguments += ["--network", "mlp", "--batch-size", "8", "--num-epochs", "3", "--lr", "0.02"]
     with TrainingCluster(tmp_path / "members", kv_store, arguments) as cluster:

@@ -1,11 +1,10 @@
-"""Starts the role that this process has, in a child that signals reach; for `commands.train`."""
+"""Starts the role that this process has, in the child that `init` makes; for `commands.train`."""
 
 import os
 
 from imagenet_workloads.commands.program import run_program
 from imagenet_workloads.telemetry.log import log_readably
 from imagenet_workloads.train import servant, worker
-from imagenet_workloads.train.init import run_in_child
 from imagenet_workloads.train.lean import hide_unused_packages
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.roles import Member, Role
@@ -13,7 +12,7 @@ from imagenet_workloads.train.roles import Member, Role
 
 def run(options: Options) -> int:
     """Run the role that DMLC_ROLE names, a worker without it; return the exit code."""
-    return run_in_child(lambda: run_program("imagenet-train", lambda: _role(options)))
+    return run_program("imagenet-train", lambda: _role(options))
 
 
 def _role(options: Options) -> int:

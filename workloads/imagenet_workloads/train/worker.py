@@ -1,7 +1,7 @@
 """A worker until MXNet may start: what it can check and say before it waits for others.
 
-A process without DMLC_ROLE is a worker too, one that waits for nobody. `program` starts it in a
-child of its own; `training` goes on. Imports MXNet only at its very end.
+A process without DMLC_ROLE is a worker too, one that waits for nobody. `program` starts it, in
+the child that `init` makes; `training` goes on. Imports MXNet only at its very end.
 """
 
 import functools

@@ -5,13 +5,15 @@ import math
 import re
 
 import mxnet as mx
+import numpy as np
 import pytest
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.networks import build
 from imagenet_workloads.train.networks.request import Request
+from imagenet_workloads.train.replicas import Replicas
 
-CIFAR, IMAGENET = (3, 32, 32), (3, 224, 224)
+CIFAR, SMALLER, IMAGENET = (3, 32, 32), (3, 64, 64), (3, 224, 224)
 
 
 def weights(symbol: mx.sym.Symbol, shape: tuple[int, int, int]) -> int:
@@ -57,6 +59,39 @@ def test_networks_have_their_known_size(
     symbol = build(Request(network, layers, classes, shape))
     assert weights(symbol, shape) / 1e6 == pytest.approx(millions, rel=0.02)
     assert symbol.list_outputs() == ["softmax_output"]
+
+
+@pytest.mark.parametrize(
+    ("network", "layers", "shape"),
+    [
+        ("mlp", None, (1, 28, 28)),
+        ("lenet", None, (3, 28, 28)),
+        ("alexnet", None, SMALLER),
+        *(("resnet", layers, (3, 28, 28)) for layers in (8, 20, 56, 110)),
+        *(("resnet", layers, SMALLER) for layers in (18, 34, 50, 101, 152)),
+        ("resnet-v1", 18, SMALLER),
+        ("inception-v3", None, (3, 299, 299)),
+        ("vgg", 11, SMALLER),
+        ("mobilenet", None, SMALLER),
+        ("mobilenet-v2", None, SMALLER),
+    ],
+)
+def test_networks_learn_from_every_image(
+    network: str, layers: int | None, shape: tuple[int, int, int]
+) -> None:
+    made = Replicas(build(Request(network, layers, 7, shape)), [mx.cpu()], 2, shape)
+    made.initialize(mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2))
+    images = np.random.default_rng(0).normal(size=(2, *shape))
+    made.forward_backward(mx.nd.array(images), mx.nd.array([1, 5]))
+    found = made.probabilities()
+    assert found.shape == (2, 7)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-4)
+    assert not np.allclose(found[0], found[1], rtol=1e-4)
+    kernels = [name for name in made.weight_names if name.endswith("weight")]
+    for name in (kernels[0], kernels[-1]):
+        gradient = made.gradients(name)[0].asnumpy()
+        assert np.isfinite(gradient).all()
+        assert gradient.any()
 
 
 def test_names_do_not_depend_on_what_was_built_before() -> None:

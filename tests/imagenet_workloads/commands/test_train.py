@@ -1,0 +1,29 @@
+"""`imagenet-train` before it is anything: until its child is made, PID 1 hears no SIGTERM."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys
+from imagenet_workloads.train import init
+
+heavy = {"logging", "numpy", "mxnet", "prometheus_client", "imagenet_workloads.train.options"}
+init.run_in_child = lambda body: print(sorted(heavy & set(sys.modules)))
+from imagenet_workloads.commands.train import main
+main([])
+"""
+
+
+def test_nothing_that_takes_time_comes_before_the_child() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "[]\n"
+
+
+def test_a_wrong_command_line_ends_with_2_all_the_same() -> None:
+    program = Path(sys.executable).parent / "imagenet-train"
+    ended = subprocess.run([program, "--netwrok"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "unrecognized arguments: --netwrok" in ended.stderr
