@@ -57,7 +57,7 @@ class Sampler(Model):
     enabled: bool = True
     """Whether they are."""
 
-    interval_seconds: Annotated[float, Ge(15), Le(3600)] = 15
+    interval_seconds: Annotated[float, Ge(1), Le(3600)] = 15
     """The least time between two samples of a job."""
 
     timeout_seconds: Annotated[float, Gt(0), Le(60)] = 2

@@ -7,6 +7,8 @@ keep is nobody's. The two storages that kopf would use for it store nothing, and
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -74,6 +76,8 @@ async def start(
         namespaces: Where to watch; everywhere if it is empty.
     """
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    # Otherwise kopf calls itself after its user, who has no name in most containers.
+    os.environ.setdefault("POD_ID", socket.gethostname())
     # In the end kopf cancels every task but these.
     others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
