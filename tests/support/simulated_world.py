@@ -274,7 +274,7 @@ class SimulatedWorld:
         condition = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy"}
         job["status"] |= {"active": 0, "failed": 1, "conditions": [condition]}
 
-    def _job_pod(self, job: Manifest, code: int, message: str) -> None:
+    def _job_pod(self, job: Manifest, code: int, message: str) -> Manifest:
         metadata = {
             "name": f"{job['metadata']['name']}-{self._uids}",
             "labels": dict(job["spec"]["template"]["metadata"]["labels"]),
@@ -290,6 +290,16 @@ class SimulatedWorld:
         containers = [{"name": names.CONTAINER}]
         pod = self._add({"kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
         self._end(pod, code, message)
+        return pod
+
+    def strand(self, job: Manifest, node: str) -> None:
+        """Lose a node with a pod of a Job on it; the pod is marked for deletion and stays."""
+        self.lose(node)
+        job["status"]["active"] = 1
+        pod = self._job_pod(job, 0, "")
+        pod["spec"]["nodeName"] = node
+        pod["status"] = {"phase": "Running"}
+        pod["metadata"]["deletionTimestamp"] = text(self.now)
 
     def lose_job(self, job: Manifest) -> None:
         """Delete a Job by hand, with its pods."""

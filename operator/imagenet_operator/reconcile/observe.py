@@ -94,7 +94,7 @@ def sort(
         else:
             foreign[item["kind"], item["metadata"]["name"]] = _whose(item)
     jobs = [
-        _preparation_job(item, pods_by_job[item["metadata"]["uid"]])
+        _preparation_job(item, pods_by_job[item["metadata"]["uid"]], unreachable_nodes)
         for item in owned
         if item["kind"] == "Job"
     ]
@@ -201,7 +201,9 @@ def _conditions(item: Manifest) -> dict[str, Manifest]:
     }
 
 
-def _preparation_job(item: Manifest, pods: Sequence[Manifest]) -> PreparationJob:
+def _preparation_job(
+    item: Manifest, pods: Sequence[Manifest], unreachable_nodes: frozenset[str]
+) -> PreparationJob:
     metadata, spec, status = item["metadata"], item["spec"], item.get("status", {})
     conditions = _conditions(item)
     failed = conditions.get("Failed")
@@ -218,6 +220,9 @@ def _preparation_job(item: Manifest, pods: Sequence[Manifest]) -> PreparationJob
         message=next((_last_words(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None),
         suspended=bool(spec.get("suspend")),
         terminating=_is_leaving(item),
+        stranded=any(
+            _is_leaving(pod) and pod["spec"].get("nodeName") in unreachable_nodes for pod in pods
+        ),
     )
 
 
@@ -275,6 +280,7 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
     state = _main_container(pod).get("state", {})
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
     terminating = _is_leaving(pod)
+    out_of_reach = spec.get("nodeName") in unreachable_nodes
     return Member(
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],
@@ -289,7 +295,8 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
         message=_last_words(pod) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
         terminating=terminating,
-        gone=terminating and spec.get("nodeName") in unreachable_nodes,
+        out_of_reach=out_of_reach,
+        gone=terminating and out_of_reach,
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         started_at=_time(running.get("startedAt") or terminated.get("startedAt")),
         finished_at=_time(terminated.get("finishedAt")),

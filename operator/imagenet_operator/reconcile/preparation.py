@@ -101,6 +101,9 @@ def _run(
         draft.fail("PreparationFailed", f"{role}: {job.failure}")
     elif draft.job.spec.run_policy.suspend:
         draft.state("DatasetReady", False, "Suspended", "the job is suspended")
+    elif job is not None and job.stranded and not job.terminating:
+        draft.delete([job.reference])
+        draft.warn("NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again")
     elif _create(draft, [*_missing_protection(draft), *([] if job is not None else [build()])]):
         draft.state("DatasetReady", False, *_WHAT[role])
 

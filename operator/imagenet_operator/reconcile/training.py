@@ -104,12 +104,13 @@ def _take_note(draft: Draft) -> Mapping[str, Member]:
 def _verdict(draft: Draft, seen: Mapping[str, Member]) -> End | None:
     """Return why the attempt has to end, if it has to: the first policy that objects."""
     policy, training = draft.job.spec.run_policy, draft.training
-    return (
+    end = (
         restart.verdict(training.members, seen, draft.settings.farewell, draft.now)
         or (suspend.END if policy.suspend else None)
         or progress.verdict(training, draft.sample, policy.progress_deadline_seconds, draft.now)
         or gang.verdict(training, policy.scheduling_policy, draft.now)
     )
+    return None if end is None else restart.excused(end, training.members, seen)
 
 
 def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:

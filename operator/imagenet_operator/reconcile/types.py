@@ -131,7 +131,8 @@ class Member:
         message: The container's termination message or the pod's message, for people.
         disrupted: Why the cluster took it away (preemption, eviction, a lost node), if it did.
         terminating: It has a deletionTimestamp.
-        gone: It is terminating on a node that cannot be reached: nothing will come back from it.
+        out_of_reach: Its node cannot be reached: what it says of itself may be old.
+        gone: It is terminating as well: nothing will come back from it.
         gates: Names of the scheduling gates that hold it back.
         started_at: When its container started.
         finished_at: When its container ended.
@@ -151,6 +152,7 @@ class Member:
     message: str | None = None
     disrupted: str | None = None
     terminating: bool = False
+    out_of_reach: bool = False
     gone: bool = False
     gates: tuple[str, ...] = ()
     started_at: datetime | None = None
@@ -202,6 +204,8 @@ class PreparationJob:
         message: The termination message of a pod that succeeded; None if no such pod is left.
         suspended: ``spec.suspend`` as written.
         terminating: It has a deletionTimestamp.
+        stranded: It waits for a pod that is terminating on a node that cannot be reached. A Job
+            with a failure policy replaces no pod whose end is not known.
     """
 
     role: str
@@ -216,6 +220,7 @@ class PreparationJob:
     message: str | None = None
     suspended: bool = False
     terminating: bool = False
+    stranded: bool = False
 
     @property
     def finished(self) -> bool:

@@ -70,6 +70,11 @@ def pod(cluster: SimulatedCluster, name: str) -> dict[str, Any]:
     return cluster.objects["Pod", name]
 
 
+def worker_arguments(cluster: SimulatedCluster, name: str) -> dict[str, str]:
+    arguments = pod(cluster, name)["spec"]["containers"][0]["args"]
+    return dict(zip(arguments[::2], arguments[1::2], strict=False))
+
+
 def names(cluster: SimulatedCluster, kind: str) -> list[str]:
     return [item["metadata"]["name"] for item in cluster.of_kind(kind)]
 
@@ -302,6 +307,22 @@ def test_a_job_that_is_lost_is_made_again() -> None:
     assert "digits-pack" in names(cluster, "Job")
 
 
+def test_a_step_whose_pod_is_lost_with_its_node_is_begun_again() -> None:
+    cluster = play(
+        make({"a": 3, "b": 3, "c": 3}), lambda found: "digits-pack" in names(found, "Job")
+    )
+    former = cluster.objects["Job", "digits-pack"]
+    cluster.strand(former, "b")
+    cluster.look()
+    assert reasons(cluster) == ["NodeLost"]
+    cluster.look()
+    assert cluster.objects["Job", "digits-pack"]["metadata"]["uid"] != former["metadata"]["uid"]
+    assert cluster.status.restarts == cluster.status.disruptions == 0
+    cluster.settle()
+    assert ended_well(cluster)
+    assert reasons(cluster).count("NodeLost") == 1
+
+
 def test_what_index_found_is_recorded_before_anything_relies_on_it() -> None:
     cluster = make()
     while not is_indexed(cluster):
@@ -504,6 +525,27 @@ def test_a_pod_on_a_node_out_of_reach_does_not_hold_up_the_next_attempt() -> Non
     assert ended_well(cluster)
 
 
+def test_a_crash_because_of_a_node_out_of_reach_is_not_charged() -> None:
+    cluster = running({"a": 3, "b": 3, "c": 3}, backoffLimit=0)
+    cluster.lose("b")
+    cluster.exit(cluster.running()[0], 1, "a worker is gone")
+    cluster.look()
+    assert (cluster.status.phase, cluster.status.disruptions) == ("Restarting", 1)
+    assert said(cluster.status, "Restarting")[1] == "NodeLost"
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_hang_because_of_a_node_out_of_reach_is_not_charged() -> None:
+    cluster = running({"a": 3, "b": 3, "c": 3}, backoffLimit=0, progressDeadlineSeconds=100)
+    cluster.lose("b")
+    cluster.now += timedelta(seconds=100)
+    cluster.look()
+    assert (cluster.status.phase, cluster.status.disruptions) == ("Restarting", 1)
+    cluster.settle()
+    assert ended_well(cluster)
+
+
 def test_a_hang_in_which_every_pod_runs_is_ended_and_charged() -> None:
     cluster = running(progressDeadlineSeconds=300)
     cluster.hung.add(0)
@@ -653,6 +695,28 @@ def test_suspending_ends_the_attempt_uncharged_and_resuming_starts_the_next() ->
     assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
     assert reasons(cluster)[3:] == ["Suspended", "AttemptStarted", "Resumed", "Running"]
     assert said(cluster.status, "Suspended")[:2] == ("False", "Resumed")
+
+
+def test_workers_that_changed_during_a_suspension_train_in_the_next_attempt() -> None:
+    cluster = running()
+    folder = worker_arguments(cluster, "digits-r0-worker-0")["--output"]
+    cluster.suspend(True)
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    assert ("PersistentVolumeClaim", "digits-dataset") in cluster.objects
+    training = cluster.document["spec"]["training"]
+    training["workers"] = {"replicas": 4, "template": {"metadata": {"labels": {"pool": "b"}}}}
+    training["batchSize"] = 1024
+    cluster.slots["c"] = 3
+    cluster.suspend(False)
+    cluster.look()
+    play(cluster, is_in_attempt(1))
+    workers = [item for item in cluster.members() if "-worker-" in item["metadata"]["name"]]
+    assert [item["metadata"]["labels"]["pool"] for item in workers] == ["b"] * 4
+    arguments = worker_arguments(cluster, "digits-r1-worker-3")
+    # What was trained so far is where it was, and the batch is shared among more.
+    assert (arguments["--output"], arguments["--batch-size"]) == (folder, "256")
+    cluster.settle()
+    assert ended_well(cluster)
 
 
 def test_suspending_the_preparation_suspends_its_jobs() -> None:

@@ -145,6 +145,7 @@ def test_a_terminating_pod_counts_as_gone_on_a_node_out_of_reach(
     metadata = {"deletionTimestamp": "2026-01-02T03:04:05Z"} if deleted else {}
     member = look({"phase": "Running"}, {"nodeName": node} if node else {}, **metadata)
     assert (member.terminating, member.gone) == (deleted, gone)
+    assert member.out_of_reach is (node == "lost")
 
 
 EVERYTHING = Settings(pod_disruption_budget=True)
@@ -258,6 +259,22 @@ def test_a_jobs_result_is_the_message_of_its_pod() -> None:
     assert sort(JOB, [job, failed]).jobs["pack"].message is None
     silent = job_pod(job, "p-1", {"phase": "Succeeded"})
     assert sort(JOB, [job, silent]).jobs["pack"].message == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "deleted", "stranded"),
+    [("lost", True, True), ("lost", False, False), ("a", True, False), (None, True, False)],
+)
+def test_a_job_is_stranded_by_a_pod_that_nobody_can_end(
+    node: str | None, deleted: bool, stranded: bool
+) -> None:
+    job = pack({"active": 1})
+    pod = job_pod(job, "p-0", {"phase": "Running"})
+    pod["spec"] = {"nodeName": node} if node else {}
+    if deleted:
+        pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    found = sort(JOB, [job, pod], unreachable_nodes=frozenset({"lost"})).jobs["pack"]
+    assert found.stranded is stranded
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ works. In this order:
 3. Any other failure is charged, and restarted.
 4. A scheduler or server that exited with 0 before the last worker is given a moment, because all
    leave together at the end of training and the worker's own exit may be seen last.
+
+A node may be out of reach for minutes before its pods are taken away. What goes wrong meanwhile
+(the others lose their peer, or nobody gets on) is that node's fault, whichever policy sees it.
 """
 
 from __future__ import annotations
@@ -56,6 +59,24 @@ def verdict(
         message = f"{deserter.name} exited with 0 while a worker still runs"
         return End("MemberEndedEarly", message, Charge.FAILURE)
     return None
+
+
+def excused(end: End, members: Sequence[MemberStatus], seen: Mapping[str, Member]) -> End:
+    """Return an end, charged to the cluster if a member's node cannot be reached.
+
+    Args:
+        end: As a policy sees it.
+        members: The record, after this look.
+        seen: The attempt's pods that are there now, by name.
+    """
+    if end.charge not in (Charge.FAILURE, Charge.PERMANENT):
+        return end
+    for member in members:
+        pod = seen.get(member.name)
+        if pod is not None and pod.out_of_reach and member.phase not in TERMINAL:
+            message = f"{member.name} is on a node that cannot be reached; {end.message}"
+            return End("NodeLost", message, Charge.DISRUPTION)
+    return end
 
 
 def deadline(members: Sequence[MemberStatus], farewell: timedelta) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.reconcile.policies import members, restart
-from imagenet_operator.reconcile.types import Charge, Member, Phase
+from imagenet_operator.reconcile.types import Charge, End, Member, Phase
 from support.attempt_members import NOW, later, recorded, seen
 
 FAREWELL = timedelta(seconds=60)
@@ -89,6 +89,31 @@ def test_a_disruption_excuses_the_others() -> None:
     verdict = judge(failed("worker-0", 1), failed("server-0", 3), gone=("worker-1",))
     assert verdict is not None
     assert verdict[0] is Charge.DISRUPTION
+
+
+CRASH = End("MemberFailed", "worker-0 exited with 1", Charge.FAILURE)
+LOST = End("NodeLost", "server-0 is on a node that cannot be reached; it hangs", Charge.DISRUPTION)
+
+
+@pytest.mark.parametrize("charge", [Charge.FAILURE, Charge.PERMANENT])
+def test_a_node_out_of_reach_excuses_what_follows_from_it(charge: Charge) -> None:
+    lost = {"server-0": seen("server-0", out_of_reach=True), "worker-0": seen("worker-0")}
+    record = [recorded("worker-0"), recorded("server-0")]
+    assert restart.excused(End("Any", "it hangs", charge), record, lost) == LOST
+
+
+@pytest.mark.parametrize("charge", [Charge.WITHDRAWAL, Charge.SUSPENSION, Charge.DISRUPTION])
+def test_what_is_not_charged_needs_no_excuse(charge: Charge) -> None:
+    end = End("Any", "no room", charge)
+    lost = {"server-0": seen("server-0", out_of_reach=True)}
+    assert restart.excused(end, [recorded("server-0")], lost) is end
+
+
+def test_a_member_that_had_ended_before_its_node_went_excuses_nothing() -> None:
+    pods = {"server-0": seen("server-0", out_of_reach=True), "worker-0": seen("worker-0")}
+    record = [recorded("worker-0"), recorded("server-0", "Succeeded")]
+    assert restart.excused(CRASH, record, pods) is CRASH
+    assert restart.excused(CRASH, record, {}) is CRASH
 
 
 def test_a_crash_is_charged_even_if_the_pod_is_deleted_afterwards() -> None:
