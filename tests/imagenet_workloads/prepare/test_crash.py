@@ -107,28 +107,55 @@ pack.transcode = held
     assert {path.name for path in dataset_of(data, key).iterdir()} == {"plan", "limits.json"}
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(source: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    key = run_index(source, data, *OPTIONS)["key"]
-    log = tmp_path / "termination-log"
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))"
-    arguments = ("--data", data, "--key", key, "--source", source)
+# Ways to fill a disk that need no disk of one's own: files of 1000 bytes at most, and files that
+# turn, once they are open, into the device that has no space left.
+FULL = {
+    "File too large": """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+""",
+    "No space left on device": """
+import os
+from pathlib import Path
+real = Path.open
+def open(path, mode="r", *arguments, **options):
+    file = real(path, mode, *arguments, **options)
+    if mode.startswith("x"):
+        os.dup2(os.open("/dev/full", os.O_RDWR), file.fileno())
+    return file
+Path.open = open
+""",
+}
+
+
+@pytest.mark.parametrize("reason", FULL)
+def test_a_full_disk_is_told_and_leaves_nothing(
+    reason: str, source: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    data, log = tmp_path / "data", tmp_path / "termination-log"
+    index = ("--source", source, "--data", data, *OPTIONS)
     variables = [("IMAGENET_TERMINATION_LOG", str(log))]
-    code, _, errors = finish(start("pack", *arguments, hook=limit, variables=variables))
-    assert code == 3, errors
-    message = f"{dataset_of(data, key)}/train-00000-of-00002.rec: File too large: the volume"
-    assert message in errors
-    assert "finished shards are kept" in errors
-    assert message in log.read_text()
-    assert {path.name for path in dataset_of(data, key).iterdir()} == {"plan", "limits.json"}
-    data = tmp_path / "small"
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
-    code, _, errors = finish(
-        start("index", "--source", source, "--data", data, *OPTIONS, hook=limit)
-    )
-    assert code == 3
-    assert "is full" in errors
+
+    def told(program: str, *arguments: str | Path) -> str:
+        started = start(program, *arguments, hook=FULL[reason], variables=variables)
+        code, _, errors = finish(started)
+        assert code == 3, errors
+        assert f": {reason}: the volume, or this process's share of it, is full" in errors
+        assert "finished shards are kept" in errors
+        assert errors.splitlines()[-1] == f"imagenet-{program}: error: {log.read_text()}"
+        return errors
+
+    told("index", *index)
     assert contents(data) == {}
+    key = run_index(source, data, *OPTIONS)["key"]
+    dataset, common = dataset_of(data, key), ("--data", data, "--key", key)
+    assert f"{dataset}/train-00000-of-00002.rec" in told("pack", *common, "--source", source)
+    assert {path.name for path in dataset.iterdir()} == {"plan", "limits.json"}
+    assert pack.main([str(part) for part in (*common, "--source", source)]) == 0
+    assert f"{dataset}/dataset.json" in told("seal", *common)
+    assert not (dataset / "dataset.json").exists()
+    assert seal.main([str(part) for part in common]) == 0
+    assert contents(dataset) == expected
 
 
 def test_runs_at_the_same_time_end_in_one_dataset(

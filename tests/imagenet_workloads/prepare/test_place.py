@@ -90,23 +90,6 @@ def test_says_why_it_cannot_be_written(
     assert str(tmp_path / "x") in str(raised.value)
 
 
-def test_names_owner_user_and_path_where_it_may_not_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Root, who may run the tests, may write everywhere.
-    def touch(path: Path, *_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "touch", touch)
-    user = f"{os.geteuid()}:{os.getegid()}"
-    message = (
-        rf"{tmp_path}/data: cannot be written: Permission denied \({tmp_path}/data belongs to "
-        rf"{user}, mode drwx.*; this process is {user}\); .*fsGroup"
-    )
-    with pytest.raises(PlaceError, match=message):
-        place.make_folder(tmp_path / "data")
-
-
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with pytest.raises(WorkloadError, match="data/datasets: cannot be written: Not a directory"):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_workloads.prepare import recordio
-from imagenet_workloads.prepare.recordio import MAGIC, Writer, count_records, encode
+from imagenet_workloads.prepare.recordio import MAGIC, StoredImage, Writer, count_records, encode
 
 MAGIC_BYTES = struct.pack("<I", MAGIC)
 # Data in which the magic number comes often, at multiples of 4 and beside them.
@@ -26,8 +26,10 @@ def write(path: Path, images: list[bytes]) -> Writer:
         path.with_suffix(".idx").open("wb") as index,
     ):
         writer = Writer(record, index)
-        for key, image in enumerate(images):
-            writer.append(3 * key, key % 5, image)
+        stored = [StoredImage(3 * key, key % 5, image) for key, image in enumerate(images)]
+        # As pack does: a few at a time.
+        for start in range(0, len(stored), 2):
+            writer.append(stored[start : start + 2])
     return writer
 
 
@@ -74,7 +76,7 @@ def test_mxnet_reads_embedded_magic_numbers_back(tmp_path: Path) -> None:
 def test_a_label_or_key_that_is_the_magic_number_is_split_too() -> None:
     record, index = io.BytesIO(), io.BytesIO()
     writer = Writer(record, index)
-    writer.append(MAGIC, 1, b"abcd")
+    writer.append([StoredImage(MAGIC, 1, b"abcd")])
     content = record.getvalue()
     assert content.count(MAGIC_BYTES) == 2  # of the two pieces; the key's own is dropped
     assert count_records(iter([content])) == 1
@@ -113,4 +115,4 @@ def test_refuses_a_record_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(recordio, "LARGEST_RECORD", 100)
     assert len(b"".join(encode(b"", b"x" * 100))) == 108
     with pytest.raises(ValueError, match="a record of 101 bytes; at most 100 fit"):
-        list(encode(b"x", b"x" * 100))
+        encode(b"x", b"x" * 100)

@@ -5,7 +5,6 @@ metadata counts as no orientation: it says nothing about the pixels.
 """
 
 import struct
-from collections.abc import Iterator
 
 UPRIGHT = 1
 
@@ -14,14 +13,26 @@ _SHORT_TYPE = 3
 _EXIF = b"Exif\0\0"
 # JPEG markers without a length: TEM, and RST0 to SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
-_SCAN, _END, _APP1 = 0xDA, 0xD9, 0xE1
+_APP1 = 0xE1
+# The start of a scan or the end of the image: metadata stands before.
+_ENDS = frozenset((0xDA, 0xD9))
 
 
 def of_jpeg(data: bytes) -> int:
     """The orientation of a JPEG, 1 to 8; 1 where none is stated."""
-    for marker, start, end in _segments(data):
-        if marker == _APP1 and data.startswith(_EXIF, start):
-            return of_tiff(data[start + len(_EXIF) : end])
+    position, last = 2, len(data) - 4
+    # Every image passes here: no function is called for a segment that is passed over.
+    while position <= last and data[position] == 0xFF:
+        marker = data[position + 1]
+        if marker in _ENDS:
+            break
+        if marker == 0xFF or marker in _BARE:  # 0xff may fill up before a marker
+            position += 1 if marker == 0xFF else 2
+            continue
+        end = position + 2 + (data[position + 2] << 8 | data[position + 3])
+        if marker == _APP1 and data.startswith(_EXIF, position + 4):
+            return of_tiff(data[position + 4 + len(_EXIF) : end])
+        position = end
     return UPRIGHT
 
 
@@ -41,18 +52,3 @@ def of_tiff(block: bytes) -> int:
     except struct.error:
         pass
     return UPRIGHT
-
-
-def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields marker, start and end of each segment of a JPEG before its first scan."""
-    position = 2
-    while position + 4 <= len(data) and data[position] == 0xFF:
-        marker = data[position + 1]
-        if marker in (_SCAN, _END):
-            return
-        if marker == 0xFF or marker in _BARE:  # 0xff may fill up before a marker
-            position += 1 if marker == 0xFF else 2
-            continue
-        end = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
-        yield marker, position + 4, end
-        position = end

@@ -5,6 +5,7 @@ threads or shards.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,15 +33,17 @@ class Moments:
     squares: Triple = (0, 0, 0)
 
     @classmethod
-    def of(cls, pixels: Pixels) -> Self:
-        """The sums of one image's pixels, height x width x RGB."""
+    def of(cls, images: Sequence[Pixels]) -> Self:
+        """The sums over the pixels of images, each height x width x RGB."""
+        if not images:
+            return cls()
+        points = np.concatenate([pixels.reshape(-1, 1, 3) for pixels in images])
         # OpenCV adds up in doubles, which are exact for whole numbers of this size.
-        contiguous = np.ascontiguousarray(pixels)
-        red, green, blue, _ = cv2.sumElems(contiguous)
-        squares = cv2.multiply(contiguous, contiguous, dtype=cv2.CV_32F)
+        red, green, blue, _ = cv2.sumElems(points)
+        squares = cv2.multiply(points, points, dtype=cv2.CV_32F)
         red2, green2, blue2, _ = cv2.sumElems(squares)
-        points = pixels.shape[0] * pixels.shape[1]
-        return cls(points, (int(red), int(green), int(blue)), (int(red2), int(green2), int(blue2)))
+        sums, sums2 = (int(red), int(green), int(blue)), (int(red2), int(green2), int(blue2))
+        return cls(len(points), sums, sums2)
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(

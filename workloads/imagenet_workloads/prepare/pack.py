@@ -22,11 +22,16 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import limits, place, shards
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.interface import Codec, DamagedImageError, Recipe
+from imagenet_workloads.prepare.codecs.interface import (
+    Codec,
+    DamagedImageError,
+    Pixels,
+    Recipe,
+)
 from imagenet_workloads.prepare.key import WRITER_VERSION
 from imagenet_workloads.prepare.moments import Moments
 from imagenet_workloads.prepare.plan import VALIDATION, Plan, PlannedImage, PlannedShard
-from imagenet_workloads.prepare.recordio import Writer
+from imagenet_workloads.prepare.recordio import StoredImage, Writer
 from imagenet_workloads.prepare.shards import Sidecar, Skipped
 from imagenet_workloads.prepare.sources import detect
 from imagenet_workloads.prepare.sources.interface import Source, changed, readable
@@ -37,9 +42,9 @@ from imagenet_workloads.telemetry.preparation import PreparationRecorder
 _log = logging.getLogger(__name__)
 
 # Images that a thread takes at a time: one by one, handing over would cost a tenth of the work.
-_BATCH = 8
+_BATCH = 16
 # Batches in flight for each thread, so that none waits while the writer catches up.
-_AHEAD = 3
+_AHEAD = 2
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -65,12 +70,18 @@ class Request:
 
 
 class _Done(NamedTuple):
-    """What became of one image: a JPEG and its colours, or the reason why not."""
+    """What became of one image: a JPEG, or the reason why not."""
 
     image: PlannedImage
     jpeg: bytes
-    moments: Moments
     damage: str
+
+
+class _Batch(NamedTuple):
+    """What became of a few images, and their colours."""
+
+    done: list[_Done]
+    moments: Moments
 
 
 def run(request: Request, recorder: PreparationRecorder) -> None:
@@ -163,22 +174,24 @@ class _Work:
         self._recipe = Recipe(plan.options.resize, plan.options.quality)
         self._codec = codec
 
-    def batch(self, images: list[PlannedImage]) -> list[_Done]:
-        return [self._one(image) for image in images]
+    def batch(self, images: list[PlannedImage]) -> _Batch:
+        samples: list[Pixels] = []
+        return _Batch([self._one(image, samples) for image in images], Moments.of(samples))
 
-    def _one(self, image: PlannedImage) -> _Done:
+    def _one(self, image: PlannedImage, samples: list[Pixels]) -> _Done:
         try:
             data = self._source.read(image.name, image.offset, image.size)
-            packed = transcode(data, self._recipe, self._codec)
+            jpeg, sample = transcode(data, self._recipe, self._codec)
         except DamagedImageError as error:
-            return _Done(image, b"", Moments(), str(error))
+            return _Done(image, b"", str(error))
         except PermissionError as error:
-            return _Done(image, b"", Moments(), f"may not be read: {error.strerror}")
+            return _Done(image, b"", f"may not be read: {error.strerror}")
         except OSError as error:
             raise WorkloadError(
                 f"{readable(image.name)}: cannot be read: {error.strerror}"
             ) from error
-        return _Done(image, packed.jpeg, Moments.of(packed.sample), "")
+        samples.append(sample)
+        return _Done(image, jpeg, "")
 
 
 class _Packing:
@@ -208,24 +221,26 @@ class _Packing:
         with record, index:
             writer = Writer(record.file, index.file)
             images = plans.read_images(self._dataset, self._shard)
-            for done in _in_order(work, images, threads):
-                self._take(writer, done)
+            for batch in _in_order(work, images, threads):
+                self._take(writer, batch)
             record.finish()
             index.finish()
             self._publish(writer, record, index)
 
-    def _take(self, writer: Writer, done: _Done) -> None:
-        image = done.image
-        if done.damage:
-            self._skip(image, done.damage)
-        else:
-            before = writer.bytes
-            with place.telling_where(self._dataset / self._shard.record):
-                writer.append(image.key, image.label, done.jpeg)
-            self._per_class[image.label] += 1
-            self._moments += done.moments
-            self._recorder.packed(1, writer.bytes - before)
-        self._pace.one_more(len(self._skipped))
+    def _take(self, writer: Writer, batch: _Batch) -> None:
+        whole: list[StoredImage] = []
+        for image, jpeg, damage in batch.done:
+            if damage:
+                self._skip(image, damage)
+            else:
+                whole.append(StoredImage(image.key, image.label, jpeg))
+                self._per_class[image.label] += 1
+        before = writer.bytes
+        with place.telling_where(self._dataset / self._shard.record):
+            writer.append(whole)
+        self._moments += batch.moments
+        self._recorder.packed(len(whole), writer.bytes - before)
+        self._pace.more(len(batch.done), len(self._skipped))
 
     def _skip(self, image: PlannedImage, reason: str) -> None:
         _log.warning("skipped %s: %s", readable(image.name), reason)
@@ -266,17 +281,17 @@ class _Packing:
         _log.info("%s: %d images", self._shard.name, writer.records)
 
 
-def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iterator[_Done]:
+def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iterator[_Batch]:
     """Yields what became of the images, in their order, `threads` batches at a time."""
-    waiting: deque[Future[list[_Done]]] = deque()
+    waiting: deque[Future[_Batch]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="pack")
     try:
         while batch := list(islice(images, _BATCH)):
             waiting.append(pool.submit(work.batch, batch))
             if len(waiting) >= threads * _AHEAD:
-                yield from waiting.popleft().result()
+                yield waiting.popleft().result()
         while waiting:
-            yield from waiting.popleft().result()
+            yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -289,8 +304,8 @@ class _Pace:
         self._start = self._last = time.monotonic()
         self._images = 0
 
-    def one_more(self, skipped: int) -> None:
-        self._images += 1
+    def more(self, images: int, skipped: int) -> None:
+        self._images += images
         now = time.monotonic()
         if now - self._last >= _SECONDS_BETWEEN_LINES:
             self._last = now

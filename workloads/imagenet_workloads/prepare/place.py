@@ -117,7 +117,7 @@ class NewFile:
         self.file: BinaryIO
         with telling_where(path):
             # Closed in __exit__.
-            self.file = self._temporary.open("xb", buffering=1 << 20)
+            self.file = self._temporary.open("xb", buffering=1 << 16)
 
     def finish(self) -> None:
         """Makes sure that every byte is on the volume."""

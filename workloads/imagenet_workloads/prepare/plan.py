@@ -7,6 +7,7 @@ whole, so that who sees it sees all of it; shards, their sidecars and dataset.js
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,6 +18,8 @@ from imagenet_workloads.prepare import place
 from imagenet_workloads.prepare.options import Options
 
 VERSION = 1
+# Lines of a shard's file that are parsed at a time: one by one takes three times as long.
+_LINES = 64
 TRAIN, VALIDATION = "train", "validation"
 
 _FOLDER, _FILE = "plan", "plan.json"
@@ -200,8 +203,9 @@ def read_images(dataset: Path, shard: PlannedShard) -> Iterator[PlannedImage]:
     path = dataset / _FOLDER / _images_file(shard)
     try:
         with path.open("rb") as file:
-            for line in file:
-                yield PlannedImage(*json.loads(line))
+            while lines := list(islice(file, _LINES)):
+                for row in json.loads(b"[%s]" % b",".join(lines)):
+                    yield PlannedImage(*row)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: the plan is damaged: {error}; remove {dataset}") from error
 

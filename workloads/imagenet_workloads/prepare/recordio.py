@@ -9,8 +9,8 @@ it back. An image's data is an IRHeader (flag u32, label f32, id u64, id2 u64) a
 
 import hashlib
 import struct
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 MAGIC = 0xCED7230A
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
@@ -22,6 +22,20 @@ LARGEST_RECORD = (1 << 29) - 1
 OVERHEAD = _HEAD.size + _IMAGE_HEADER.size + 3 + 32
 
 WHOLE, FIRST, MIDDLE, LAST = range(4)
+
+
+class StoredImage(NamedTuple):
+    """What a record holds.
+
+    Attributes:
+        key: its number in the split; also its id in the record.
+        label: position of its class.
+        jpeg: the image.
+    """
+
+    key: int
+    label: int
+    jpeg: bytes
 
 
 class Writer:
@@ -41,34 +55,37 @@ class Writer:
         self.bytes = 0
         self.records = 0
 
-    def append(self, key: int, label: int, image: bytes) -> None:
-        """Writes one image.
-
-        Args:
-            key: its number in the split; also its id in the record.
-            label: position of its class.
-            image: the JPEG.
+    def append(self, images: Iterable[StoredImage]) -> None:
+        """Writes a few images, together since each write and checksum has a price of its own.
 
         Raises:
-            ValueError: the image is too large for a record.
+            ValueError: one is too large for a record.
         """
-        header = _IMAGE_HEADER.pack(0, label, key, 0)
-        line = f"{key}\t{self.bytes}\n".encode("ascii")
-        for piece in encode(header, image):
-            self._record.write(piece)
-            self._record_hash.update(piece)
-            self.bytes += len(piece)
-        self._index.write(line)
-        self._index_hash.update(line)
-        self.records += 1
+        pieces: list[bytes] = []
+        lines: list[bytes] = []
+        position = self.bytes
+        for key, label, jpeg in images:
+            lines.append(b"%d\t%d\n" % (key, position))
+            record = encode(_IMAGE_HEADER.pack(0, label, key, 0), jpeg)
+            pieces += record
+            position += sum(map(len, record))
+        _write(self._record, self._record_hash, b"".join(pieces))
+        _write(self._index, self._index_hash, b"".join(lines))
+        self.bytes = position
+        self.records += len(lines)
 
     def sha256(self) -> tuple[str, str]:
         """The hex SHA-256 of the .rec file and of the .idx file."""
         return self._record_hash.hexdigest(), self._index_hash.hexdigest()
 
 
-def encode(header: bytes, image: bytes) -> Iterator[bytes]:
-    """Yields the bytes of one record, piece by piece.
+def _write(file: BinaryIO, digest: Any, content: bytes) -> None:
+    file.write(content)
+    digest.update(content)
+
+
+def encode(header: bytes, image: bytes) -> list[bytes]:
+    """The bytes of one record, in pieces.
 
     Args:
         header: the first part of its data, of a length that is a multiple of 4.
@@ -81,12 +98,9 @@ def encode(header: bytes, image: bytes) -> Iterator[bytes]:
     if length > LARGEST_RECORD:
         raise ValueError(f"a record of {length} bytes; at most {LARGEST_RECORD} fit")
     if _MAGIC_BYTES in header or _MAGIC_BYTES in image:
-        yield from _encode_split(header + image)
-        return
-    # Nearly every record; an image is not copied on its way.
-    yield _HEAD.pack(MAGIC, WHOLE << 29 | length) + header
-    yield image
-    yield bytes(-length % 4)
+        return list(_encode_split(header + image))
+    # Nearly every record; its image is not copied here.
+    return [_HEAD.pack(MAGIC, WHOLE << 29 | length) + header, image, bytes(-length % 4)]
 
 
 def _encode_split(data: bytes) -> Iterator[bytes]:

@@ -13,7 +13,12 @@ import simplejpeg
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare import codecs
 from imagenet_workloads.prepare.codecs.interface import Recipe, reduction, sample_step
-from imagenet_workloads.prepare.codecs.turbojpeg import LibraryMissingError, TurboJpeg
+from imagenet_workloads.prepare.codecs.turbojpeg import (
+    LibraryMissingError,
+    Planes,
+    TurboJpeg,
+    load,
+)
 from imagenet_workloads.prepare.transcode import transcode
 from support.pictures import Pixels, decode, difference, jpeg, pixels
 
@@ -36,7 +41,7 @@ def test_auto_takes_the_faster_one_where_it_is(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("name", ["libnothing.so.0", "libc.so.6"])
 def test_a_library_that_is_missing_or_another_is_told(name: str) -> None:
     with pytest.raises(LibraryMissingError):
-        TurboJpeg(name)
+        load(name)
 
 
 @pytest.mark.parametrize(
@@ -57,34 +62,31 @@ def test_a_sample_is_whole_for_small_images_and_small_for_large_ones() -> None:
     assert [sample_step(edge, 1000) for edge in (1, 28, 63, 64, 480)] == [1, 1, 1, 2, 15]
 
 
-def guarded(plane: Pixels) -> Pixels:
-    """A copy of a plane whose last byte is the last that may be read."""
-    pages = -(-plane.size // mmap.PAGESIZE)
+def guarded(size: int) -> Pixels:
+    """Memory whose last byte is the last that may be touched."""
+    pages = -(-size // mmap.PAGESIZE)
     memory = np.frombuffer(mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE), np.uint8)
     end = pages * mmap.PAGESIZE
     address = ctypes.c_void_p(memory.ctypes.data + end)
     assert ctypes.CDLL(None).mprotect(address, mmap.PAGESIZE, 0) == 0
-    copy = memory[end - plane.size : end].reshape(plane.shape)
-    copy[:] = plane
-    return copy
+    return memory[end - size : end]
 
 
 @pytest.mark.parametrize(
     ("height", "width"), [(480, 640), (480, 637), (653, 480), (37, 49), (1, 1)]
 )
 def test_reads_and_writes_nothing_beyond_the_planes(height: int, width: int) -> None:
-    turbo = TurboJpeg()
+    turbo, planes = TurboJpeg(load()), Planes(guarded)
     half = (-(-height // 2), -(-width // 2))
-    planes = [
-        guarded(np.full(size, value, np.uint8))
-        for size, value in (((2 * half[0], 2 * half[1]), 90), (half, 120), (half, 140))
-    ]
+    arrays = planes.lay_out((2 * half[0], 2 * half[1]), half)
+    for plane, value in zip(arrays, (90, 120, 140), strict=True):
+        plane[:] = value
     image = turbo.compress(planes, height, width, 90)
     assert simplejpeg.decode_jpeg_header(image) == (height, width, "YCbCr", "420")
-    for plane in planes:
+    for plane in arrays:
         plane[:] = 0
     assert turbo.decompress(image, height, width, planes)
-    assert [int(plane.mean().round()) for plane in planes] == [90, 120, 140]
+    assert [int(plane.mean().round()) for plane in arrays] == [90, 120, 140]
     assert not turbo.decompress(image[:-20], height, width, planes)
     assert turbo.decompress(image, height, width, planes)
 

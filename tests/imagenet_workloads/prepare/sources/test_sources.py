@@ -1,11 +1,9 @@
 """Each kind of source lists the same images, reads each in place, and refuses what it must."""
 
 import gzip
-import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -161,27 +159,6 @@ def test_a_link_in_a_tar_is_an_error_with_the_way_out(kind: bytes, tmp_path: Pat
         archive.addfile(link)
     with pytest.raises(InputError, match=r"a/2\.jpg is a link.*--dereference"):
         scanned(detect.open_source(path))
-
-
-def test_an_unreadable_folder_is_named_with_owner_and_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_folder(tmp_path, {"a": {"1.jpg": b"x"}, "b": {"1.jpg": b"x"}})
-    real = os.scandir
-
-    # Root, who may run the tests, reads what nobody else may.
-    def scandir(path: Path) -> Any:
-        if Path(path).name == "b":
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    owner = f"{os.getuid()}:{os.getgid()}"
-    message = (
-        rf"b: cannot be listed: Permission denied \(its owner is {owner}, mode drwx.*{owner}\)"
-    )
-    with pytest.raises(InputError, match=message):
-        scanned(detect.open_source(tmp_path))
 
 
 def test_a_source_that_changed_is_noticed(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ Each is decoded, resized at its own resolution and encoded again: half the value
 conversion of colours on the way in or out.
 """
 
+import threading
+from typing import Any
+
 import cv2
 import numpy as np
 
@@ -18,7 +21,7 @@ from imagenet_workloads.prepare.codecs.interface import (
     target_size,
 )
 from imagenet_workloads.prepare.codecs.opencv import OpenCvCodec
-from imagenet_workloads.prepare.codecs.turbojpeg import TurboJpeg
+from imagenet_workloads.prepare.codecs.turbojpeg import Planes, TurboJpeg, load
 
 # How many pixels of brightness one of colour covers, across and down.
 _COVERS = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "440": (1, 2)}
@@ -35,7 +38,8 @@ class PlanesCodec:
         Raises:
             LibraryMissingError: it is not there.
         """
-        self._turbo = TurboJpeg()
+        self._library = load()
+        self._of_thread = threading.local()
         self._others = OpenCvCodec()
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
@@ -44,48 +48,64 @@ class PlanesCodec:
         if not usual or image.orientation != 1:
             return self._others.recode(image, recipe)
         target = target_size(image.height, image.width, recipe.resize)
-        factor = reduction(image.height, image.width, target)
-        planes = self._decode(image, factor)
-        if planes is None:
-            # Whether it is damaged, and how, is for one decoder to say.
-            return self._others.recode(image, recipe)
-        half = (-(-target[0] // 2), -(-target[1] // 2))
-        brightness = _resized(planes[0], target)
-        blue, red = _resized(planes[1], half), _resized(planes[2], half)
-        whole = _filled(brightness, (2 * half[0], 2 * half[1]))
-        jpeg = self._turbo.compress((whole, blue, red), *target, recipe.quality)
+        packed = self._bench().recode(image, target, recipe.quality)
+        # Whether it is damaged, and how, is for one decoder to say.
+        return packed or self._others.recode(image, recipe)
+
+    def _bench(self) -> "_Bench":
+        try:
+            bench: _Bench = self._of_thread.bench
+        except AttributeError:
+            bench = self._of_thread.bench = _Bench(self._library)
+        return bench
+
+
+class _Bench:
+    """What one thread works with."""
+
+    def __init__(self, library: Any) -> None:
+        self._turbo = TurboJpeg(library)
+        self._stored = Planes()
+        self._resized = Planes()
+
+    def recode(self, image: Jpeg, target: tuple[int, int], quality: int) -> Packed | None:
+        """Makes the JPEG of (height, width); None where the library warns or fails."""
+        stored = self._decode(image, reduction(image.height, image.width, target))
+        if stored is None:
+            return None
+        height, width = target
+        half = (-(-height // 2), -(-width // 2))
+        whole, blue, red = self._resized.lay_out((2 * half[0], 2 * half[1]), half)
+        brightness = whole[:height, :width]
+        for plane, resized in zip(stored, (brightness, blue, red), strict=True):
+            _resize(plane, resized)
+        # An odd size is filled up by its last row and column.
+        whole[:height, width:] = whole[:height, width - 1 : width]
+        whole[height:] = whole[height - 1]
+        jpeg = self._turbo.compress(self._resized, height, width, quality)
         return Packed(jpeg, _sample(brightness, blue, red))
 
     def _decode(self, image: Jpeg, factor: int) -> tuple[Pixels, Pixels, Pixels] | None:
-        """The planes of a JPEG shrunk by `factor`; None where the library warns or fails."""
+        """The planes of a JPEG shrunk by `factor`."""
         height, width = -(-image.height // factor), -(-image.width // factor)
         across, down = _COVERS[image.subsampling]
         small = (-(-height // down), -(-width // across))
-        brightness = np.empty((small[0] * down, small[1] * across), np.uint8)
-        blue, red = np.empty(small, np.uint8), np.empty(small, np.uint8)
-        if not self._turbo.decompress(image.data, height, width, (brightness, blue, red)):
+        covered, blue, red = self._stored.lay_out((small[0] * down, small[1] * across), small)
+        if not self._turbo.decompress(image.data, height, width, self._stored):
             return None
-        return brightness[:height, :width], blue, red
+        return covered[:height, :width], blue, red
 
 
-def _resized(plane: Pixels, size: tuple[int, int]) -> Pixels:
-    if plane.shape == size:
-        return np.ascontiguousarray(plane)
+def _resize(plane: Pixels, resized: Pixels) -> None:
+    if plane.shape == resized.shape:
+        resized[:] = plane
+        return
+    height, width = resized.shape
     # Beyond a half, linear interpolation would leave out pixels; this is where colours that were
     # stored at full resolution come out at half.
-    shrinks = plane.shape[0] > 2 * size[0] and plane.shape[1] > 2 * size[1]
+    shrinks = plane.shape[0] > 2 * height and plane.shape[1] > 2 * width
     how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-    return cv2.resize(plane, (size[1], size[0]), interpolation=how).astype(np.uint8, copy=False)
-
-
-def _filled(plane: Pixels, size: tuple[int, int]) -> Pixels:
-    """The plane with its last row and column repeated up to an even size."""
-    down, across = size[0] - plane.shape[0], size[1] - plane.shape[1]
-    if not down and not across:
-        return plane
-    return cv2.copyMakeBorder(plane, 0, down, 0, across, cv2.BORDER_REPLICATE).astype(
-        np.uint8, copy=False
-    )
+    cv2.resize(plane, (width, height), resized, interpolation=how)
 
 
 def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
@@ -100,5 +120,6 @@ def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
         step -= step % 2
         brightness = brightness[::step, ::step]
         blue, red = (plane[:: step // 2, :: step // 2] for plane in (blue, red))
-    together = cv2.merge([brightness, red, blue])
-    return cv2.cvtColor(together, cv2.COLOR_YCrCb2RGB).astype(np.uint8, copy=False)
+    together = np.empty((*brightness.shape, 3), np.uint8)
+    together[:, :, 0], together[:, :, 1], together[:, :, 2] = brightness, red, blue
+    return cv2.cvtColor(together, cv2.COLOR_YCrCb2RGB, together).astype(np.uint8, copy=False)

@@ -5,9 +5,8 @@ warning means damage), and simplejpeg's encoder of planes reads beyond those of 
 """
 
 import ctypes
-import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,84 +34,131 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "tjCompressFromYUVPlanes": (
         _Int,
-        [
-            _Pointer,
-            _Pointers,
-            _Int,
-            _Ints,
-            _Int,
-            _Int,
-            _Pointers,
-            ctypes.POINTER(_Long),
-            _Int,
-            _Int,
-        ],
+        [_Pointer, _Pointers, _Int, _Ints, _Int, _Int, _Pointers, _Longs, _Int, _Int],
     ),
 }
+
+Size = tuple[int, int]
 
 
 class LibraryMissingError(Exception):
     """libturbojpeg cannot be loaded."""
 
 
-class TurboJpeg:
-    """The library, with a decompressor and a compressor for each thread that calls."""
+def load(name: str = LIBRARY) -> Any:
+    """The library, its functions declared.
 
-    def __init__(self, name: str = LIBRARY) -> None:
-        """Loads it.
+    Raises:
+        LibraryMissingError: it is not there, or lacks a function.
+    """
+    try:
+        library = ctypes.CDLL(name)
+        for function, (result, arguments) in _SIGNATURES.items():
+            entry = getattr(library, function)
+            entry.restype, entry.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise LibraryMissingError(str(error)) from None
+    return library
 
-        Raises:
-            LibraryMissingError: it is not there, or lacks a function.
+
+def _allocate(size: int) -> Pixels:
+    return np.empty(size, np.uint8)
+
+
+class Planes:
+    """Memory for Y, Cb and Cr of one image after another; new memory for each would cost time.
+
+    Attributes:
+        addresses: of the planes, as the library takes them.
+        strides: likewise.
+    """
+
+    def __init__(self, allocate: Callable[[int], Pixels] = _allocate) -> None:
+        """Holds nothing yet; `allocate` gives so many bytes."""
+        self._allocate = allocate
+        self._memory = [allocate(0)] * 3
+        self.addresses = (_Pointer * 3)()
+        self.strides = (_Int * 3)()
+
+    def lay_out(self, brightness: Size, colour: Size) -> tuple[Pixels, Pixels, Pixels]:
+        """Y, Cb and Cr of an image with planes of these heights and widths; their content is any.
+
+        What was laid out before must not be used any more.
         """
-        try:
-            self._library = ctypes.CDLL(name)
-            for function, (result, arguments) in _SIGNATURES.items():
-                entry = getattr(self._library, function)
-                entry.restype, entry.argtypes = result, arguments
-        except (OSError, AttributeError) as error:
-            raise LibraryMissingError(str(error)) from None
-        self._of_thread = threading.local()
+        first, second, third = (
+            self._lay_out(number, height, width)
+            for number, (height, width) in enumerate((brightness, colour, colour))
+        )
+        return first, second, third
 
-    def decompress(self, jpeg: bytes, height: int, width: int, planes: Sequence[Pixels]) -> bool:
+    def _lay_out(self, number: int, height: int, width: int) -> Pixels:
+        memory = self._memory[number]
+        if len(memory) < height * width:
+            memory = self._memory[number] = self._allocate(height * width)
+            self.addresses[number] = memory.ctypes.data
+        self.strides[number] = width
+        return memory[: height * width].reshape(height, width)
+
+
+class TurboJpeg:
+    """A decompressor and a compressor, for one thread."""
+
+    def __init__(self, library: Any) -> None:
+        """Takes what `load` returned."""
+        self._library = library
+        self._decompressor = self._handle("tjInitDecompress")
+        self._compressor = self._handle("tjInitCompress")
+        self._buffer = _allocate(0)
+        self._buffer_fits: Size = (0, 0)
+
+    def _handle(self, initialise: str) -> ctypes.c_void_p:
+        address = getattr(self._library, initialise)()
+        if not address:
+            raise MemoryError(f"libturbojpeg: {initialise} failed")
+        weakref.finalize(self, self._library.tjDestroy, address)
+        return _Pointer(address)
+
+    def decompress(self, jpeg: bytes, height: int, width: int, planes: Planes) -> bool:
         """Decodes a JPEG into its planes.
 
         Args:
             jpeg: the file.
             height: as wanted, one of those that libjpeg can shrink to.
             width: likewise.
-            planes: Y, Cb and Cr to fill, contiguous; Y is as large as its colours cover.
+            planes: laid out, Y as large as its colours cover.
 
         Returns:
             Whether it went without error or warning.
         """
         status = self._library.tjDecompressToYUVPlanes(
-            self._own("tjInitDecompress"),
+            self._decompressor,
             jpeg,
             len(jpeg),
-            _addresses(planes),
+            planes.addresses,
             width,
-            _strides(planes),
+            planes.strides,
             height,
             _TJFLAG_STOPONWARNING,
         )
         return bool(status == 0)
 
-    def compress(self, planes: Sequence[Pixels], height: int, width: int, quality: int) -> bytes:
+    def compress(self, planes: Planes, height: int, width: int, quality: int) -> bytes:
         """Encodes planes as a JPEG with 4:2:0 colours.
 
         Args:
-            planes: Y, Cb and Cr, contiguous; Y twice as large as Cb, so beyond odd sizes.
+            planes: laid out, Y twice as large as Cb, so beyond odd sizes.
             height: of the image.
             width: likewise.
             quality: 1 to 100.
         """
-        buffer = self._buffer(self._library.tjBufSize(width, height, _TJSAMP_420))
-        address, size = _Pointer(buffer.ctypes.data), _Long(len(buffer))
+        if self._buffer_fits != (height, width):
+            self._make_room(height, width)
+        address, size = _Pointer(self._buffer.ctypes.data), _Long(len(self._buffer))
         status = self._library.tjCompressFromYUVPlanes(
-            self._own("tjInitCompress"),
-            _addresses(planes),
+            self._compressor,
+            planes.addresses,
             width,
-            _strides(planes),
+            planes.strides,
             height,
             _TJSAMP_420,
             ctypes.byref(address),
@@ -122,37 +168,10 @@ class TurboJpeg:
         )
         if status != 0:
             raise RuntimeError(f"libturbojpeg cannot encode {width}x{height} pixels")
-        return buffer[: size.value].tobytes()
+        return self._buffer[: size.value].tobytes()
 
-    def _own(self, initialise: str) -> int:
-        """This thread's handle of a kind, made at the first call."""
-        handle = getattr(self._of_thread, initialise, None)
-        if handle is None:
-            address = getattr(self._library, initialise)()
-            if not address:
-                raise MemoryError(f"libturbojpeg: {initialise} failed")
-            handle = _Handle(address)
-            weakref.finalize(handle, self._library.tjDestroy, address)
-            setattr(self._of_thread, initialise, handle)
-        return int(handle.address)
-
-    def _buffer(self, size: int) -> Pixels:
-        buffer: Pixels | None = getattr(self._of_thread, "buffer", None)
-        if buffer is None or len(buffer) < size:
-            buffer = self._of_thread.buffer = np.empty(size, np.uint8)
-        return buffer
-
-
-class _Handle:
-    """Lives as long as its thread does."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address
-
-
-def _addresses(planes: Sequence[Pixels]) -> Any:
-    return (_Pointer * len(planes))(*(plane.ctypes.data for plane in planes))
-
-
-def _strides(planes: Sequence[Pixels]) -> Any:
-    return (_Int * len(planes))(*(plane.strides[0] for plane in planes))
+    def _make_room(self, height: int, width: int) -> None:
+        needed = self._library.tjBufSize(width, height, _TJSAMP_420)
+        if len(self._buffer) < needed:
+            self._buffer = _allocate(needed)
+        self._buffer_fits = height, width
