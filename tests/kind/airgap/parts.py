@@ -1,0 +1,150 @@
+"""What a cluster without an image registry is made of, and when a part must be made again.
+
+A part is a folder of programs or a Docker image, made by one script under `recipes/`. Its key is a
+hash of everything that its content depends on: the script and the files that it reads, the
+versions, the machine's own files that go in, and the keys of the parts it is made from. `build.py`
+makes those whose key it has not seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+AIRGAP = Path(__file__).resolve().parent
+
+# Programs that people and stories run, not the nodes.
+TOOLS = ("kind", "helm", "kubectl")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing to build.
+
+    Attributes:
+        recipe: The script under `recipes/` that builds it.
+        environment: What the script is told: versions, and nothing of the machine.
+        files: What the script reads beside itself, relative to this folder.
+        needs: Names of the parts it is made from.
+        machine: Names of the machine's own files that go in.
+        is_image: Whether it is a Docker image; otherwise it is a folder of programs.
+    """
+
+    name: str
+    recipe: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()
+    is_image: bool = False
+
+    @property
+    def variable(self) -> str:
+        """What recipes of other parts find this one by, in their environment."""
+        return self.name.upper().replace("-", "_") + ("_IMAGE" if self.is_image else "")
+
+
+def read_versions(path: Path = AIRGAP / "versions.toml") -> dict[str, Any]:
+    """Return the table of versions."""
+    return tomllib.loads(path.read_text())
+
+
+def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
+    """Return every part by name, those that others need before them."""
+    programs = [
+        Part(
+            name,
+            "program.sh",
+            {"PROGRAM_PACKAGE": program["package"], "PROGRAM_VERSION": program["version"]},
+        )
+        for name, program in versions["programs"].items()
+    ]
+    kubernetes = {"KUBERNETES_VERSION": versions["kubernetes"]["version"]}
+    others = [
+        Part("kubernetes", "kubernetes.sh", kubernetes),
+        Part("etcd", "etcd.sh", {"ETCD_VERSION": versions["etcd"]["version"]}),
+        Part("pause", "pause.sh", files=("pause.go",)),
+        Part(
+            "debian",
+            "debian.sh",
+            {"DEBIAN_RELEASE": versions["debian"]["release"]},
+            is_image=True,
+        ),
+        Part(
+            "python",
+            "python.sh",
+            files=("python/Dockerfile",),
+            needs=("debian",),
+            machine=("CERTIFICATES", "PIP_CONFIGURATION"),
+            is_image=True,
+        ),
+        Part(
+            "node",
+            "node.sh",
+            {**kubernetes, "KIND_VERSION": versions["programs"]["kind"]["version"]},
+            files=(
+                "node/Dockerfile",
+                "node/default-storage.yaml",
+                "node/provisioner.Dockerfile",
+                "node/proxy.Dockerfile",
+            ),
+            needs=("debian", "kubernetes", "etcd", "pause", "coredns", "local-path-provisioner"),
+            is_image=True,
+        ),
+    ]
+    return {part.name: part for part in (*programs, *others)}
+
+
+def with_needs(names: Iterable[str], parts: Mapping[str, Part]) -> list[Part]:
+    """Return the named parts and all that they are made from, in an order to build them in."""
+    ordered: dict[str, Part] = {}
+
+    def visit(name: str) -> None:
+        if name in ordered:
+            return
+        for needed in parts[name].needs:
+            visit(needed)
+        ordered[name] = parts[name]
+
+    for name in names:
+        visit(name)
+    return list(ordered.values())
+
+
+def keys_of(
+    ordered: Iterable[Part],
+    read: Callable[[str], bytes],
+    machine: Mapping[str, bytes],
+    architecture: str,
+) -> dict[str, str]:
+    """Return the key of each part, given in an order to build them in.
+
+    Args:
+        ordered: The parts.
+        read: Returns a file's content, by its path relative to this folder.
+        machine: Contents of the machine's own files, by name.
+        architecture: What the machine's processor runs.
+    """
+    keys: dict[str, str] = {}
+    for part in ordered:
+        inputs = {
+            "name": part.name,
+            "architecture": architecture,
+            "environment": dict(part.environment),
+            "files": {
+                path: _digest(read(path)) for path in (f"recipes/{part.recipe}", *part.files)
+            },
+            "machine": {name: _digest(machine[name]) for name in part.machine},
+            "needs": {name: keys[name] for name in part.needs},
+        }
+        keys[part.name] = _digest(json.dumps(inputs, sort_keys=True).encode())[:16]
+    return keys
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
