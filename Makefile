@@ -16,9 +16,8 @@ IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
 IMAGES := operator workloads-mxnet workloads-mxnet-cu112
 
-# What is not on the PATH is built here from Go modules.
+# What is not on the PATH is built from Go modules, at the version in tests/kind/airgap.
 TOOLS := build/tools/bin
-HELM_VERSION := v3.22.0
 HELM := $(or $(shell command -v helm),$(TOOLS)/helm)
 
 CHART := charts/imagenet-operator
@@ -30,7 +29,7 @@ RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operat
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format generate verify images bench clean
+.PHONY: help install demo test lint format generate verify images test-kind bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,11 +73,13 @@ image-%: images/%/Dockerfile
 		--build-arg VERSION=$(VERSION) \
 		--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) .
 
-$(TOOLS)/helm: Makefile
+$(TOOLS)/helm: tests/kind/airgap/versions.toml
 	@command -v go >/dev/null || { echo "helm is needed: install it, or Go to build it with"; exit 1; }
-	CGO_ENABLED=0 GOBIN=$(abspath $(TOOLS)) go install -ldflags '-s -w' \
-		helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	$(PYTHON) tests/kind/airgap/build.py --into $(TOOLS) helm
 	@touch $@
+
+test-kind: $(INSTALLED) ## Run the stories on a kind cluster, made for them (needs a Docker engine)
+	$(BIN)/python tests/kind/run.py test
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
 	$(BIN)/python benchmarks/preparation.py

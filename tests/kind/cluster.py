@@ -1,0 +1,163 @@
+"""A kind cluster of this project's own: made, given images, its nodes stopped and started, deleted.
+
+It has a name of its own, a kubeconfig that is nobody else's, and one folder that all nodes share.
+What a killed run has left under the name goes when the next one starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from kind.airgap import routes
+from kind.airgap.build import cache_folder
+from kind.environment import Environment
+from kind.kubectl import Kubectl
+
+# Where every node, and so every pod with a hostPath volume, finds the folder that all share.
+SHARED = "/shared"
+
+
+def cluster_name() -> str:
+    """Return the name of the cluster that this process is about."""
+    return os.environ.get("IMAGENET_KIND_CLUSTER", "imagenetjob-test")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One kind cluster.
+
+    Attributes:
+        name: kind's name for it.
+        environment: What it is made with.
+    """
+
+    name: str
+    environment: Environment
+
+    @property
+    def folder(self) -> Path:
+        """The folder for what belongs to this cluster, gone with it."""
+        return cache_folder() / "clusters" / self.name
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file by which to reach it."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def shared(self) -> Path:
+        """The folder that is SHARED on every node, as it is called here."""
+        return self.folder / "shared"
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """kubectl for this cluster."""
+        return Kubectl(self.environment.programs["kubectl"], self.kubeconfig)
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of all nodes, the control plane's first."""
+        return [f"{self.name}-control-plane", *self.workers]
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of the nodes that run jobs."""
+        return [f"{self.name}-worker", f"{self.name}-worker2"]
+
+    def create(self) -> None:
+        """Make the cluster and wait until all of it is ready."""
+        self.delete()
+        self.shared.mkdir(parents=True)
+        # Pods write there as whatever user they run as.
+        self.shared.chmod(0o777)
+        command = ["create", "cluster", "--config=-", f"--kubeconfig={self.kubeconfig}"]
+        if self.environment.node_image:
+            command.append(f"--image={self.environment.node_image}")
+        written = configuration(self.environment.configuration.read_text(), self.shared)
+        self._kind(*command, given=written)
+        self.kubeconfig.chmod(0o600)
+        (self.folder / "environment.json").write_text(
+            json.dumps({"name": self.environment.name, "programs": self.environment.programs})
+        )
+        self._connect()
+        kubectl = self.kubectl
+        kubectl.wait("nodes --all", "condition=Ready", 180)
+        for namespace in ("kube-system", "local-path-storage"):
+            kubectl.within(namespace).wait("deployments --all", "condition=Available", 180)
+
+    def delete(self) -> None:
+        """Delete the cluster and its folder, if they are there."""
+        self._kind("delete", "cluster", f"--kubeconfig={self.kubeconfig}")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def load(self, images: Iterable[str]) -> None:
+        """Put images of the Docker engine on every node."""
+        self._kind("load", "docker-image", *images)
+
+    def stop_node(self, node: str) -> None:
+        """Let a node die: everything on it is gone at once, and says goodbye to nobody."""
+        subprocess.run(["docker", "kill", node], check=True, stdout=subprocess.DEVNULL)
+
+    def start_node(self, node: str) -> None:
+        """Start a node that was stopped, and wait until it is ready again."""
+        subprocess.run(["docker", "start", node], check=True, stdout=subprocess.DEVNULL)
+        self._connect()
+        self.kubectl.wait(f"node/{node}", "condition=Ready", 120)
+
+    def _connect(self) -> None:
+        """Give the nodes the network between pods that the airgap's have not by themselves."""
+        if self.environment.name != "airgap":
+            return
+        self.kubectl.wait_until(
+            "nodes", lambda nodes: all("podCIDR" in node["spec"] for node in nodes.values())
+        )
+        routes.connect(
+            routes.Node(name, _address(name), node["spec"]["podCIDR"])
+            for name, node in ((n["metadata"]["name"], n) for n in self.kubectl.all("nodes"))
+        )
+
+    def _kind(self, *arguments: str, given: str | None = None) -> None:
+        subprocess.run(
+            [self.environment.programs["kind"], *arguments, f"--name={self.name}"],
+            input=given,
+            text=True,
+            check=True,
+        )
+
+
+def existing() -> Cluster:
+    """Return the cluster that was created before, by this or another process."""
+    name = cluster_name()
+    told = cache_folder() / "clusters" / name / "environment.json"
+    if not told.exists():
+        raise SystemExit(f"there is no cluster {name}; make one: python tests/kind/run.py up")
+    return Cluster(name, Environment(configuration=Path(), **json.loads(told.read_text())))
+
+
+def configuration(text: str, shared: Path) -> str:
+    """Return kind's file with the shared folder mounted on every node."""
+    parsed = yaml.safe_load(text)
+    for node in parsed["nodes"]:
+        node["extraMounts"] = [{"hostPath": str(shared), "containerPath": SHARED}]
+    written: str = yaml.safe_dump(parsed, sort_keys=False)
+    return written
+
+
+def _address(node: str) -> str:
+    """Return a running node's address; the API server may know one from before a restart."""
+    template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    asked = subprocess.run(
+        ["docker", "inspect", "--format", template, node],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return asked.stdout.strip()

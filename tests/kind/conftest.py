@@ -1,0 +1,164 @@
+"""What stories are written with: the cluster, a namespace of their own, shared storage, GPUs.
+
+A story asks for `namespace` and gets a kubectl for a new one, which is gone after it with all that
+is in it. When a story fails, what the namespace held is printed with it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kind.cluster import SHARED, Cluster, existing
+from kind.kubectl import Kubectl
+
+GPUS = "nvidia.com/gpu"
+
+_reports = pytest.StashKey[list[pytest.TestReport]]()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The cluster that `tests/kind/run.py` made."""
+    return existing()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """kubectl for a namespace of this story's own."""
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:60].rstrip("-")
+    kubectl = cluster.kubectl.within(name)
+    # Leftovers of a run that was killed.
+    kubectl("delete", "namespace", name, "--ignore-not-found")
+    kubectl("create", "namespace", name)
+    yield kubectl
+    if any(report.failed for report in request.node.stash.get(_reports, [])):
+        print(_account_of(kubectl))
+    kubectl("delete", "namespace", name, "--timeout=120s")
+
+
+@pytest.fixture
+def shared_claim(cluster: Cluster, namespace: Kubectl) -> Iterator[tuple[str, Path]]:
+    """A ReadWriteMany claim in the namespace, and its folder on this machine."""
+    name = namespace.namespace
+    folder = cluster.shared / name
+    folder.mkdir()
+    folder.chmod(0o777)
+    size = "10Gi"
+    namespace.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "capacity": {"storage": size},
+                "storageClassName": "",
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {"name": "shared", "namespace": name},
+                "hostPath": {"path": f"{SHARED}/{name}"},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "shared", "namespace": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "",
+                "volumeName": name,
+                "resources": {"requests": {"storage": size}},
+            },
+        },
+    )
+    namespace.wait("pvc/shared", "jsonpath={.status.phase}=Bound")
+    yield "shared", folder
+    # Pods first: they hold the claim, and write to the folder.
+    namespace("delete", "imagenetjobs,jobs,pods", "--all", "--grace-period=1", check=False)
+    namespace("delete", "pvc/shared", f"pv/{name}", "--timeout=60s")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def advertise_gpus(cluster: Cluster) -> Iterator[Callable[[str, int], None]]:
+    """Let a node say that it has GPUs: `advertise_gpus(node, 16)`. None has any after the story."""
+    path = "/" + GPUS.replace("/", "~1")
+
+    def patch(node: str, *operations: dict[str, Any]) -> None:
+        cluster.kubectl.patch_status("node", node, list(operations))
+
+    said: set[str] = set()
+
+    def advertise(node: str, count: int) -> None:
+        said.add(node)
+        patch(
+            node,
+            {"op": "add", "path": f"/status/capacity{path}", "value": str(count)},
+            {"op": "add", "path": f"/status/allocatable{path}", "value": str(count)},
+        )
+
+    yield advertise
+    for node in said:
+        patch(
+            node,
+            {"op": "remove", "path": f"/status/capacity{path}"},
+            {"op": "remove", "path": f"/status/allocatable{path}"},
+        )
+
+
+@pytest.fixture
+def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Let a node die at once: `stop_node(node)`. It is back, and ready, after the story."""
+    stopped: list[str] = []
+
+    def stop(node: str) -> None:
+        cluster.stop_node(node)
+        stopped.append(node)
+
+    yield stop
+    for node in stopped:
+        cluster.start_node(node)
+
+
+def _account_of(kubectl: Kubectl) -> str:
+    """Return what a namespace holds, for whoever has to find out why a story failed."""
+    parts = []
+    for command in (
+        ("get", "imagenetjobs,jobs,pods,services,pvc", "--output=wide"),
+        ("get", "imagenetjobs", "--output=yaml"),
+        ("get", "events", "--sort-by=.lastTimestamp"),
+        (
+            "logs",
+            "--selector=training.imagenet.dev/job-name",
+            "--all-containers",
+            "--prefix",
+            "--tail=40",
+            "--max-log-requests=50",
+        ),
+    ):
+        parts.append(f"$ kubectl {' '.join(command)}\n{kubectl(*command, check=False)}")
+    operator = kubectl.within("imagenet-operator")
+    parts.append(operator("logs", "deployment/imagenet-operator", "--tail=100", check=False))
+    return "\n".join(parts)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the reports where fixtures find them."""
+    report = yield
+    item.stash.setdefault(_reports, []).append(report)
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Say with each story how long it took."""
+    if report.when != "call" or not report.passed:
+        return None
+    return "passed", ".", f"PASSED in {report.duration:.1f} s"

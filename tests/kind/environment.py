@@ -1,0 +1,113 @@
+"""Where a cluster comes from on this machine: from an image registry, or from `airgap/`.
+
+Where a registry answers, kind's own node image and Docker's official Python image are pulled, and
+kind, helm and kubectl are those on the PATH. Where none does, all of them are built once from
+Debian's packages and Go modules. `$IMAGENET_KIND_ENVIRONMENT` decides where it is set.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kind.airgap import build
+from kind.airgap.parts import read_versions
+
+HERE = Path(__file__).resolve().parent
+ENVIRONMENTS = ("registry", "airgap")
+VARIABLE = "IMAGENET_KIND_ENVIRONMENT"
+# A program lies in the folder of the part that it is built with.
+_PART_OF = {"kind": "kind", "helm": "helm", "kubectl": "kubernetes"}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a cluster is made with.
+
+    Attributes:
+        name: One of ENVIRONMENTS.
+        programs: Paths of kind, helm and kubectl.
+        configuration: kind's file.
+        node_image: The nodes' image; none is kind's own.
+        build_options: What `docker build` has to be told here.
+    """
+
+    name: str
+    programs: Mapping[str, str]
+    configuration: Path
+    node_image: str | None = None
+    build_options: str = ""
+
+
+def choose(named: str | None, registry_answers: Callable[[], bool]) -> str:
+    """Return the name of the environment: the one that is asked for, else the one that works."""
+    if named:
+        if named not in ENVIRONMENTS:
+            raise SystemExit(f"{VARIABLE} is {named!r}; write one of {', '.join(ENVIRONMENTS)}")
+        return named
+    return "registry" if registry_answers() else "airgap"
+
+
+def missing(found: Mapping[str, str | None]) -> list[str]:
+    """Return the parts to build for the programs that were not found."""
+    return [_PART_OF[program] for program, path in found.items() if path is None]
+
+
+def prepare() -> Environment:
+    """Make sure that all a cluster needs is here."""
+    if choose(os.environ.get(VARIABLE), _registry_answers) == "registry":
+        return _from_registry()
+    return _from_airgap()
+
+
+def _from_registry() -> Environment:
+    found = {program: shutil.which(program) for program in _PART_OF}
+    built = build.build(missing(found))
+    return Environment(
+        name="registry",
+        programs={
+            program: path or _built_program(program, built) for program, path in found.items()
+        },
+        configuration=HERE / "stock.yaml",
+    )
+
+
+def _from_airgap() -> Environment:
+    built = build.build()
+    _stand_in(built["python"], read_versions()["python"]["image"])
+    return Environment(
+        name="airgap",
+        programs={program: _built_program(program, built) for program in _PART_OF},
+        configuration=HERE / "airgap" / "kind.yaml",
+        node_image=built["node"],
+        # The stand-in reaches the package indexes as this machine does.
+        build_options="--network host",
+    )
+
+
+def _built_program(program: str, built: Mapping[str, str]) -> str:
+    return str(Path(built[_PART_OF[program]]) / program)
+
+
+def _registry_answers() -> bool:
+    image = f"docker.io/library/{read_versions()['python']['image']}"
+    asked = subprocess.run(
+        ["timeout", "60", "docker", "manifest", "inspect", image], capture_output=True, check=False
+    )
+    return asked.returncode == 0
+
+
+def _stand_in(image: str, name: str) -> None:
+    """Let an image be found by the name of the one it stands in for, unless that one is here."""
+    labels = subprocess.run(
+        ["docker", "image", "inspect", "--format", "{{json .Config.Labels}}", name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if labels.returncode != 0 or build.LABEL in labels.stdout:
+        subprocess.run(["docker", "tag", image, name], check=True)

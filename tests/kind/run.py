@@ -1,0 +1,133 @@
+"""Run the stories on a real cluster, from nothing to nothing: what `make test-kind` starts.
+
+    python tests/kind/run.py test              # all of it; what follows -- goes to pytest
+    python tests/kind/run.py up                # a cluster to develop on, with images and chart
+    python tests/kind/run.py load              # build and load the images again
+    python tests/kind/run.py down
+
+After `up`, `pytest tests/kind` runs against that cluster. `$IMAGENET_KIND_CLUSTER` names another
+one than the default, so that several can stand side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Also a program to be started by path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kind.cluster import Cluster, cluster_name, existing
+from kind.environment import Environment, prepare
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# The image for GPUs is left out: it cannot run here, and has several gigabytes.
+IMAGES = ("operator", "workloads-mxnet")
+CHART = "imagenet-operator"
+# A story may train, be killed and train again; none is meant to take nearly as long.
+STORY_SECONDS = 900
+
+
+def main() -> int:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("test", "up", "load", "down"))
+    parser.add_argument("pytest", nargs="*", help="options of pytest, after --")
+    arguments = parser.parse_args()
+    # A cluster is deleted also when the run is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
+    if arguments.what == "test":
+        return test(arguments.pytest)
+    if arguments.what == "up":
+        up(prepare())
+    elif arguments.what == "load":
+        load(existing())
+    else:
+        Cluster(cluster_name(), prepare()).delete()
+    return 0
+
+
+def test(options: list[str]) -> int:
+    """Make a cluster, run the stories, delete the cluster; return how pytest ended."""
+    environment = prepare()
+    cluster = Cluster(cluster_name(), environment)
+    try:
+        up(environment)
+        command = [sys.executable, "-m", "pytest", "tests/kind", f"--timeout={STORY_SECONDS}"]
+        return subprocess.run([*command, *options], cwd=REPOSITORY, check=False).returncode
+    finally:
+        with told("delete the cluster"):
+            cluster.delete()
+
+
+def up(environment: Environment) -> Cluster:
+    """Make a cluster with this project's images and chart on it."""
+    cluster = Cluster(cluster_name(), environment)
+    with told("build the images"):
+        build_images(environment)
+    with told("create the cluster"):
+        cluster.create()
+    load(cluster)
+    with told("install the chart"):
+        install(cluster)
+    return cluster
+
+
+def build_images(environment: Environment) -> None:
+    """Build the images as anyone would, by make."""
+    options = environment.build_options
+    subprocess.run(
+        ["make", *(f"image-{name}" for name in IMAGES), f"DOCKER_BUILD_OPTIONS={options}"],
+        cwd=REPOSITORY,
+        check=True,
+    )
+
+
+def load(cluster: Cluster) -> None:
+    """Put the images on the nodes."""
+    with told("load the images"):
+        cluster.load(f"imagenet-{name}:{version()}" for name in IMAGES)
+
+
+def install(cluster: Cluster) -> None:
+    """Install the chart with its defaults, and wait until the operator is ready."""
+    subprocess.run(
+        [
+            cluster.environment.programs["helm"],
+            f"--kubeconfig={cluster.kubeconfig}",
+            *("upgrade", "--install", CHART, f"charts/{CHART}"),
+            f"--namespace={CHART}",
+            *("--create-namespace", "--wait", "--timeout=180s"),
+        ],
+        cwd=REPOSITORY,
+        check=True,
+    )
+
+
+def version() -> str:
+    """Return the version that the images are tagged with."""
+    project = tomllib.loads((REPOSITORY / "operator" / "pyproject.toml").read_text())
+    found: str = project["project"]["version"]
+    return found
+
+
+@contextmanager
+def told(step: str) -> Iterator[None]:
+    """Say how long a step took."""
+    started = time.monotonic()
+    yield
+    print(f"kind: {step}: {time.monotonic() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The cluster itself: what every other story takes for granted."""
+
+from __future__ import annotations
+
+from kind.cluster import Cluster
+from kind.kubectl import Kubectl, Manifest
+
+IMAGE = "imagenet-operator:0.1.0"
+PORT = 8000
+
+
+def member(name: str, node: str, program: str) -> Manifest:
+    """A pod on one node, to be found as NAME.members."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"group": "members"}},
+        "spec": {
+            "hostname": name,
+            "subdomain": "members",
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {"name": "member", "image": IMAGE, "command": ["python", "-u", "-c", program]}
+            ],
+        },
+    }
+
+
+def test_nodes_are_ready(cluster: Cluster) -> None:
+    cluster.kubectl.wait("nodes --all", "condition=Ready")
+
+    assert sorted(node["metadata"]["name"] for node in cluster.kubectl.all("nodes")) == sorted(
+        cluster.nodes
+    )
+
+
+def test_pods_of_two_nodes_reach_each_other_by_name(cluster: Cluster, namespace: Kubectl) -> None:
+    serve = f"""
+import http.server
+http.server.test(http.server.SimpleHTTPRequestHandler, port={PORT}, bind="")
+"""
+    # As members of a job do: the name may not resolve yet, nor the other be up.
+    ask = """
+import sys, time, urllib.request
+while True:
+    try:
+        print(urllib.request.urlopen("http://{other}.members:{port}/", timeout=5).status)
+        break
+    except OSError as error:
+        print(error)
+        time.sleep(0.2)
+"""
+    first, second = cluster.workers
+    namespace.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "members"},
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": {"group": "members"},
+                "ports": [{"port": PORT}],
+            },
+        },
+        member("server-a", first, serve),
+        member("server-b", second, serve),
+        member("asks-a", second, ask.format(other="server-a", port=PORT)),
+        member("asks-b", first, ask.format(other="server-b", port=PORT)),
+    )
+
+    for name in ("asks-a", "asks-b"):
+        namespace.wait(f"pod/{name}", "jsonpath={.status.phase}=Succeeded", 60)
