@@ -81,7 +81,10 @@ def worker() -> None:
 def main() -> None:
     folder, role = Path(os.environ["STAND_IN_FOLDER"]), os.environ["IMAGENET_ROLE"]
     with (folder / "started").open("a") as started:
-        variables = ("POD_NAME", "POD_IP", "CUDA_VISIBLE_DEVICES", "DMLC_PS_ROOT_URI")
+        variables = (
+            *("POD_NAME", "POD_IP", "CUDA_VISIBLE_DEVICES", "DMLC_PS_ROOT_URI"),
+            "IMAGENET_METRICS_PORT",
+        )
         record = {name: os.environ.get(name) for name in variables}
         started.write(json.dumps({**record, "pid": os.getpid()}) + "\n")
     behave(folder, role)

@@ -30,25 +30,16 @@ from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import settings as manifests
+from imagenet_operator.manifests.strategies.parameter_server import ROOT_PORT
 from imagenet_operator.reconcile.types import Settings
 
 DEFAULT_WORKDIR = Path("imagenet-work")
-SETTINGS = Settings(
-    restart_delay=timedelta(seconds=1),
-    restart_delay_limit=timedelta(seconds=30),
-    disruption_delay=timedelta(0),
-    manifests=manifests.Settings(checkpoint_seconds=5, network_policy=False),
-)
-"""Somebody is watching, and no API server has to be spared: shorter waits than in a cluster.
-
-Programs listen on loopback addresses here, so that there is nothing for a NetworkPolicy to do.
-
-A worker that lost a peer cannot save, however long its grace is."""
-
 _SAMPLE_SECONDS = 1.0
 _SAMPLE_TIMEOUT_SECONDS = 2.0
 _FAREWELL_SECONDS = 20.0
 """What a pod gets to end in after Ctrl-C: its peers are all there, so a worker can save."""
+
+_OTHER_PORT = "stop that program, or let the pods use another port with --metrics-port"
 
 _EXAMPLES = """examples:
   imagenetctl run examples/digits.yaml
@@ -95,12 +86,36 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="how many GPUs pods may use (default: those that nvidia-smi shows)",
     )
     parser.add_argument(
+        "--metrics-port",
+        type=_port,
+        default=manifests.DEFAULTS.metrics_port,
+        metavar="N",
+        help="where each pod serves its metrics, on its own address (default: %(default)s)",
+    )
+    parser.add_argument(
         "--output",
         choices=("text", "json"),
         default="text",
         help="text for people, or one JSON object a line for scripts (default: text)",
     )
     parser.set_defaults(run=run)
+
+
+def settings(metrics_port: int) -> Settings:
+    """What a local run has in place of an operator's configuration.
+
+    Somebody is watching, and no API server has to be spared: shorter waits than in a cluster.
+    Programs listen on loopback addresses, so that there is nothing for a NetworkPolicy to do. And a
+    worker that lost a peer cannot save, however long its grace is.
+    """
+    return Settings(
+        restart_delay=timedelta(seconds=1),
+        restart_delay_limit=timedelta(seconds=30),
+        disruption_delay=timedelta(0),
+        manifests=manifests.Settings(
+            checkpoint_seconds=5, network_policy=False, metrics_port=metrics_port
+        ),
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -113,13 +128,15 @@ def run(arguments: argparse.Namespace) -> int:
     folder.check()
     volumes = Volumes(arguments.workdir.resolve() / "volumes", dict(arguments.volume))
     devices = gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev")))
-    wanted = preflight.needs(job, SETTINGS.manifests)
+    chosen = settings(arguments.metrics_port)
+    wanted = preflight.needs(job, chosen.manifests)
     preflight.check(wanted, devices.capacity, volumes, program_folders(os.environ))
     display = JsonLines(sys.stdout) if arguments.output == "json" else displays.of_people()
-    with folder.locked(), closing(addresses.claim(sorted(wanted.ports))) as block:
-        machine = _machine(job, folder, volumes, devices, block)
+    remedies = {arguments.metrics_port: _OTHER_PORT}
+    with folder.locked(), closing(addresses.claim(sorted(wanted.ports), remedies)) as block:
+        machine = _machine(job, folder, volumes, devices, block, chosen)
         with _cluster(machine, folder, display) as cluster, Interrupts(cluster.wake) as interrupts:
-            job, blame = _work(job, folder, cluster, display, interrupts)
+            job, blame = _work(job, folder, cluster, display, interrupts, chosen)
         log = folder.logs / f"{blame.culprit}.log" if blame.culprit else None
         end = result.collect(job, volumes, time.monotonic() - started, log)
         if end.succeeded:
@@ -159,6 +176,7 @@ def _machine(
     volumes: Volumes,
     devices: gpus.Gpus,
     block: addresses.AddressBlock,
+    chosen: Settings,
 ) -> Machine:
     """This machine, as far as the job may use it."""
     cores = len(os.sched_getaffinity(0))
@@ -170,7 +188,7 @@ def _machine(
         gpus=devices,
         program_folders=program_folders(os.environ),
         environment={"OMP_NUM_THREADS": share, **pods.inherited(os.environ)},
-        images=preflight.images(SETTINGS.manifests),
+        images=preflight.images(chosen.manifests),
         logs=folder.logs,
         scratch=folder.scratch,
         slots=cores,
@@ -191,6 +209,7 @@ def _work(
     cluster: LocalCluster,
     display: Display,
     interrupts: Interrupts,
+    chosen: Settings,
 ) -> tuple[ImageNetJob, loop.Blame]:
     """Open the job and work on it until it is finished or interrupted."""
     opened = folder.open(job.to_manifest())
@@ -199,7 +218,7 @@ def _work(
     with display, sampler:
         if opened.resumed:
             display.say(f"going on with {job.metadata.name}, which was interrupted")
-        done = loop.run(cluster, job, sampler, SETTINGS, display.show, lambda: bool(interrupts))
+        done = loop.run(cluster, job, sampler, chosen, display.show, lambda: bool(interrupts))
         if interrupts:
             display.say("stopping; press Ctrl-C again to kill what still runs")
         cluster.shut_down(_FAREWELL_SECONDS, lambda: interrupts.count > 1)
@@ -236,6 +255,15 @@ def _mapping(text: str) -> tuple[str, Path]:
     if not folder.is_dir():
         raise argparse.ArgumentTypeError(f"{path!r} is not a folder")
     return claim, folder
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and 1024 <= int(text) <= 65535) or int(text) == ROOT_PORT:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a port for metrics; write 1024 to 65535, and not the scheduler's "
+            f"({ROOT_PORT})"
+        )
+    return int(text)
 
 
 def _count(text: str) -> int:

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -421,6 +423,9 @@ def test_a_suspended_job_is_not_waited_for(workplace: Workplace) -> None:
         (["--volume", "raw"], "'raw' is not CLAIM=PATH"),
         (["--volume", "raw=/nowhere"], "'/nowhere' is not a folder"),
         (["--gpus", "many"], "'many' is not a number of GPUs"),
+        (["--metrics-port", "http"], "'http' is not a port for metrics"),
+        (["--metrics-port", "80"], "write 1024 to 65535"),
+        (["--metrics-port", "9091"], "not the scheduler's (9091)"),
     ],
 )
 def test_bad_options_are_wrong_usage(
@@ -430,6 +435,25 @@ def test_bad_options_are_wrong_usage(
 
     assert finished.code == 2
     assert message in finished.errors
+
+
+def test_a_metrics_port_that_is_taken_can_be_moved(workplace: Workplace) -> None:
+    with (
+        closing(socket.create_server(("0.0.0.0", 0))) as everywhere,
+        closing(socket.create_server(("127.0.0.1", 0))) as one_address,
+    ):
+        taken = everywhere.getsockname()[1]
+        # As long as it is held there, nobody can take it on all addresses.
+        port = str(one_address.getsockname()[1])
+
+        first = workplace.run("--metrics-port", str(taken))
+        second = workplace.run("--metrics-port", port)
+
+    assert first.code == 3
+    assert f"port {taken} cannot be used" in first.errors
+    assert "or let the pods use another port with --metrics-port" in first.errors
+    assert second.code == 0
+    assert {item["IMAGENET_METRICS_PORT"] for item in workplace.started()} == {port}
 
 
 def test_an_empty_claim_is_named_with_its_folder(workplace: Workplace) -> None:

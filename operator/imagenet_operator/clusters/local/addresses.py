@@ -8,7 +8,8 @@ kernel lets go of it when the last process that holds it dies, however it dies.
 import errno
 import random
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from imagenet_operator.clusters.errors import LocalError
 
@@ -17,6 +18,7 @@ ANCHOR_PORT = 9089
 
 FIRST, LAST = 2, 254
 _TRIES = 64
+_STOP = "stop that program for the time of this run"
 
 
 class AddressBlock:
@@ -66,11 +68,14 @@ class AddressBlock:
         yield from range(FIRST, self._last_given + 1)
 
 
-def claim(ports: Iterable[int] = ()) -> AddressBlock:
+def claim(
+    ports: Iterable[int] = (), remedies: Mapping[int, str] = MappingProxyType({})
+) -> AddressBlock:
     """Claim a block that no other run on this machine holds.
 
     Args:
         ports: The ports that pods are going to listen on, to be checked now.
+        remedies: What to do about one of them that is taken, if there is a choice.
 
     Raises:
         LocalError: Another program holds one of the ports on every address of the machine.
@@ -85,7 +90,7 @@ def claim(ports: Iterable[int] = ()) -> AddressBlock:
             raise LocalError(
                 f"port {port} cannot be used on this machine's loopback addresses "
                 f"({error.strerror}): a program listens on it on all addresses, for example "
-                f"0.0.0.0:{port}; stop that program for the time of this run"
+                f"0.0.0.0:{port}; {remedies.get(port, _STOP)}"
             ) from error
     return AddressBlock(anchor)
 
