@@ -1,0 +1,44 @@
+"""docs/architecture.md and docs/security.md speak of files and ports that are there."""
+
+import re
+
+import pytest
+
+from imagenet_operator.manifests.settings import DEFAULTS
+from imagenet_operator.manifests.strategies import parameter_server
+from support.pod_subset import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+PATH = re.compile(r"\b(?:operator|workloads|tests|docs|charts|images|examples)/[\w./-]+\.\w+")
+BARE = re.compile(r"(?<![\w/])(?:[a-z_]+/)*[a-z_]+\.py\b")
+ARCHITECTURE = (DOCS / "architecture.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "security.md"])
+def test_every_file_that_is_named_is_there(page: str) -> None:
+    named = set(PATH.findall((DOCS / page).read_text()))
+    assert named
+    assert [path for path in sorted(named) if not (REPOSITORY / path).is_file()] == []
+
+
+def test_every_file_of_the_drawing_is_named_below_it() -> None:
+    drawing, _, text = ARCHITECTURE.partition("\n```\n\n")
+    drawn = set(BARE.findall(drawing))
+    assert drawn
+    named = set(PATH.findall(text))
+    assert [path for path in drawn if not any(name.endswith(f"/{path}") for name in named)] == []
+
+
+def test_every_policy_is_named() -> None:
+    folder = REPOSITORY / "operator" / "imagenet_operator" / "reconcile" / "policies"
+    # These only say in other words what others decided.
+    in_words = {"__init__", "conditions", "estimate", "figures", "phase", "replicas"}
+    policies = {path.stem for path in folder.glob("*.py")} - in_words
+    assert {name for name in policies if f"policies/{name}.py" not in ARCHITECTURE} == set()
+
+
+def test_the_ports_are_those_of_the_builders() -> None:
+    text = (DOCS / "security.md").read_text()
+    assert f"metrics, {DEFAULTS.metrics_port}" in text
+    assert f"NAME-r0-server-0.NAME-r0 {parameter_server.MEMBER_PORT}" in text
+    assert f"({DEFAULTS.user})" in text
