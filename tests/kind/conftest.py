@@ -18,6 +18,8 @@ from kind.cluster import SHARED, Cluster, existing
 from kind.kubectl import Kubectl
 
 GPUS = "nvidia.com/gpu"
+# The chart's release, its namespace and its Deployment.
+OPERATOR = "imagenet-operator"
 
 _reports = pytest.StashKey[list[pytest.TestReport]]()
 
@@ -127,24 +129,16 @@ def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
 
 def _account_of(kubectl: Kubectl) -> str:
     """Return what a namespace holds, for whoever has to find out why a story failed."""
-    parts = []
-    for command in (
-        ("get", "imagenetjobs,jobs,pods,services,pvc", "--output=wide"),
-        ("get", "imagenetjobs", "--output=yaml"),
-        ("get", "events", "--sort-by=.lastTimestamp"),
-        (
-            "logs",
-            "--selector=training.imagenet.dev/job-name",
-            "--all-containers",
-            "--prefix",
-            "--tail=40",
-            "--max-log-requests=50",
-        ),
-    ):
-        parts.append(f"$ kubectl {' '.join(command)}\n{kubectl(*command, check=False)}")
-    operator = kubectl.within("imagenet-operator")
-    parts.append(operator("logs", "deployment/imagenet-operator", "--tail=100", check=False))
-    return "\n".join(parts)
+    asked = [
+        (kubectl, ("get", "imagenetjobs,jobs,pods,services,pvc", "--output=wide")),
+        (kubectl, ("get", "imagenetjobs", "--output=yaml")),
+        (kubectl, ("get", "events", "--sort-by=.lastTimestamp")),
+        *((kubectl, ("logs", pod["metadata"]["name"], "--tail=40")) for pod in kubectl.all("pods")),
+        (kubectl.within(OPERATOR), ("logs", f"deployment/{OPERATOR}", "--tail=100")),
+    ]
+    return "\n".join(
+        f"$ kubectl {' '.join(command)}\n{asks(*command, check=False)}" for asks, command in asked
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,8 +38,8 @@ def test_nodes_are_ready(cluster: Cluster) -> None:
 
 def test_pods_of_two_nodes_reach_each_other_by_name(cluster: Cluster, namespace: Kubectl) -> None:
     serve = f"""
-import http.server
-http.server.test(http.server.SimpleHTTPRequestHandler, port={PORT}, bind="")
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+HTTPServer(("", {PORT}), SimpleHTTPRequestHandler).serve_forever()
 """
     # As members of a job do: the name may not resolve yet, nor the other be up.
     ask = """
