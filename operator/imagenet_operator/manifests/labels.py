@@ -67,6 +67,14 @@ def owner(job: ImageNetJob) -> Manifest:
     }
 
 
+def owner_uid(item: Manifest) -> str | None:
+    """Return the UID of an object's controller, if it has one."""
+    for reference in item["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return None
+
+
 def _checked(labels: dict[str, str]) -> dict[str, str]:
     for key, value in labels.items():
         if not _VALUE.fullmatch(value):

@@ -109,6 +109,27 @@ class Draft:
         """Have objects created, in this order, after those that were asked for before."""
         self._create += manifests
 
+    def create_or_wait(self, kind: ConditionType, manifests: list[Manifest]) -> bool:
+        """Have objects created, unless somebody else holds one of their names; return whether so.
+
+        Args:
+            kind: The condition that says for which names the job waits.
+            manifests: The objects.
+        """
+        taken = [
+            f"{item['kind']} {item['metadata']['name']} belongs to {whose}"
+            for item in manifests
+            if (whose := self.observed.foreign.get((item["kind"], item["metadata"]["name"])))
+        ]
+        if not taken:
+            self.create(manifests)
+            return True
+        conflict = f"{'; '.join(taken)}; waiting until the name is free"
+        if self.state(kind, False, "NameConflict", conflict):
+            self.warn("NameConflict", conflict)
+        self.look_again(self.now + self.settings.patience)
+        return False
+
     def delete(self, references: Iterable[Reference]) -> None:
         """Have objects deleted."""
         self._delete += references
@@ -154,17 +175,6 @@ class Draft:
                 replica_statuses=replicas.settled(self.training.replica_statuses),
             )
         self.look_at_once()
-
-    def conflicts(self, manifests: Iterable[Manifest]) -> str | None:
-        """Say which of these objects' names somebody else holds; None if they are free."""
-        taken = [
-            f"{item['kind']} {item['metadata']['name']} belongs to {whose}"
-            for item in manifests
-            if (whose := self.observed.foreign.get((item["kind"], item["metadata"]["name"])))
-        ]
-        if not taken:
-            return None
-        return f"{'; '.join(taken)}; waiting until the name is free"
 
     def decision(self) -> Decision:
         """Return what the pass decided."""

@@ -89,8 +89,8 @@ def sort(
     }
     foreign: dict[tuple[str, str], str] = {}
     for item in others:
-        if item["kind"] == "Pod" and _owner(item) in pods_by_job:
-            pods_by_job[str(_owner(item))].append(item)
+        if item["kind"] == "Pod" and labels.owner_uid(item) in pods_by_job:
+            pods_by_job[str(labels.owner_uid(item))].append(item)
         else:
             foreign[item["kind"], item["metadata"]["name"]] = _whose(item)
     jobs = [
@@ -135,14 +135,6 @@ def _position(member: Member) -> tuple[int, str, int]:
     return order, member.role, member.index
 
 
-def _owner(item: Manifest) -> str | None:
-    """The UID of the controller of an object."""
-    for owner in item["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            return str(owner["uid"])
-    return None
-
-
 def _whose(item: Manifest) -> str:
     for owner in item["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
@@ -175,10 +167,11 @@ def _is_ours(item: Manifest, job: ImageNetJob) -> bool:
 
     A claim may also be one that outlived a former job of the same name: nobody owns it.
     """
-    if item["kind"] == "PersistentVolumeClaim" and _owner(item) is None:
+    if item["kind"] == "PersistentVolumeClaim" and labels.owner_uid(item) is None:
         return _labels(item).get(labels.JOB_NAME) == job.metadata.name
     return (
-        _owner(item) == job.metadata.uid and _PLACE.get(item["kind"], set()) <= _labels(item).keys()
+        labels.owner_uid(item) == job.metadata.uid
+        and _PLACE.get(item["kind"], set()) <= _labels(item).keys()
     )
 
 

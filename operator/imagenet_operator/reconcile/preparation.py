@@ -65,7 +65,11 @@ def _have_claims(draft: Draft) -> bool:
         draft.state("DatasetReady", False, "ClaimTerminating", message)
         draft.look_again(draft.now + draft.settings.patience)
         return False
-    return not missing or draft.job.spec.run_policy.suspend or _create(draft, missing)
+    return (
+        not missing
+        or draft.job.spec.run_policy.suspend
+        or draft.create_or_wait("DatasetReady", missing)
+    )
 
 
 def _take_the_next_step(draft: Draft) -> None:
@@ -104,8 +108,10 @@ def _run(
     elif job is not None and job.stranded and not job.terminating:
         draft.delete([job.reference])
         draft.warn("NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again")
-    elif _create(draft, [*_missing_protection(draft), *([] if job is not None else [build()])]):
-        draft.state("DatasetReady", False, *_WHAT[role])
+    else:
+        made = [] if job is not None else [build()]
+        if draft.create_or_wait("DatasetReady", [*_missing_protection(draft), *made]):
+            draft.state("DatasetReady", False, *_WHAT[role])
 
 
 def _missing_protection(draft: Draft) -> list[Manifest]:
@@ -113,18 +119,6 @@ def _missing_protection(draft: Draft) -> list[Manifest]:
     present = {item.kind for item in draft.observed.protection}
     wanted = protection.of_preparation(draft.job, draft.settings.manifests)
     return [item for item in wanted if item["kind"] not in present]
-
-
-def _create(draft: Draft, manifests: list[Manifest]) -> bool:
-    """Create objects unless somebody else holds one of their names; return whether it was done."""
-    conflict = draft.conflicts(manifests)
-    if conflict is None:
-        draft.create(manifests)
-        return True
-    if draft.state("DatasetReady", False, "NameConflict", conflict):
-        draft.warn("NameConflict", conflict)
-    draft.look_again(draft.now + draft.settings.patience)
-    return False
 
 
 def _record_index(draft: Draft, index: PreparationJob) -> None:

@@ -156,7 +156,7 @@ def _has_what_it_shares(draft: Draft) -> bool:
     attempt = draft.observed.attempts.get(number, Attempt(number))
     present = {item.kind for item in attempt.shared}
     wanted = builder.shared(draft.job, number, draft.settings.manifests)
-    return _create(draft, [item for item in wanted if item["kind"] not in present])
+    return draft.create_or_wait("Running", [item for item in wanted if item["kind"] not in present])
 
 
 def _between_attempts(draft: Draft) -> None:
@@ -176,17 +176,5 @@ def _between_attempts(draft: Draft) -> None:
         return
     number = 0 if training is None else training.attempt + 1
     manifests = builder.build(draft.job, number, draft.settings.manifests)
-    if _create(draft, manifests):
+    if draft.create_or_wait("Running", manifests):
         _begin(draft, number, manifests)
-
-
-def _create(draft: Draft, manifests: list[Manifest]) -> bool:
-    """Create objects unless somebody else holds one of their names; return whether it was done."""
-    conflict = draft.conflicts(manifests)
-    if conflict is None:
-        draft.create(manifests)
-        return True
-    if draft.state("Running", False, "NameConflict", conflict):
-        draft.warn("NameConflict", conflict)
-    draft.look_again(draft.now + draft.settings.patience)
-    return False

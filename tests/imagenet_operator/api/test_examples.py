@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from imagenet_operator.api import load, parse, validate
 from imagenet_operator.api.crd import root_schema
 from imagenet_operator.api.training import devices
+from imagenet_operator.cli.main import main
 from support.crd_evaluator import problem_paths
 
 FOLDER = Path(__file__).parents[3] / "examples"
@@ -27,6 +29,17 @@ def test_an_example_is_valid(path: Path) -> None:
 def test_an_example_is_called_after_its_file(path: Path) -> None:
     (document,) = load(path)
     assert document["metadata"]["name"] == path.stem
+
+
+@pytest.mark.parametrize("path", EXAMPLES.values(), ids=EXAMPLES)
+def test_an_example_is_rendered(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (document,) = load(path)
+    replicas = parse(document).spec.training.workers.replicas
+
+    assert main(["render", str(path)]) == 0
+
+    pods = [item for item in yaml.safe_load_all(capsys.readouterr().out) if item["kind"] == "Pod"]
+    assert sum("-r0-worker-" in item["metadata"]["name"] for item in pods) == replicas
 
 
 def test_the_tutorials_job_has_its_figures() -> None:

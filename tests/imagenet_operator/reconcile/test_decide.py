@@ -351,6 +351,8 @@ def test_the_preparation_has_a_deadline_that_stands_still_while_suspended() -> N
         "preparing the dataset took over 100 s",
     )
     assert cluster.unfinished_jobs() == []
+    assert cluster.status.preparation is not None
+    assert cluster.status.preparation.since is None, "its clock stands"
 
 
 def test_a_claim_that_is_being_deleted_is_waited_for() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.manifests import attempt, labels, names, protection
-from imagenet_operator.reconcile import decide, observe, outcome, training
+from imagenet_operator.reconcile import decide, outcome, training
 from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.finish import finish
 from imagenet_operator.reconcile.policies import cleanup, gang, members, progress, success
@@ -203,8 +203,8 @@ def makes_wrong_labels(patch: Patch) -> None:
 
 
 def takes_everything_for_its_own(patch: Patch) -> None:
-    owner, ours = observe._owner, manifest()["metadata"]["uid"]
-    patch.setattr(observe, "_owner", lambda item: ours if owner(item) == "other" else owner(item))
+    owner, ours = labels.owner_uid, manifest()["metadata"]["uid"]
+    patch.setattr(labels, "owner_uid", lambda item: ours if owner(item) == "other" else owner(item))
 
 
 def writes_where_the_former_attempt_did(patch: Patch) -> None:

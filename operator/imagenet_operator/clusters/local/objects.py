@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.errors import AlreadyExists
+from imagenet_operator.manifests import labels
 
 
 def timestamp(now: datetime) -> str:
@@ -24,14 +25,6 @@ def is_ending(item: Manifest) -> bool:
 def is_terminal(pod: Manifest) -> bool:
     """Whether a pod has ended, well or badly."""
     return pod["status"]["phase"] in ("Succeeded", "Failed")
-
-
-def owner_uid(item: Manifest) -> str | None:
-    """The UID of an object's controller."""
-    for owner in item["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            return str(owner["uid"])
-    return None
 
 
 class Objects:
@@ -68,7 +61,7 @@ class Objects:
 
     def owned_by(self, uid: str) -> list[Manifest]:
         """The objects whose controller has this UID, oldest first."""
-        return [item for item in self._items.values() if owner_uid(item) == uid]
+        return [item for item in self._items.values() if labels.owner_uid(item) == uid]
 
     def all(self) -> list[Manifest]:
         """Every object, oldest first."""

@@ -115,4 +115,6 @@ def _leave(deserter: MemberStatus, farewell: timedelta) -> datetime:
 
 def _last_words(member: MemberStatus) -> str:
     code = "without an exit code" if member.exit_code is None else f"with {member.exit_code}"
-    return f"{member.name} exited {code}" + (f": {member.message}" if member.message else "")
+    # Of a log's end the last line counts: an exception stands there, below what led to it.
+    words = (member.message or "").strip().splitlines()[-1:]
+    return ": ".join([f"{member.name} exited {code}", *words])

@@ -38,7 +38,8 @@ def test_a_gang_that_runs_goes_on() -> None:
 
 @pytest.mark.parametrize("name", GANG)
 def test_any_member_that_fails_is_charged(name: str) -> None:
-    assert judge(failed(name, 1, message="out of luck")) == (
+    log = "Traceback (most recent call last):\n  File x\nout of luck\n"
+    assert judge(failed(name, 1, message=log)) == (
         Charge.FAILURE,
         "MemberFailed",
         f"{name} exited with 1: out of luck",
