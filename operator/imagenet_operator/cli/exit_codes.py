@@ -11,8 +11,8 @@ HELP = f"""exit codes:
   {SUCCESS:<5}success
   {FAILED:<5}the job failed, or an image could not be classified
   {USAGE:<5}wrong usage, or a manifest that is not valid
-  {ENVIRONMENT:<5}this machine cannot do it: a program is missing, the working directory is in use,
-       too few GPUs
-  {INTERRUPTED:<5}interrupted (Ctrl-C or SIGTERM); the same command goes on from there
+  {ENVIRONMENT:<5}this machine cannot do it: a program is missing, the working directory is in use
+       or cannot be written, too few GPUs, a port is taken
+  {INTERRUPTED:<5}interrupted (Ctrl-C, SIGTERM or SIGHUP); the same command goes on from there
   {UNREAD:<5}whoever read the output went away
 """

@@ -1,6 +1,7 @@
 """What a run has come to, read from volumes."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api.status import Status
-from imagenet_operator.cli import result
+from imagenet_operator.cli import exit_codes, result
 from imagenet_operator.clusters.local.volumes import Volumes
 from support import job_table
 
+DOCS = Path(__file__).parents[3] / "docs" / "running-locally.md"
 UID8 = job_table.UID[:8]
 TRAINING = {
     "validation": {"images": 180, "top1": 0.97, "top5": 1.0},
@@ -158,3 +160,26 @@ def test_the_link_leads_to_the_newest_model(tmp_path: Path) -> None:
 
     assert link.resolve().name == "r1"
     assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_the_fields_for_scripts_are_the_documented_ones(tmp_path: Path) -> None:
+    end = collected(tmp_path, SUCCEEDED, attempts=(0,), training={"attempt": 0})
+    document = result.as_json(end, "Succeeded")
+
+    table = DOCS.read_text().partition("| Field of the result")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE))
+    documented = {
+        name: cell for names, cell in rows.items() for name in re.findall(r"`(.+?)`", names)
+    }
+    assert set(documented) == set(document)
+    for name in ("dataset", "model"):
+        assert set(re.findall(r'"(\w+)"', documented[name])) == set(document[name])
+    assert set(re.findall(r'"(\w+)"', documented["validation"])) >= set(document["validation"])
+
+
+def test_exit_codes_are_documented() -> None:
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper() and name != "HELP"}
+
+    assert {
+        int(code) for code in re.findall(r"^\| (\d+) \|", DOCS.read_text(), re.MULTILINE)
+    } == codes

@@ -34,6 +34,8 @@ def test_digits_from_the_archive_to_a_prediction(tmp_path: Path) -> None:
     first = last_line(call(imagenetctl, "run", EXAMPLE, *options))
 
     assert first["outcome"] == "Succeeded"
+    counts = {"images", "top1Count", "top5Count", "top1", "top5", "loss"}
+    assert set(first["validation"]) == counts, "as docs/running-locally.md says"
     assert first["validation"]["images"] == 180
     assert first["validation"]["top1"] >= 0.95
     assert first["restarts"] == 0
