@@ -27,6 +27,7 @@ from support.corpus import Case, cases
 Manifest = dict[str, Any]
 
 EXAMPLES = sorted((chart.REPOSITORY / "examples").glob("*.yaml"))
+CLAIMS = sorted((chart.REPOSITORY / "examples" / "claims").glob("*.yaml"))
 # Whom nobody is: the operator leaves such jobs alone.
 NOBODY = "example.com/nobody"
 # The Prometheus Operator's, whose definitions this cluster has not.
@@ -73,9 +74,9 @@ def test_every_manifest_of_the_chart_is_taken(cluster: Cluster, place: str, vari
         dry_run(cluster.kubectl.within(namespace), there)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*EXAMPLES, *CLAIMS], ids=lambda path: path.stem)
 def test_every_example_is_taken(cluster: Cluster, place: str, path: Path) -> None:
-    dry_run(cluster.kubectl.within(place), load(path))
+    dry_run(cluster.kubectl.within(place), list(yaml.safe_load_all(path.read_text())))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -11,6 +11,7 @@ from imagenet_operator.api import load, parse, validate
 from imagenet_operator.api.crd import root_schema
 from imagenet_operator.api.training import devices
 from imagenet_operator.cli.main import main
+from imagenet_operator.manifests.settings import DEFAULTS
 from support.crd_evaluator import problem_paths
 
 FOLDER = Path(__file__).parents[3] / "examples"
@@ -51,3 +52,38 @@ def test_the_tutorials_job_has_its_figures() -> None:
     assert training.epochs == 90
     assert training.strategy.parameter_server is not None
     assert training.strategy.parameter_server.kv_store == "dist_device_sync"
+
+
+def test_the_digits_are_the_same_job_in_a_cluster_and_without() -> None:
+    (local,), (cluster,) = load(EXAMPLES["digits"]), load(EXAMPLES["digits-kubernetes"])
+    # Whatever storage there is will do, and the scheduler is told what a worker needs.
+    assert cluster["spec"]["dataset"]["volume"].pop("accessModes") == ["ReadWriteOnce"]
+    del cluster["spec"]["training"]["workers"]["template"]
+    assert cluster["spec"] == local["spec"]
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("imagenet-")])
+def test_several_machines_share_their_volumes(name: str) -> None:
+    (document,) = load(EXAMPLES[name])
+    spec = parse(document).spec
+    volumes = [spec.dataset.volume, spec.training.output and spec.training.output.volume]
+    modes = {mode for volume in volumes if volume for mode in volume.access_modes or ()}
+    assert modes == {"ReadWriteOnce" if spec.training.workers.replicas == 1 else "ReadWriteMany"}
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("imagenet-")])
+def test_the_learning_rate_grows_with_the_batch(name: str) -> None:
+    (document,) = load(EXAMPLES[name])
+    training = parse(document).spec.training
+    assert training.optimizer.learning_rate == pytest.approx(0.1 * training.batch_size / 256)
+
+
+def test_the_place_for_archives_is_the_one_that_examples_read() -> None:
+    claim, pod = yaml.safe_load_all((FOLDER / "claims" / "raw.yaml").read_text())
+    (document,) = load(EXAMPLES["digits-kubernetes"])
+    source = parse(document).spec.dataset.source.volume
+    assert source is not None
+    assert claim["metadata"]["name"] == source.claim_name
+    (volume,) = pod["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"] == {"claimName": source.claim_name}
+    assert pod["spec"]["containers"][0]["image"] == DEFAULTS.images["MXNet"].cpu
