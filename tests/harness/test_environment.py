@@ -10,7 +10,7 @@ import yaml
 
 from kind.airgap import build, routes
 from kind.cluster import SHARED, configuration
-from kind.environment import HERE, choose, missing
+from kind.environment import HERE, Environment, choose, missing
 
 
 def never() -> bool:
@@ -39,6 +39,18 @@ def test_only_programs_that_are_missing_are_built() -> None:
         "kubernetes",
     ]
     assert missing({"kind": "/k", "helm": "/h", "kubectl": "/c"}) == []
+
+
+def test_another_process_finds_the_environment_as_it_was() -> None:
+    environment = Environment(
+        name="airgap",
+        programs={"kind": "/parts/kind", "helm": "/parts/helm", "kubectl": "/parts/kubectl"},
+        configuration="kind.yaml",
+        node_image="node:1",
+        build_options="--network host",
+    )
+
+    assert Environment.from_json(environment.to_json()) == environment
 
 
 @pytest.mark.parametrize("file", ["stock.yaml", "airgap/kind.yaml"])

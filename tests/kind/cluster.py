@@ -6,7 +6,6 @@ What a killed run has left under the name goes when the next one starts.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -81,12 +80,10 @@ class Cluster:
         command = ["create", "cluster", "--config=-", f"--kubeconfig={self.kubeconfig}"]
         if self.environment.node_image:
             command.append(f"--image={self.environment.node_image}")
-        written = configuration(self.environment.configuration.read_text(), self.shared)
+        written = configuration(Path(self.environment.configuration).read_text(), self.shared)
         self._kind(*command, given=written)
         self.kubeconfig.chmod(0o600)
-        (self.folder / "environment.json").write_text(
-            json.dumps({"name": self.environment.name, "programs": self.environment.programs})
-        )
+        (self.folder / "environment.json").write_text(self.environment.to_json())
         self._connect()
         kubectl = self.kubectl
         kubectl.wait("nodes --all", "condition=Ready", 180)
@@ -139,7 +136,7 @@ def existing() -> Cluster:
     told = cache_folder() / "clusters" / name / "environment.json"
     if not told.exists():
         raise SystemExit(f"there is no cluster {name}; make one: python tests/kind/run.py up")
-    return Cluster(name, Environment(configuration=Path(), **json.loads(told.read_text())))
+    return Cluster(name, Environment.from_json(told.read_text()))
 
 
 def configuration(text: str, shared: Path) -> str:

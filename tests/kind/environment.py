@@ -7,11 +7,12 @@ Debian's packages and Go modules. `$IMAGENET_KIND_ENVIRONMENT` decides where it 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kind.airgap import build
@@ -31,16 +32,25 @@ class Environment:
     Attributes:
         name: One of ENVIRONMENTS.
         programs: Paths of kind, helm and kubectl.
-        configuration: kind's file.
+        configuration: Path of kind's file.
         node_image: The nodes' image; none is kind's own.
         build_options: What `docker build` has to be told here.
     """
 
     name: str
     programs: Mapping[str, str]
-    configuration: Path
+    configuration: str
     node_image: str | None = None
     build_options: str = ""
+
+    def to_json(self) -> str:
+        """Return it for another process."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Environment:
+        """Return what another process wrote down."""
+        return cls(**json.loads(text))
 
 
 def choose(named: str | None, registry_answers: Callable[[], bool]) -> str:
@@ -72,7 +82,7 @@ def _from_registry() -> Environment:
         programs={
             program: path or _built_program(program, built) for program, path in found.items()
         },
-        configuration=HERE / "stock.yaml",
+        configuration=str(HERE / "stock.yaml"),
     )
 
 
@@ -82,7 +92,7 @@ def _from_airgap() -> Environment:
     return Environment(
         name="airgap",
         programs={program: _built_program(program, built) for program in _PART_OF},
-        configuration=HERE / "airgap" / "kind.yaml",
+        configuration=str(HERE / "airgap" / "kind.yaml"),
         node_image=built["node"],
         # The stand-in reaches the package indexes as this machine does.
         build_options="--network host",
