@@ -53,7 +53,7 @@ def main() -> int:
     elif arguments.what == "load":
         load(existing())
     else:
-        Cluster(cluster_name(), prepare()).delete()
+        existing().delete()
     return 0
 
 
