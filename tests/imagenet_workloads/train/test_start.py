@@ -89,6 +89,29 @@ def test_one_of_another_training_gives_its_weights_only(tmp_path: Path) -> None:
     assert np.array_equal(weight, made.weights("fc1_weight")[0].asnumpy())
 
 
+def trained(folder: Path, identity: Identity, made: Replicas) -> None:
+    """Write a checkpoint after one step of SGD with momentum."""
+    strategy = strategy_for(made, parse([]))
+    made.forward_backward(mx.nd.ones((2, *SHAPE)), mx.nd.zeros(2))
+    strategy.update(Votes())
+    with store(folder, identity).begin(Position(1, 0)) as place:
+        save(place, made, strategy, batches_per_epoch=20)
+
+
+def test_the_momentum_is_taken_from_its_own_checkpoint_only(tmp_path: Path) -> None:
+    made = replicas()
+    trained(tmp_path / "other", THEIRS, made)
+    options = parse(["--init-from", str(tmp_path / "other")])
+    fresh = strategy_for(made, options)
+    start.restore_optimizer(fresh, find(tmp_path, options))
+    assert fresh.states() == {}
+
+    trained(tmp_path, OURS, made)
+    start.restore_optimizer(fresh, find(tmp_path, options))
+    momentum = fresh.states() or {}
+    assert momentum["fc3_bias"].asnumpy().any()
+
+
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "other", THEIRS, Position(2, 7), replicas(classes=5))
     options = parse(["--init-from", str(tmp_path / "other")])
@@ -117,11 +140,7 @@ def test_load_epoch_begins_there_with_mxnets_files(tmp_path: Path) -> None:
 
 def test_the_state_of_another_optimizer_is_refused(tmp_path: Path) -> None:
     made, options = replicas(), parse(["--optimizer", "adam"])
-    trained = strategy_for(made, parse([]))
-    made.forward_backward(mx.nd.ones((2, *SHAPE)), mx.nd.zeros(2))
-    trained.update(Votes())
-    with store(tmp_path, OURS).begin(Position(1, 0)) as place:
-        save(place, made, trained, batches_per_epoch=20)
+    trained(tmp_path, OURS, made)
     with pytest.raises(InputError, match="holds no optimizer state for 'fc1_weight/0'"):
         start.restore_optimizer(strategy_for(made, options), find(tmp_path, options))
 

@@ -149,11 +149,18 @@ def test_validation_resizes_the_shorter_edge(tmp_path: Path) -> None:
     assert columns[:3].max() < 60 < 200 < columns[5:].min()
 
 
-def test_mean_and_std_are_red_green_blue(tmp_path: Path) -> None:
-    files = numbered(tmp_path, 1, shards=1)
-    normal = Reader(SHAPE, 1, (10.0, 20.0, 40.0), (1.0, 2.0, 4.0), threads=1)
+def test_colours_mean_and_std_are_red_green_blue(tmp_path: Path) -> None:
+    record, index = tmp_path / "0.rec", tmp_path / "0.idx"
+    writer = mx.recordio.MXIndexedRecordIO(str(index), str(record), "w")
+    # OpenCV's order is blue, green, red.
+    image = np.full((8, 8, 3), (20, 90, 200), np.uint8)
+    header = mx.recordio.IRHeader(0, 0.0, 0, 0)
+    writer.write_idx(0, mx.recordio.pack_img(header, image, quality=100))
+    writer.close()
+    files = join([(record, index)], tmp_path / "joined.idx")
+    normal = Reader(SHAPE, 1, (100.0, 50.0, 40.0), (10.0, 4.0, 2.0), threads=1)
     (batch,) = RecordValidation(normal, files, 0).batches(0, 1)
-    assert np.allclose(batch.data.asnumpy()[0, :, 0, 0], [-10, -10, -10], atol=1)
+    assert np.allclose(batch.data.asnumpy()[0, :, 4, 4], [10, 10, -10], atol=1)
 
 
 def test_too_many_workers_are_refused(tmp_path: Path) -> None:

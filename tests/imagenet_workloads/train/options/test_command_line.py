@@ -107,6 +107,8 @@ def test_names_and_defaults_are_mxnets(arguments: list[str], expected: dict[str,
         (["--image-shape", "1,28,20"], "image_shape", (1, 28, 20)),
         (["--rgb-mean", "1,2.5,3"], "rgb_mean", (1, 2.5, 3)),
         (["--random-mirror", "1"], "random_mirror", True),
+        # As it may be written for MXNet's example.
+        (["--loss", "ce, nll"], "loss", "ce, nll"),
         # What is written by hand wins over what a preset says, wherever it stands.
         (["--lr", "0.2", "--preset", "cifar10"], "lr", 0.2),
         (["--use-imagenet-data-augmentation", "1"], "random_resized_crop", True),

@@ -104,6 +104,7 @@ def _contradiction(options: Options) -> str | None:
         )
     if options.cluster.gc_type != "none" and options.cluster.kv_store == "local":
         return "argument --gc-type: --kv-store local cannot compress; write device or a dist one"
-    if not set(filter(None, options.model.loss.split(","))) <= {"ce", "nll_loss"}:
+    losses = {name.strip() for name in options.model.loss.split(",")} - {""}
+    if not losses <= {"ce", "nll", "nll_loss"}:
         return f"argument --loss: {options.model.loss!r}: write ce, nll_loss or both with a comma"
     return None
