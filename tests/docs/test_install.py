@@ -1,0 +1,61 @@
+"""What docs/install.md and docs/images.md tell people to type and to set is there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from support import chart
+
+DOCS = chart.REPOSITORY / "docs"
+INSTALL = (DOCS / "install.md").read_text()
+IMAGES = (DOCS / "images.md").read_text()
+VALUES = yaml.safe_load((chart.FOLDER / "values.yaml").read_text())
+MAKEFILE = (chart.REPOSITORY / "Makefile").read_text()
+
+# `registry`, `pods.user`, `crds.install: false`, as they stand in the page.
+_VALUE = re.compile(r"`([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)*)(?:: [^`]*)?`")
+
+
+def _named_in(table: str) -> list[str]:
+    rows = table.partition("| Value | When |")[2].partition("\n\n")[0]
+    cells = (row.split("|")[1] for row in rows.splitlines() if row.startswith("| `"))
+    return [name for cell in cells for name in _VALUE.findall(cell)]
+
+
+@pytest.mark.parametrize("value", _named_in(INSTALL))
+def test_a_value_that_is_named_exists(value: str) -> None:
+    place: Any = VALUES
+    for name in value.split("."):
+        assert name in place
+        place = place[name]
+
+
+@pytest.mark.parametrize("page", ["install.md", "images.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (DOCS / page).read_text())
+    ours = [link for link in links if not link.startswith("https:")]
+    assert ours
+    assert [link for link in ours if not (DOCS / link).exists()] == []
+
+
+def test_every_file_that_is_typed_exists() -> None:
+    typed = re.findall(r"(?:examples|charts)/[\w./-]+", INSTALL)
+    assert typed
+    assert [path for path in typed if not (chart.REPOSITORY / path).exists()] == []
+
+
+def test_every_example_for_a_cluster_is_in_the_table() -> None:
+    listed = set(re.findall(r"\.\./examples/([\w-]+)\.yaml", INSTALL))
+    there = {path.stem for path in (chart.REPOSITORY / "examples").glob("*.yaml")}
+    # digits.yaml is for one machine: digits-kubernetes.yaml is the same job.
+    assert listed == there - {"digits"}
+
+
+def test_every_image_is_described_and_can_be_made() -> None:
+    for folder in (chart.REPOSITORY / "images").glob("*/Dockerfile"):
+        assert f"| `imagenet-{folder.parent.name}` |" in IMAGES
+        assert re.search(rf"^IMAGES := .*\b{folder.parent.name}\b", MAKEFILE, re.MULTILINE)
