@@ -124,9 +124,15 @@ class FakeApiServer:
         """End an object, and what it owns."""
         await self._remove(self.objects[kind, namespace, name])
 
-    def compact(self) -> None:
-        """Forget what happened up to now: watches from before are answered with 410."""
+    async def expire(self) -> None:
+        """Forget what happened up to now: whoever watches has to list again."""
+        await self.announce("NONE", {"kind": "Nothing", "metadata": {}})
         self.oldest = self.version
+        await self.drop_watches()
+
+    async def announce(self, event: str, manifest: Manifest) -> None:
+        """Tell the watches of something that no request has done."""
+        await self._record(event, copy.deepcopy(manifest))
 
     async def drop_watches(self) -> None:
         """Cut every watch."""

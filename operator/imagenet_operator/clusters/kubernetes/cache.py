@@ -170,8 +170,8 @@ class Cache:
             missing.discard((str(metadata.get("namespace", "")), str(metadata["name"])))
             self.put(manifest, silently=silently)
         for key in missing:
-            known = self._objects[key]
-            if known.version <= version:
+            known = self._objects.get(key)
+            if known is not None and known.version <= version:
                 self._end(key, known.uid, version, silently)
 
     def _text(self, manifest: Manifest) -> bytes:
@@ -182,7 +182,7 @@ class Cache:
 
     def _store(self, key: JobKey, known: Stored | None, stored: Stored) -> None:
         if known is not None and known.job is not None and known.job != stored.job:
-            self._by_job[known.job].discard(key)
+            self._leave(known.job, key)
         if known is not None and known.uid != stored.uid:
             self._remember(known.uid, stored.version)
         self._objects[key] = stored
@@ -196,12 +196,15 @@ class Cache:
             return
         del self._objects[key]
         if known.job is not None:
-            mine = self._by_job[known.job]
-            mine.discard(key)
-            if not mine:
-                del self._by_job[known.job]
+            self._leave(known.job, key)
             if not silently:
                 self._announce(known.job, True)
+
+    def _leave(self, job: JobKey, key: JobKey) -> None:
+        mine = self._by_job[job]
+        mine.discard(key)
+        if not mine:
+            del self._by_job[job]
 
     def _remember(self, uid: str, version: int) -> None:
         self._graves[uid] = max(version, self._graves.pop(uid, -1))

@@ -54,6 +54,11 @@ class Loop:
         self._news.set()
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no job waits for a pass or has one now."""
+        return not self._began and not len(self.queue)
+
+    @property
     def is_stuck(self) -> bool:
         """Whether a pass hangs."""
         oldest = min(self._began.values(), default=None)

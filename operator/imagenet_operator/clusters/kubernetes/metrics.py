@@ -69,3 +69,8 @@ def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
     for namespace in {namespace for namespace, _ in counted}:
         for phase in (NO_PHASE, *get_args(Phase)):
             JOBS.labels(namespace, phase).set(counted[namespace, phase])
+
+
+def forget_job(namespace: str, name: str) -> None:
+    """Drop what is counted for one job, which is gone."""
+    RESTARTS.remove_by_labels({"namespace": namespace, "imagenet_job": name})

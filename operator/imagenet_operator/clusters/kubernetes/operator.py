@@ -96,6 +96,7 @@ class Operator:
     def _gone(self, key: JobKey) -> None:
         LOGGER.info("%s/%s: deleted", *key)
         self.loop.queue.forget(key)
+        metrics.forget_job(*key)
         self.cluster.forget(key)
         self._reconciler.forget(key)
         if self._sampler is not None:
@@ -163,6 +164,14 @@ class Operator:
                 yield f"{reflector.name} are not listed yet"
         if self.audit.heard_at is None:
             yield f"{kinds.JOB.plural} are not listed yet"
+
+    def is_idle(self, version: int) -> bool:
+        """Whether nothing is left to do of what had happened up to a resource version."""
+        return (
+            all(item.version >= version for item in (*self._children, self._nodes))
+            and self.loop.is_idle
+            and self._recorder.is_idle
+        )
 
     def measure(self) -> None:
         """Bring the metrics up to date that are counted only when somebody asks."""

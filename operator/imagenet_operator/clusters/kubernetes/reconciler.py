@@ -90,7 +90,8 @@ class Reconciler:
                 decision = self._decide(key, job, view, free)
                 wanted = needed(job.status, decision)
                 if wanted <= certainty:
-                    certainty = await self._apply(key, job, view, decision)
+                    decision = await self._apply(key, job, view, decision)
+                    certainty = _after(job, decision)
                     if decision.again_after != AT_ONCE:
                         return decision.again_after
                     continue
@@ -109,7 +110,7 @@ class Reconciler:
 
     def _decide(self, key: JobKey, job: ImageNetJob, view: View, free: Capacity | None) -> Decision:
         now = self._clock()
-        if job.status.start_time is None:
+        if job.status.start_time is None and not is_finished(job.status):
             problems = stored_job.problems_of(view.job.manifest())
             if problems:
                 message = "; ".join(problems)
@@ -125,8 +126,8 @@ class Reconciler:
 
     async def _apply(
         self, key: JobKey, job: ImageNetJob, view: View, decision: Decision
-    ) -> Certainty:
-        """Carry out a decision, and return how sure the next view is for it."""
+    ) -> Decision:
+        """Carry out a decision, or what follows from its being refused; return which it was."""
         actions = self._cluster.acting_for(key, view.job)
         try:
             await apply_at_once(actions, job, decision)
@@ -147,7 +148,7 @@ class Reconciler:
             raise
         self._complaints.pop(key, None)
         _tell(key, job, decision)
-        return Certainty.JOB if writes_status(job, decision) else Certainty.CACHED
+        return decision
 
     async def _give_up(self, key: JobKey, view: View, error: Unreadable) -> None:
         """Fail a job that cannot be read, as far as its status can be."""
@@ -159,6 +160,11 @@ class Reconciler:
             await self._cluster.write_status(key, view.job, status.to_manifest())
         except ApiError as refused:
             LOGGER.error("%s/%s: nor can its status say so: %s", *key, refused)
+
+
+def _after(job: ImageNetJob, decision: Decision) -> Certainty:
+    """How sure the view is right after a decision: our own write returned the job as it is now."""
+    return Certainty.JOB if writes_status(job, decision) else Certainty.CACHED
 
 
 def _tell(key: JobKey, job: ImageNetJob, decision: Decision) -> None:

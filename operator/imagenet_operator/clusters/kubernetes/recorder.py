@@ -33,12 +33,18 @@ class Recorder:
         self._client = client
         self._waiting: deque[Manifest] = deque(maxlen=_MOST)
         self._news = asyncio.Event()
+        self._is_sending = False
         self._instance = socket.gethostname()[:128]
 
     def record(self, job: ImageNetJob, event: Event) -> None:
         """Have an event sent."""
         self._waiting.append(self._manifest(job, event, datetime.now(UTC)))
         self._news.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was recorded is sent."""
+        return not self._waiting and not self._is_sending
 
     async def run(self) -> None:
         """Send events until cancelled."""
@@ -52,10 +58,13 @@ class Recorder:
         while self._waiting:
             manifest = self._waiting.popleft()
             path = EVENT.path(manifest["metadata"]["namespace"])
+            self._is_sending = True
             try:
                 await self._client.create(path, manifest)
             except ApiError as error:
                 LOGGER.warning("an event is lost: %s", error)
+            finally:
+                self._is_sending = False
 
     def _manifest(self, job: ImageNetJob, event: Event, now: datetime) -> Manifest:
         metadata = job.metadata

@@ -1,0 +1,203 @@
+"""The cache: whatever order answers come in, the newest counts and what ended stays ended."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imagenet_operator.clusters.kubernetes import kinds, trim
+from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
+from imagenet_operator.clusters.kubernetes.cluster import job_of_child
+from imagenet_operator.manifests import labels
+
+Manifest = dict[str, Any]
+JOB = ("vision", "digits")
+
+
+class Told(list[tuple[JobKey, bool]]):
+    """Whom a cache told of changes."""
+
+    def __call__(self, key: JobKey, is_known: bool) -> None:
+        self.append((key, is_known))
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def cache(told: Told) -> Cache:
+    return Cache(kinds.POD, job_of_child, trim.pod, told)
+
+
+def pod(version: int, uid: str = "u", name: str = "a", phase: str = "Pending") -> Manifest:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "vision",
+            "uid": uid,
+            "resourceVersion": str(version),
+            "labels": {labels.JOB_NAME: "digits"},
+            "managedFields": [{"manager": "kubelet"}],
+            "annotations": {"long": "text"},
+        },
+        "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}]},
+        "status": {"phase": phase},
+    }
+
+
+def phases(cache: Cache) -> list[str]:
+    return [stored.manifest()["status"]["phase"] for stored in cache.of_job(JOB)]
+
+
+def test_an_object_comes_back_typed_trimmed_and_as_a_copy(cache: Cache) -> None:
+    cache.put(pod(5))
+
+    (first,) = cache.of_job(JOB)
+    first.manifest()["metadata"]["labels"].clear()
+
+    found = first.manifest()
+    assert (found["kind"], found["apiVersion"]) == ("Pod", "v1")
+    assert found["metadata"] == {
+        "name": "a",
+        "namespace": "vision",
+        "uid": "u",
+        "resourceVersion": "5",
+        "labels": {labels.JOB_NAME: "digits"},
+    }
+    assert found["spec"] == {"containers": [{"name": "main"}]}
+
+
+def test_trimming_twice_changes_nothing(cache: Cache) -> None:
+    assert cache.slim(cache.slim(pod(5))) == cache.slim(pod(5))
+
+
+def test_something_older_never_replaces_something_newer(cache: Cache, told: Told) -> None:
+    cache.put(pod(7, phase="Running"))
+
+    assert not cache.put(pod(6, phase="Pending"))
+    assert not cache.put(pod(7, phase="Failed"))
+    assert phases(cache) == ["Running"]
+    assert told == [(JOB, False)]
+
+
+def test_our_own_answers_tell_nobody_nor_does_their_echo(cache: Cache, told: Told) -> None:
+    cache.put(pod(5), silently=True)
+    cache.put(pod(5))
+
+    assert told == []
+
+
+def test_a_change_of_what_is_not_kept_tells_nobody(cache: Cache, told: Told) -> None:
+    cache.put(pod(5))
+    changed = pod(6)
+    changed["metadata"]["annotations"]["long"] = "other"
+    cache.put(changed)
+
+    assert told == [(JOB, False)]
+    assert cache.put(pod(7, phase="Running"))
+
+
+@pytest.mark.parametrize("late", [5, 8, 9])
+def test_what_has_ended_does_not_come_back_by_a_late_answer(cache: Cache, late: int) -> None:
+    cache.put(pod(5))
+    cache.bury(pod(9))
+
+    cache.put(pod(late), silently=True)
+
+    assert phases(cache) == []
+
+
+def test_an_end_that_is_heard_before_its_beginning_counts(cache: Cache) -> None:
+    cache.bury(pod(9))
+    cache.put(pod(5))
+
+    assert len(cache) == 0
+
+
+def test_the_end_of_a_predecessor_does_not_end_its_successor(cache: Cache) -> None:
+    cache.put(pod(5, uid="old"))
+    cache.put(pod(12, uid="new", phase="Running"))
+    cache.bury(pod(10, uid="old"))
+    cache.put(pod(8, uid="old"))
+
+    assert phases(cache) == ["Running"]
+
+
+def test_an_object_that_loses_its_label_and_gets_it_back_is_seen_again(cache: Cache) -> None:
+    cache.put(pod(5))
+    cache.bury(pod(6))
+    cache.put(pod(7))
+
+    assert phases(cache) == ["Pending"]
+
+
+def test_a_list_ends_what_is_not_in_it_and_older(cache: Cache, told: Told) -> None:
+    cache.put(pod(5, uid="x", name="older"))
+    cache.put(pod(21, uid="y", name="younger"))
+    told.clear()
+
+    cache.replace([pod(9, uid="z", name="new")], 20, cache.keys())
+
+    assert [item.manifest()["metadata"]["name"] for item in cache.of_job(JOB)] == ["new", "younger"]
+    assert told == [(JOB, False), (JOB, True)]
+    assert not cache.put(pod(15, uid="x", name="older"))
+
+
+def test_a_list_of_one_namespace_leaves_the_others(cache: Cache) -> None:
+    cache.put(pod(5))
+
+    cache.replace([], 20, cache.keys("elsewhere"))
+
+    assert len(cache) == 1
+
+
+def test_what_goes_while_a_list_is_read_is_no_error(cache: Cache) -> None:
+    cache.put(pod(5))
+    candidates = cache.keys()
+    cache.bury(pod(6))
+
+    cache.replace([], 20, candidates)
+
+    assert len(cache) == 0
+
+
+def test_an_object_that_changes_its_job_is_told_to_both(cache: Cache, told: Told) -> None:
+    cache.put(pod(5))
+    moved = pod(6)
+    moved["metadata"]["labels"][labels.JOB_NAME] = "other"
+    told.clear()
+
+    cache.put(moved)
+
+    assert [key for key, _ in told] == [JOB, ("vision", "other")]
+    assert cache.of_job(JOB) == []
+    assert cache.jobs() == [("vision", "other")]
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["put", "bury"]), st.sampled_from("xyz")), min_size=1, max_size=12
+)
+
+
+@given(EVENTS, st.randoms())
+def test_any_order_of_hearing_ends_in_the_same(events: list[tuple[str, str]], random: Any) -> None:
+    """A history of one name is heard in order and in any order, with repetitions."""
+    history: list[tuple[str, Manifest]] = []
+    dead: set[str] = set()
+    for version, (what, uid) in enumerate(events, 1):
+        alive = next((item["metadata"]["uid"] for _, item in reversed(history)), None)
+        if uid in dead or (what == "put" and alive not in (None, uid) and alive not in dead):
+            continue
+        history.append((what, pod(version, uid=uid, phase=f"at {version}")))
+        if what == "bury":
+            dead.add(uid)
+    ordered, mixed = (Cache(kinds.POD, job_of_child, trim.pod, Told()) for _ in range(2))
+    for what, item in history:
+        getattr(ordered, what)(item)
+    for what, item in random.sample(history * 2, len(history) * 2):
+        getattr(mixed, what)(item)
+
+    assert phases(mixed) == phases(ordered)

@@ -1,0 +1,176 @@
+"""The whole operator against the fake API server, with kopf or told of the jobs directly.
+
+`settle` waits until nothing is left to do: every cache has heard of everything that is stored, and
+the work queue is empty. It waits for states, never for time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from imagenet_operator import handlers
+from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.operator import Operator
+from imagenet_operator.configuration import parse
+from support import job_table
+from support.fake_api_server import FakeApiServer
+
+Manifest = dict[str, Any]
+QUICK = {
+    "sampler": {"enabled": False},
+    "restarts": {"delaySeconds": 0, "disruptionDelaySeconds": 0},
+}
+"""A configuration without waits."""
+
+
+def job(name: str = "digits", **parts: Any) -> Manifest:
+    """A job as a user applies it: one scheduler, two servers, two workers, a prepared dataset."""
+    built = job_table.manifest(name=name, dataset={"source": job_table.PREPARED}, **parts)
+    del built["spec"]["dataset"]["volume"]
+    del built["metadata"]["uid"]
+    return built
+
+
+class Harness:
+    """One operator at work.
+
+    Attributes:
+        server: The API server.
+        operator: The operator.
+    """
+
+    def __init__(self, server: FakeApiServer, operator: Operator) -> None:
+        self.server = server
+        self.operator = operator
+
+    async def settle(self) -> None:
+        """Wait until the operator has done everything that it would do by now."""
+        version = -1
+        while version != self.server.version or not self._is_idle(version):
+            version = self.server.version
+            await self.server.bookmark()
+            while not self._is_idle(version):
+                await asyncio.sleep(0)
+
+    def _is_idle(self, version: int) -> bool:
+        stored = {
+            (item["metadata"]["namespace"], item["metadata"]["name"]): item["metadata"]
+            for item in self.server.all(kinds.JOB.name)
+        }
+        jobs = self.operator.cluster.jobs
+        known = {stored.job: stored for stored in jobs.all()}
+        return (
+            self.operator.is_idle(version)
+            and known.keys() == stored.keys()
+            and all(
+                item.version >= int(stored[key]["resourceVersion"])
+                for key, item in known.items()
+                if key is not None
+            )
+        )
+
+    def status(self, name: str = "digits") -> Manifest:
+        """What is recorded of a job."""
+        found = self.server.get(kinds.JOB.name, name)
+        assert found is not None
+        return dict(found.get("status") or {})
+
+    def condition(self, kind: str, name: str = "digits") -> Manifest:
+        """One of a job's conditions."""
+        return next(dict(item) for item in self.status(name)["conditions"] if item["type"] == kind)
+
+    def pods(self) -> list[str]:
+        """The names of the pods that are there."""
+        return [item["metadata"]["name"] for item in self.server.all("Pod")]
+
+    def events(self) -> list[str]:
+        """The reasons of the events that were recorded, in alphabetical order."""
+        return sorted(item["reason"] for item in self.server.all("Event"))
+
+    async def run_pods(self, node: str = "n1") -> None:
+        """Do what scheduler and kubelet do to pods that are only created."""
+        for pod in self.server.all("Pod"):
+            if pod["status"]["phase"] == "Pending" and not pod["spec"].get("schedulingGates"):
+                await self.server.change(
+                    "Pod", pod["metadata"]["name"], lambda item: _start(item, node)
+                )
+
+    async def end_pod(self, name: str, code: int = 0) -> None:
+        """Let a pod's program end."""
+        await self.server.change("Pod", name, lambda item: _end(item, code))
+
+    async def end_pods(self) -> None:
+        """Let every pod's program end well."""
+        for name in self.pods():
+            await self.end_pod(name)
+
+    async def finish_deleting(self) -> None:
+        """Let the pods go that are being deleted."""
+        for pod in self.server.all("Pod"):
+            if "deletionTimestamp" in pod["metadata"]:
+                await self.server.remove("Pod", pod["metadata"]["name"])
+
+
+def _start(pod: Manifest, node: str) -> None:
+    pod["spec"]["nodeName"] = node
+    pod["status"] = {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [
+            {"name": "main", "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}}}
+        ],
+    }
+
+
+def _end(pod: Manifest, code: int) -> None:
+    ended = {"exitCode": code, "finishedAt": "2026-01-02T03:05:05Z"}
+    pod["status"]["phase"] = "Failed" if code else "Succeeded"
+    pod["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": ended}}]
+
+
+@contextlib.asynccontextmanager
+async def running(
+    server: FakeApiServer, configuration: Manifest | None = None
+) -> AsyncIterator[Harness]:
+    """Run an operator, with kopf, until the block ends."""
+    configured = parse(QUICK if configuration is None else configuration, "test")
+    connection = Connection(server.url)
+    async with Client(connection) as client:
+        operator = Operator(client, configured)
+        work = asyncio.create_task(operator.run())
+        kopf = await handlers.start(operator, connection, configured.namespaces)
+        try:
+            yield Harness(server, operator)
+        finally:
+            for task in (work, kopf):
+                task.cancel()
+            await asyncio.gather(work, kopf, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def cluster_of_one(configuration: Manifest | None = None) -> AsyncIterator[Harness]:
+    """Run an API server and one operator, until the block ends."""
+    async with FakeApiServer() as server:
+        await server.add(node("n1"))
+        async with running(server, configuration) as harness:
+            yield harness
+
+
+def node(name: str, ready: str = "True", **spec: Any) -> Manifest:
+    """A node."""
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready}],
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10", "nvidia.com/gpu": "4"},
+        },
+    }
