@@ -75,6 +75,7 @@ class FakeApiServer:
         self.version = 100
         self.oldest = 0
         self.bookmarks = 0
+        self._failure: Manifest | None = None
         self._log: list[tuple[int, str, Manifest]] = []
         self._news = asyncio.Condition()
         self._streams: dict[int, asyncio.Transport] = {}
@@ -129,6 +130,11 @@ class FakeApiServer:
         await self.announce("NONE", {"kind": "Nothing", "metadata": {}})
         self.oldest = self.version
         await self.drop_watches()
+
+    async def fail_a_watch(self, status: Manifest) -> None:
+        """Put an error into one watch, which ends with it."""
+        self._failure = status
+        await self.bookmark()
 
     async def announce(self, event: str, manifest: Manifest) -> None:
         """Tell the watches of something that no request has done."""
@@ -254,7 +260,7 @@ class FakeApiServer:
         await response.prepare(request)
         assert request.transport is not None
         self._streams[id(request)] = request.transport
-        marked = self.bookmarks
+        marked = -1
         with contextlib.suppress(ConnectionError):
             while not self._streams[id(request)].is_closing():
                 for version, event, item in self._after(since):
@@ -263,6 +269,10 @@ class FakeApiServer:
                         continue
                     if _is_selected(item, asked.namespace, request.query):
                         await response.write(_line(event, item))
+                if self._failure is not None:
+                    await response.write(_line("ERROR", self._failure))
+                    self._failure = None
+                    break
                 if marked != self.bookmarks:
                     marked = self.bookmarks
                     mark = {"kind": asked.kind, "metadata": {"resourceVersion": str(since)}}
