@@ -11,6 +11,7 @@ from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import pack as packing
 from imagenet_workloads.prepare import place
+from imagenet_workloads.prepare.key import WRITER_VERSION
 from support.pictures import Collection, collection, jpeg, write_folder, write_tar_of_tars
 from support.preparation import contents, dataset_of, prepare, records, run_index, stamps
 
@@ -234,9 +235,12 @@ def test_a_plan_of_another_writer_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source, data, key = planned(tmp_path, IMAGES)
-    monkeypatch.setattr(packing, "WRITER_VERSION", "2")
+    monkeypatch.setattr(packing, "WRITER_VERSION", "other")
     assert run("pack", "--data", data, "--key", key, "--source", source) == 3
-    assert "is for version 1 of the writer, and this is 2" in capfd.readouterr().err
+    assert (
+        f"is for version {WRITER_VERSION} of the writer, and this is other"
+        in capfd.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

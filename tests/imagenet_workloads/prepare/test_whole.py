@@ -136,6 +136,20 @@ def test_mean_and_deviation_are_those_of_the_training_pixels(tmp_path: Path) -> 
     assert np.allclose(sealed.std, points.std(axis=0), atol=0.5)
 
 
+@pytest.mark.parametrize("codec", ["opencv", "planes"])
+def test_mean_and_deviation_of_larger_images_are_near_those_of_all_their_pixels(
+    codec: str, tmp_path: Path
+) -> None:
+    images = {"a": {f"{n}.JPEG": jpeg(n, 150 + n, 251 - n) for n in range(30)}}
+    source = write_folder(tmp_path / "source", images)
+    options = ("--shards", "1", "--resize", "120", "--codec", codec)
+    dataset = prepare(source, tmp_path / "data", *options)
+    sealed = read_dataset(dataset)
+    points = np.concatenate([decode(record.jpeg).reshape(-1, 3) for record in records(dataset)])
+    assert np.allclose(sealed.mean, points.mean(axis=0), atol=1.5)
+    assert np.allclose(sealed.std, points.std(axis=0), atol=1.5)
+
+
 def test_the_bytes_do_not_depend_on_threads_or_on_the_order_of_shards(tmp_path: Path) -> None:
     source = write_tar_of_tars(tmp_path / "x.tar", IMAGES)
     options = ("--shards", "3", "--resize", "20", "--validation-per-class", "2")

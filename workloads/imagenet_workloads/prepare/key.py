@@ -8,7 +8,7 @@ from imagenet_workloads.dataset import Writer
 from imagenet_workloads.prepare.options import Options
 
 # Goes up with every change to this package that changes a byte of the output.
-WRITER_VERSION = "1"
+WRITER_VERSION = "2"
 
 _LENGTH = 32
 

@@ -4,6 +4,7 @@ One thread walks the plan and writes in its order; the others read and transcode
 time. So the bytes do not depend on the number of threads, and memory not on the number of images.
 """
 
+import gc
 import logging
 import time
 from collections import deque
@@ -45,6 +46,8 @@ _log = logging.getLogger(__name__)
 _BATCH = 16
 # Batches in flight for each thread, so that none waits while the writer catches up.
 _AHEAD = 2
+# Threads beyond those asked for: while one waits for the disk or the interpreter, another works.
+_SPARE = 1
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -135,6 +138,8 @@ def _pack_all(
         )
     # OpenCV would start threads of its own for each of ours.
     cv2.setNumThreads(1)
+    # What was imported stays; else the collector would look through it again and again.
+    gc.freeze()
     codec = choose(plan.writer.codec)
     allowed = limits.read(dataset, plan.images())
     sources = {
@@ -284,11 +289,11 @@ class _Packing:
 def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iterator[_Batch]:
     """Yields what became of the images, in their order, `threads` batches at a time."""
     waiting: deque[Future[_Batch]] = deque()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="pack")
+    pool = ThreadPoolExecutor(threads + _SPARE, thread_name_prefix="pack")
     try:
         while batch := list(islice(images, _BATCH)):
             waiting.append(pool.submit(work.batch, batch))
-            if len(waiting) >= threads * _AHEAD:
+            if len(waiting) >= (threads + _SPARE) * _AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

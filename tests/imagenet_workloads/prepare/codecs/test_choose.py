@@ -59,7 +59,7 @@ def test_shrinks_while_decoding_by_powers_of_two(
 
 
 def test_a_sample_is_whole_for_small_images_and_small_for_large_ones() -> None:
-    assert [sample_step(edge, 1000) for edge in (1, 28, 63, 64, 480)] == [1, 1, 1, 2, 15]
+    assert [sample_step(edge, 1000) for edge in (1, 16, 31, 32, 480)] == [1, 1, 1, 2, 30]
 
 
 def guarded(size: int) -> Pixels:
