@@ -60,7 +60,6 @@ class TrainingCluster:
         workers: how many.
         environment: of all of them.
         of_worker: additional arguments of single workers.
-        of_all: additional arguments of every member.
         absent: members that never come.
         by_name: whether members know the scheduler by a name, as in Kubernetes, and not by address.
     """
@@ -71,7 +70,6 @@ class TrainingCluster:
     workers: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
     of_worker: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    of_all: Sequence[str] = ()
     absent: Collection[str] = ()
     by_name: bool = False
 
@@ -161,7 +159,7 @@ class TrainingCluster:
             environment["PORT"] = str(MEMBER_PORT)
         with (self.folder / f"{name}.txt").open("wb") as output:
             self.members[name] = subprocess.Popen(
-                [str(PROGRAM), "--kv-store", self.kv_store, *self.of_all, *arguments],
+                [str(PROGRAM), "--kv-store", self.kv_store, *arguments],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
