@@ -41,7 +41,8 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Kube
     yield kubectl
     if any(report.failed for report in request.node.stash.get(_reports, [])):
         print(_account_of(kubectl))
-    kubectl("delete", "namespace", name, "--timeout=120s")
+    # What it holds takes seconds to go, for which the next story need not wait.
+    kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture

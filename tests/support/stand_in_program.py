@@ -2,8 +2,8 @@
 
 `stand_ins` puts it into a folder under each of these names. It keeps to what the real programs
 promise (files, termination message, exit codes) and does what the variable STAND_IN says: JSON,
-from a role or ROLE@ATTEMPT to "exit N", to "hold" (until the test makes the file `release`), or to
-"stubborn" (hold, and ignore SIGTERM).
+from a role or ROLE@ATTEMPT to "exit N", to "hold" (until the test makes the file `release`, or
+`release-ROLE`), or to "stubborn" (hold, and ignore SIGTERM).
 """
 
 import json
@@ -38,12 +38,17 @@ def behave(folder: Path, role: str) -> None:
     if action == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if action in ("hold", "stubborn"):
-        wait_for(folder / "release")
+        wait_for(folder / "release", folder / f"release-{role}")
 
 
-def wait_for(path: Path) -> None:
-    while not path.exists():
+def wait_for(*paths: Path) -> None:
+    while not any(path.exists() for path in paths):
         time.sleep(0.01)
+
+
+def end_as_process_1_would_not(signal_number: int, _: object) -> None:
+    """End on a signal as any other process does: the first of a container has to ask for it."""
+    os._exit(128 + signal_number)
 
 
 def index() -> None:
@@ -79,6 +84,7 @@ def worker() -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, end_as_process_1_would_not)
     folder, role = Path(os.environ["STAND_IN_FOLDER"]), os.environ["IMAGENET_ROLE"]
     with (folder / "started").open("a") as started:
         variables = (

@@ -1,0 +1,64 @@
+"""What stories have: a place of their own, and the operator."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kind.cluster import Cluster
+from kind.kubectl import Kubectl
+from kind.stories import jobs
+from kind.stories.place import Operator, Place
+from kind.stories.release import Release
+from support.tiny_dataset import write_dataset
+
+
+@pytest.fixture
+def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
+    """A namespace with the strictest Pod Security, a shared claim, and the stand-ins."""
+    place = Place(namespace, cluster.shared / namespace.namespace)
+    shutil.rmtree(place.folder, ignore_errors=True)
+    place.folder.mkdir()
+    restricted = "pod-security.kubernetes.io/enforce=restricted"
+    namespace("label", "namespace", namespace.namespace, restricted)
+    place.claim(jobs.CLAIM)
+    namespace.apply(jobs.stand_ins())
+    yield place
+    # Pods first: they write to the folder.
+    namespace("delete", "imagenetjobs,jobs,pods", "--all", "--grace-period=1", "--timeout=60s")
+    namespace("delete", "persistentvolumes", f"--selector=story={place.name}", "--wait=false")
+    shutil.rmtree(place.folder)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sealed dataset of handwritten digits; many to validate on, which takes a moment."""
+    folder = tmp_path_factory.mktemp("dataset") / "digits"
+    write_dataset(folder, train=600, validation=1197)
+    return folder
+
+
+@pytest.fixture
+def digits_place(place: Place, digits: Path) -> Place:
+    """A place whose claim holds the digits, ready to train on."""
+    shutil.copytree(digits, place.data / jobs.DIGITS)
+    return place
+
+
+@pytest.fixture
+def operator(cluster: Cluster) -> Iterator[Operator]:
+    """The operator, which runs again after the story."""
+    operator = Operator(cluster.kubectl.within("imagenet-operator"))
+    yield operator
+    operator.start()
+
+
+@pytest.fixture
+def release(cluster: Cluster) -> Iterator[Release]:
+    """The chart's release, which is as it was after the story."""
+    release = Release(cluster)
+    yield release
+    release.upgrade()

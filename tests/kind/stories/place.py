@@ -1,0 +1,274 @@
+"""Where a story happens: a namespace, a folder that its pods share, and the operator beside it.
+
+What a story waits for is said in its own words here; every wait has a deadline, and ends at once
+when the job fails that it is about.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kind.cluster import SHARED
+from kind.kubectl import Kubectl
+from kind.stories.jobs import CLAIM
+from support.processes import wait_until
+
+Manifest = dict[str, Any]
+
+OF_JOB = "training.imagenet.dev/job-name"
+ROLE = "training.imagenet.dev/job-role"
+ATTEMPT = "training.imagenet.dev/attempt"
+
+# All that a job can make, beside the claims that outlive it.
+CHILDREN = ("pods", "jobs", "services", "networkpolicies", "poddisruptionbudgets")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One story's namespace.
+
+    Attributes:
+        kubectl: For the namespace.
+        folder: What its claims hold, each in a folder of its name, as it is called on this machine.
+    """
+
+    kubectl: Kubectl
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The namespace."""
+        return self.kubectl.namespace
+
+    @property
+    def data(self) -> Path:
+        """What the claim of the story's jobs holds."""
+        return self.folder / CLAIM
+
+    def volume(self, claim: str, storage_class: str = "") -> None:
+        """Make a volume that all nodes share, for a claim of this name."""
+        (self.folder / claim).mkdir()
+        (self.folder / claim).chmod(0o777)
+        self.kubectl.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"{self.name}-{claim}", "labels": {"story": self.name}},
+                "spec": {
+                    "accessModes": ["ReadWriteMany"],
+                    "capacity": {"storage": "1Gi"},
+                    "storageClassName": storage_class,
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "claimRef": {"name": claim, "namespace": self.name},
+                    "hostPath": {"path": f"{SHARED}/{self.folder.name}/{claim}"},
+                },
+            }
+        )
+
+    def claim(self, claim: str) -> None:
+        """Make a claim, and its volume."""
+        self.volume(claim)
+        self.kubectl.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": claim},
+                "spec": {
+                    "accessModes": ["ReadWriteMany"],
+                    "storageClassName": "",
+                    "volumeName": f"{self.name}-{claim}",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }
+        )
+
+    def job(self, name: str = "story") -> Manifest:
+        """Return a job as it stands."""
+        return self.kubectl.get("imagenetjob", name)
+
+    def wait_for_job(
+        self,
+        satisfied: Callable[[Manifest], bool],
+        name: str = "story",
+        seconds: float = 90,
+        may_fail: bool = False,
+    ) -> Manifest:
+        """Wait until the status of a job is as wanted; return that status."""
+
+        def reached(jobs: dict[str, Manifest]) -> bool:
+            status = jobs[name].get("status", {}) if name in jobs else {}
+            failed = condition(status, "Failed")
+            assert may_fail or failed is None, f"{name} failed: {failed}"
+            return bool(status) and satisfied(status)
+
+        found = self.kubectl.wait_until("imagenetjobs", reached, seconds)
+        status: Manifest = found[name]["status"]
+        return status
+
+    def wait_for_condition(
+        self, kind: str, name: str = "story", seconds: float = 90, reason: str | None = None
+    ) -> Manifest:
+        """Wait until a condition of a job is true, for a reason; return the job's status."""
+
+        def holds(status: Manifest) -> bool:
+            found = condition(status, kind)
+            return found is not None and reason in (None, found["reason"])
+
+        return self.wait_for_job(holds, name, seconds, may_fail=kind == "Failed")
+
+    def wait_for_attempt(self, number: int, name: str = "story", seconds: float = 90) -> Manifest:
+        """Wait until all members of an attempt, or of a later one, run; return the job's status."""
+
+        def runs(status: Manifest) -> bool:
+            training = status.get("training") or {}
+            return training.get("attempt", -1) >= number and "runningTime" in training
+
+        return self.wait_for_job(runs, name, seconds)
+
+    def pods(self, *, job: str = "story", role: str | None = None) -> list[Manifest]:
+        """Return the pods of a job, or of one role in it."""
+        return self.kubectl.all("pods", _selector(job, role))
+
+    def wait_for_running_pods(self, role: str, count: int, job: str = "story") -> list[str]:
+        """Wait until the programs of so many pods of a role run; return the pods' names."""
+
+        def running(pods: dict[str, Manifest]) -> list[str]:
+            return [name for name, pod in pods.items() if is_running(pod)]
+
+        found = self.kubectl.wait_until(
+            "pods", lambda pods: len(running(pods)) >= count, selector=_selector(job, role)
+        )
+        return running(found)
+
+    def kill_pod(self, name: str) -> None:
+        """Delete a pod as nobody should: its processes are killed, and nobody waits for them."""
+        self.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+
+    def kill_program(self, pod: str, number: str = "KILL") -> None:
+        """Send a signal to the program that trains in a pod, and not to the init before it."""
+        self.run_in(pod, f"kill -{number} $(cat /proc/1/task/1/children)")
+
+    def end_stand_in(self, pod: str) -> None:
+        """Let a stand-in end with 143."""
+        self.run_in(pod, "kill -TERM 1")
+
+    def run_in(self, pod: str, script: str) -> str:
+        """Run a shell script in the container of a pod's program."""
+        return self.kubectl("exec", pod, "--container=main", "--", "sh", "-c", script)
+
+    def release(self, role: str = "") -> None:
+        """Let stand-ins that hold go on: all of them, or those of a role."""
+        (self.data / (f"release-{role}" if role else "release")).touch()
+
+    def wait_for_checkpoint(self, attempt: int) -> None:
+        """Wait until an attempt has written a checkpoint of its own."""
+        pattern = f"jobs/*/attempts/r{attempt}/checkpoints/epoch-*"
+        wait_until(lambda: any(self.data.glob(pattern)), f"a checkpoint of attempt {attempt}")
+
+    def result(self, status: Manifest, job: str = "story") -> Manifest:
+        """Return what the attempt that succeeded has left on the volume."""
+        folder = self.output(job) / "attempts" / f"r{status['training']['attempt']}"
+        written: Manifest = json.loads((folder / "result.json").read_text())
+        for file in written["model"].values():
+            assert (folder / file).stat().st_size > 0
+        return written
+
+    def output(self, job: str = "story") -> Path:
+        """The folder that a job of this name writes to; only one such job may have been there."""
+        (folder,) = self.data.glob(f"jobs/{job}-*")
+        return folder
+
+    def children(self, job: str = "story") -> set[str]:
+        """Return all that belongs to a job of this name, as KIND/NAME, but for claims."""
+        listed = self.kubectl.all(",".join(CHILDREN), f"{OF_JOB}={job}")
+        return {f"{item['kind']}/{item['metadata']['name']}" for item in listed}
+
+    def wait_for_no_children(self, job: str = "story", seconds: float = 60) -> None:
+        """Wait until nothing of a job is left but claims."""
+        for kind in CHILDREN:
+            self.kubectl.wait_until(kind, lambda left: not left, seconds, f"{OF_JOB}={job}")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The operator's Deployment.
+
+    Attributes:
+        kubectl: For its namespace.
+    """
+
+    kubectl: Kubectl
+    selector: str = "app.kubernetes.io/name=imagenet-operator"
+
+    def pods(self) -> list[Manifest]:
+        """Return its pods: one, but around its death."""
+        return self.kubectl.all("pods", self.selector)
+
+    def kill(self) -> None:
+        """Kill it as nobody should; Kubernetes starts it again."""
+        names = [pod["metadata"]["name"] for pod in self.pods()]
+        self.kubectl("delete", "pods", *names, "--grace-period=0", "--force")
+
+    def wait_until_ready(self) -> None:
+        """Wait until it is back."""
+        self.kubectl.wait_until(
+            "pods", lambda pods: any(map(is_ready, pods.values())), selector=self.selector
+        )
+
+    def stop(self) -> None:
+        """Stop it."""
+        self.kubectl("scale", "deployment", "imagenet-operator", "--replicas=0")
+        self.kubectl.wait_until("pods", lambda pods: not pods, selector=self.selector)
+
+    def start(self) -> None:
+        """Start it again."""
+        self.kubectl("scale", "deployment", "imagenet-operator", "--replicas=1")
+        self.kubectl("rollout", "status", "deployment/imagenet-operator", "--timeout=60s")
+
+
+def condition(status: Manifest, kind: str) -> Manifest | None:
+    """Return a condition if it is true."""
+    for item in status.get("conditions", ()):
+        if item["type"] == kind and item["status"] == "True":
+            return dict(item)
+    return None
+
+
+def is_running(pod: Manifest) -> bool:
+    """Whether the program of a pod runs, and nobody wants it gone."""
+    statuses = pod["status"].get("containerStatuses") or [{}]
+    return "running" in statuses[0].get("state", {}) and "deletionTimestamp" not in pod["metadata"]
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Whether a pod is ready."""
+    conditions = pod["status"].get("conditions", ())
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def member_nodes(status: Manifest) -> dict[str, str]:
+    """Return on which node each member of the attempt is or was, by role and index."""
+    return {
+        member["name"].split("-", 2)[2]: member["node"] for member in status["training"]["members"]
+    }
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How many."""
+        return time.monotonic() - self._started
+
+
+def _selector(job: str, role: str | None) -> str:
+    return f"{OF_JOB}={job}" + (f",{ROLE}={role}" if role else "")

@@ -1,0 +1,39 @@
+"""The chart on the cluster, as stories find and change it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from kind.cluster import Cluster
+from support import chart
+
+VALUES = Path(__file__).parents[1] / "values.yaml"
+
+
+@dataclass(frozen=True)
+class Release:
+    """The release of the chart.
+
+    Attributes:
+        cluster: Where it is installed.
+    """
+
+    cluster: Cluster
+
+    def upgrade(self, *options: str) -> None:
+        """Install it, or change its values to those of the stories and these options."""
+        self._helm(
+            *("upgrade", "--install", chart.RELEASE, str(chart.FOLDER)),
+            *("--create-namespace", "--wait", "--timeout=120s", f"--values={VALUES}", *options),
+        )
+
+    def uninstall(self) -> None:
+        """Uninstall it, and wait until its operator is gone."""
+        self._helm("uninstall", chart.RELEASE, "--wait", "--timeout=120s")
+
+    def _helm(self, *arguments: str) -> None:
+        program = self.cluster.environment.programs["helm"]
+        where = (f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={chart.NAMESPACE}")
+        subprocess.run([program, *where, *arguments], check=True)
