@@ -147,7 +147,7 @@ def parse(document: Any, source: str) -> Configuration:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         remedy = "; remove it" if first["type"] == "extra_forbidden" else ""
-        message = "is not known" if remedy else first["msg"].lower()
+        message = "is not known" if remedy else first["msg"][:1].lower() + first["msg"][1:]
         raise InvalidConfiguration(f"{source}: {place}: {message}{remedy}") from None
     return Configuration(file.namespaces, _settings(file, source), file.sampler)
 

@@ -1,0 +1,94 @@
+"""The audit of what kopf tells, and the health checks that follow from it."""
+
+import time
+from typing import Any
+
+import pytest
+
+from imagenet_operator.clusters.kubernetes import health, kinds, trim
+from imagenet_operator.clusters.kubernetes.audit import Audit
+from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
+from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+from support.operator_harness import cluster_of_one, job
+
+Manifest = dict[str, Any]
+KEY = ("vision", "digits")
+
+
+def jobs() -> Cache:
+    return Cache(
+        kinds.JOB,
+        lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]),
+        trim.job,
+        lambda key, known: None,
+    )
+
+
+@asynchronous
+async def test_a_job_that_kopf_has_told_of_is_all_right() -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache = jobs()
+        audit = Audit(client, cache, [None], lambda key: None)
+        for _ in range(3):
+            cache.put(await server.add(job()) if not len(cache) else server.all("ImageNetJob")[0])
+            await audit.look()
+
+        assert audit.missed == frozenset()
+        assert audit.heard_at is not None
+
+
+@pytest.mark.parametrize("namespaces", [[None], ["elsewhere", "vision"]])
+@asynchronous
+async def test_a_job_that_kopf_does_not_tell_of_in_time_is_missed(
+    namespaces: list[str | None],
+) -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache = jobs()
+        audit = Audit(client, cache, namespaces, lambda key: None)
+        stored = await server.add(job())
+        await audit.look()
+        assert audit.missed == frozenset()
+        await audit.look()
+        assert audit.missed == {KEY}
+
+        cache.put(stored)
+        await audit.look()
+        assert audit.missed == frozenset()
+
+
+@asynchronous
+async def test_a_job_that_is_gone_is_forgotten() -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache, forgotten = jobs(), list[JobKey]()
+        cache.put(await server.add(job()))
+        await server.remove("ImageNetJob", "digits")
+        await Audit(client, cache, [None], forgotten.append).look()
+
+        assert forgotten == [KEY]
+        assert len(cache) == 0
+
+
+@asynchronous
+async def test_troubles_are_named() -> None:
+    async with cluster_of_one() as harness:
+        await harness.settle()
+        operator = harness.operator
+        assert list(operator.troubles()) == []
+
+        operator.audit.missed = frozenset({KEY})
+        assert any("imagenetjobs is dead" in item for item in operator.troubles())
+        operator.audit.missed = frozenset()
+        operator.audit.heard_at = time.monotonic() - health.LONGEST_SILENCE - 1
+        assert list(operator.troubles()) == ["imagenetjobs cannot be listed"]
+
+
+@asynchronous
+async def test_a_watch_that_is_silent_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster_of_one() as harness:
+        await harness.settle()
+        monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
+
+        assert "the watch of pods is dead" in list(harness.operator.troubles())

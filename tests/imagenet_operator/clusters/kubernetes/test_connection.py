@@ -1,0 +1,108 @@
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from imagenet_operator.clusters.kubernetes import connection
+from imagenet_operator.clusters.kubernetes.connection import NoConnection, find, from_kubeconfig
+
+
+def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
+    path = folder / "config"
+    document = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443/", **cluster}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_a_certificate_in_the_kubeconfig(tmp_path: Path) -> None:
+    path = kubeconfig(
+        tmp_path,
+        {"certificate-authority-data": encoded("authority")},
+        {"client-certificate-data": encoded("one"), "client-key-data": encoded("two")},
+    )
+
+    found = from_kubeconfig(path)
+
+    assert found.server == "https://127.0.0.1:6443"
+    assert found.authority is not None
+    assert found.authority.read_text() == "authority"
+    assert found.certificate is not None
+    assert found.certificate.read_text() == "one\ntwo"
+    assert found.certificate.stat().st_mode & 0o077 == 0
+    assert found.bearer() is None
+
+
+def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("authority")
+    (tmp_path / "token").write_text("secret\n")
+    path = kubeconfig(tmp_path, {"certificate-authority": "ca.crt"}, {"tokenFile": "token"})
+
+    found = from_kubeconfig(path)
+
+    assert found.authority is not None
+    assert found.authority.read_text() == "authority"
+    assert found.bearer() == "secret"
+
+
+def test_a_renewed_token_is_read_when_the_old_one_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    found = from_kubeconfig(kubeconfig(tmp_path, {}, {"tokenFile": "token"}))
+    assert found.bearer() == "old"
+    token.write_text("new")
+    assert found.bearer() == "old"
+
+    found.renew()
+
+    assert found.bearer() == "new"
+
+
+def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", tmp_path)
+    (tmp_path / "token").write_text("secret")
+    environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+    found = find({**environment, "KUBECONFIG": "/nowhere"})
+
+    assert found.server == "https://[fd00::1]:443"
+    assert found.authority == tmp_path / "ca.crt"
+    assert found.bearer() == "secret"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "words"),
+    [
+        ({}, {"exec": {"command": "aws"}}, "plugin"),
+        ({"insecure-skip-tls-verify": True}, {"token": "x"}, "TLS"),
+    ],
+)
+def test_what_is_not_supported_is_said(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(NoConnection, match=words):
+        from_kubeconfig(kubeconfig(tmp_path, cluster, user))
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "current-context: nowhere\ncontexts: []"])
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+
+    with pytest.raises(NoConnection, match="is no kubeconfig"):
+        find({"KUBECONFIG": str(path)})
+
+
+def test_nothing_says_where_the_api_server_is(tmp_path: Path) -> None:
+    with pytest.raises(NoConnection, match="set KUBECONFIG"):
+        find({"KUBECONFIG": str(tmp_path / "missing")})

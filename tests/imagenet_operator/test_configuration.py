@@ -1,0 +1,93 @@
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
+from imagenet_operator.reconcile import types
+
+WHOLE: dict[str, Any] = {
+    "namespaces": ["vision"],
+    "images": {"mxnet": {"cpu": "here/cpu:1", "gpu": "here/gpu:1"}},
+    "imagePullPolicy": "Always",
+    "gpuResource": "amd.com/gpu",
+    "user": 2000,
+    "group": 3000,
+    "metricsPort": 9999,
+    "networkPolicy": {"enabled": False, "metricsFrom": [{"namespaceSelector": {}}]},
+    "podDisruptionBudget": True,
+    "safeToEvict": False,
+    "sampler": {"enabled": False, "intervalSeconds": 30, "timeoutSeconds": 0.5},
+    "restarts": {
+        "delaySeconds": 1,
+        "delayLimitSeconds": 2,
+        "disruptionDelaySeconds": 3,
+        "disruptionLimit": 4,
+    },
+}
+
+
+def test_without_a_word_everything_is_as_published() -> None:
+    assert parse({}, "file") == Configuration()
+    assert parse({"restarts": {}, "sampler": {}}, "file") == Configuration()
+
+
+def test_every_key_has_its_effect() -> None:
+    found = parse(WHOLE, "file")
+    settings, pods = found.settings, found.settings.manifests
+
+    assert found.namespaces == ("vision",)
+    assert (pods.images["MXNet"].cpu, pods.images["MXNet"].gpu) == ("here/cpu:1", "here/gpu:1")
+    assert (pods.image_pull_policy, pods.gpu_resource) == ("Always", "amd.com/gpu")
+    assert (pods.user, pods.group, pods.metrics_port) == (2000, 3000, 9999)
+    assert (pods.network_policy, pods.metrics_from) == (False, ({"namespaceSelector": {}},))
+    assert (pods.pod_disruption_budget, pods.safe_to_evict) == (True, False)
+    assert not found.sampler.enabled
+    assert (found.sampler.interval_seconds, found.sampler.timeout_seconds) == (30, 0.5)
+    assert settings.restart_delay == timedelta(seconds=1)
+    assert settings.restart_delay_limit == timedelta(seconds=2)
+    assert settings.disruption_delay == timedelta(seconds=3)
+    assert settings.disruption_limit == 4
+    assert settings.heartbeat == types.DEFAULTS.heartbeat
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"namespace": []}, "file: namespace: is not known; remove it"),
+        ({"image_pull_policy": "Always"}, "image_pull_policy: is not known"),
+        ({"sampler": {"interval": 1}}, "sampler.interval: is not known"),
+        ({"user": 0}, "user: input should be greater than or equal to 1"),
+        ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy: input should be 'Always'"),
+        (
+            {"images": {"torch": {"cpu": "a", "gpu": "b"}}},
+            "images.torch: is no framework; write mx",
+        ),
+        ({"images": {"mxnet": {"cpu": "a"}}}, "images.mxnet.gpu: field required"),
+        ([], "file: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(document: Any, words: str) -> None:
+    with pytest.raises(InvalidConfiguration) as caught:
+        parse(document, "file")
+
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "configuration.yaml"
+    path.write_text("user: 1234\n")
+    assert read(path).settings.manifests.user == 1234
+
+
+@pytest.mark.parametrize("text", [None, "a: [", "user: 1\nuser: 2", "user: 1\n---\nuser: 2"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "configuration.yaml"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(InvalidConfiguration, match=re.escape(str(path))):
+        read(path)

@@ -1,0 +1,106 @@
+"""The operator's own program: from its arguments to SIGTERM, in a process of its own."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from imagenet_operator.main import BAD_CONFIGURATION, main
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+from support.operator_harness import job, node
+
+
+def kubeconfig(folder: Path, url: str) -> Path:
+    path = folder / "kubeconfig"
+    document = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def answer(port: int, path: str) -> tuple[int, str]:
+    """What the operator answers, once it listens."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}{path}") as response:
+                    return response.status, await response.text()
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.05)
+
+
+@asynchronous
+async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
+    port = free_port()
+    async with FakeApiServer() as server:
+        await server.add(node("n1"))
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path, server.url))}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "imagenet_operator.main", "--port", str(port)),
+            env=environment,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await server.add(job())
+        await server.until(lambda: len(server.all("Pod")) == 5)
+        while (await answer(port, "/readyz"))[0] != 200:
+            await asyncio.sleep(0.05)
+        assert await answer(port, "/healthz") == (200, "ok\n")
+        _, metrics = await answer(port, "/metrics")
+        process.send_signal(signal.SIGTERM)
+        _, log = await process.communicate()
+
+    assert process.returncode == 0
+    for line in (
+        'imagenet_operator_jobs{namespace="vision",phase="Starting"} 1.0',
+        'imagenet_operator_watch_up{kind="pods",namespace=""} 1.0',
+        'imagenet_operator_watch_up{kind="imagenetjobs",namespace=""} 1.0',
+        "imagenet_operator_queue_depth 0.0",
+        'imagenet_operator_api_requests_total{code="201",verb="POST"}',
+        "imagenet_operator_pass_seconds_count",
+    ):
+        assert line in metrics
+    lines = log.decode().splitlines()
+    assert "INFO vision/digits: AttemptStarted: attempt 0: 5 pods" in "\n".join(lines)
+    assert len(lines) < 12, "an operator that does what it should is quiet"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        (["--configuration", "/nowhere/file"], {}, "/nowhere/file: no such file"),
+        ([], {"KUBECONFIG": "/nowhere/kubeconfig"}, "set KUBECONFIG"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_line(
+    arguments: list[str],
+    environment: dict[str, str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    assert main(arguments) == BAD_CONFIGURATION
+
+    output: Any = capsys.readouterr()
+    assert words in output.err
+    assert output.err.count("\n") == 1
