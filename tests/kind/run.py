@@ -100,12 +100,12 @@ def load(cluster: Cluster) -> None:
 
 
 def install(cluster: Cluster) -> None:
-    """Install the chart with its defaults, and wait until the operator is ready."""
+    """Install the chart, a little more hasty than it is, and wait until the operator is ready."""
     subprocess.run(
         [
             cluster.environment.programs["helm"],
             f"--kubeconfig={cluster.kubeconfig}",
-            *("upgrade", "--install", CHART, f"charts/{CHART}"),
+            *("upgrade", "--install", CHART, f"charts/{CHART}", "--values=tests/kind/values.yaml"),
             f"--namespace={CHART}",
             *("--create-namespace", "--wait", "--timeout=180s"),
         ],
