@@ -65,7 +65,11 @@ import_images() {
   container="$(docker run --detach --network none --security-opt seccomp=unconfined \
     --entrypoint containerd "$base")"
   trap 'docker rm --force --volumes "$container" >/dev/null' EXIT
-  timeout 60 sh -c "until docker exec $container ctr version >/dev/null 2>&1; do sleep 0.2; done"
+  timeout 60 sh -c "until docker exec $container ctr version >/dev/null 2>&1; do sleep 0.2; done" || {
+    docker logs "$container" 2>&1 | tail -n 20
+    echo "containerd does not answer in the node image; the last it said is above" >&2
+    return 1
+  }
   docker save "${images[@]}" | docker exec --interactive "$container" \
     ctr --namespace k8s.io images import --all-platforms --no-unpack --digests -
   docker kill --signal TERM "$container" >/dev/null
