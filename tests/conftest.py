@@ -1,6 +1,13 @@
 """What holds for every test."""
 
+import signal
+
 from hypothesis import HealthCheck, settings
+
+# A shell ignores SIGINT for what it runs in the background, and children inherit that. Programs
+# under test leave an ignored signal alone, as they should; here they are to hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long a machine that does other things takes over an example says nothing about the code.
 settings.register_profile(

@@ -87,10 +87,12 @@ class Terminal:
                 self._tasks[bar.name] = self._progress.add_task(
                     "", total=None, stage=bar.name, note="", unit="", said=None
                 )
+            task = next(task for task in self._progress.tasks if task.id == self._tasks[bar.name])
+            # Given to `update`, a total that is another (an estimate grows) forgets the speed.
+            task.total = bar.total
             self._progress.update(
-                self._tasks[bar.name],
+                task.id,
                 completed=bar.done,
-                total=bar.total,
                 note=bar.note,
                 unit=bar.unit,
                 said=bar.speed,
@@ -200,7 +202,7 @@ def _step(bar: Bar, view: View) -> object:
         return None if sample is None or bar.speed is None else (sample.attempt, sample.epoch)
     if not bar.total or not bar.done:
         return None
-    return bar.done * _STEPS // bar.total
+    return bar.done * _STEPS // bar.total, bar.is_finished
 
 
 def _line(bar: Bar) -> str:

@@ -229,6 +229,17 @@ def test_a_stage_says_how_long_it_will_take_and_then_how_long_it_took() -> None:
     assert "left" not in finished
 
 
+def test_an_estimate_that_changes_keeps_rate_and_remaining_time() -> None:
+    def listed(images: int, expected: int) -> View:
+        heard = {"preparation": {"index": Preparation(images=images, planned=expected)}}
+        return view(prepared("index"), sample=heard)
+
+    lines = shown_on(100, *(listed(100 * step, 100_000 + step) for step in range(1, 6)))
+
+    last = next(line for line in reversed(lines) if "index" in line)
+    assert re.search(r"[\d,]+ images/s +(\d+:)?\d\d:\d\d left", last)
+
+
 def test_json_lines_are_one_object_each() -> None:
     output = io.StringIO()
     with JsonLines(output) as lines:

@@ -114,6 +114,16 @@ def test_a_shard_without_images_is_done(registry: Registry) -> None:
     assert values(registry)["imagenet_prepare_shard_progress_ratio"] == 1
 
 
+def test_an_index_expects_as_many_images_as_what_it_has_seen_promises(registry: Registry) -> None:
+    preparation = PreparationRecorder(registry)
+    for images, share, expected in ((100, 0.1, 1000), (100, 0.25, 800), (10, 1.0, 210)):
+        preparation.listed(images, share)
+        assert values(registry)["imagenet_prepare_images_planned"] == expected
+    preparation.listed(5)
+    assert values(registry)["imagenet_prepare_images_planned"] == 210
+    assert values(registry)["imagenet_prepare_images_total"] == 215
+
+
 def test_an_index_has_no_progress_before_it_knows_its_plan(registry: Registry) -> None:
     preparation = PreparationRecorder(registry)
     preparation.listed()

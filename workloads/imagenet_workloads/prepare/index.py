@@ -196,7 +196,8 @@ def _divide(
 def _own_validation(
     validation: Validation, found: Scan, classes: Classes, rows: Any, recorder: PreparationRecorder
 ) -> _Part:
-    listed = scan(validation.source, rows, recorder.listed)
+    # The training images' source has said how many are to be expected; these are few beside them.
+    listed = scan(validation.source, rows, lambda images, _: recorder.listed(images))
     _tell_notes(listed)
     class_of = labels.read(
         validation.labels, lambda: (row.name for row in listed.rows()), found.class_names

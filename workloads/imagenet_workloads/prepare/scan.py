@@ -113,13 +113,13 @@ class Scan:
         return (self.row(number) for number in range(len(self)))
 
 
-def scan(source: Source, rows: IO[bytes], listed: Callable[[int], None]) -> Scan:
+def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) -> Scan:
     """Lists a source.
 
     Args:
         source: what to list.
         rows: an empty file for the rows.
-        listed: is told of images as they are found.
+        listed: is told of images as they are found, and of how much of the source that was.
 
     Raises:
         InputError: the source cannot be listed.
@@ -128,7 +128,7 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int], None]) -> Scan
     for image in source.scan(result.notes):
         result.add(image)
         if len(result) % REPORT_EVERY == 0:
-            listed(REPORT_EVERY)
-    listed(len(result) % REPORT_EVERY)
+            listed(REPORT_EVERY, result.notes.share)
+    listed(len(result) % REPORT_EVERY, 1.0)
     result.finish()
     return result

@@ -130,7 +130,7 @@ PREPARE_IMAGES_PLANNED = Metric(
     "imagenet_prepare_images_planned",
     Kind.GAUGE,
     "images",
-    "Images that this pod is to deal with, damaged ones included.",
+    "Images that this pod is to deal with, damaged ones included; an estimate while it lists.",
 )
 PREPARE_BYTES = Metric(
     "imagenet_prepare_bytes_total",

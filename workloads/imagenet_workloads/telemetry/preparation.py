@@ -17,6 +17,7 @@ class PreparationRecorder:
         self._lock = threading.Lock()
         self._planned: int | None = None
         self._done = 0
+        self._listed = 0
         registry.add(names.PREPARE_IMAGES, 0)
         registry.add(names.PREPARE_SKIPPED_IMAGES, 0)
 
@@ -27,9 +28,19 @@ class PreparationRecorder:
         self._registry.set(names.PREPARE_IMAGES_PLANNED, images)
         self._finish(0)
 
-    def listed(self, images: int = 1) -> None:
-        """Images found in the source; only index calls this."""
+    def listed(self, images: int = 1, share: float = 0.0) -> None:
+        """Images found in the source; only index calls this.
+
+        Args:
+            images: found since the last call.
+            share: of the source that all so far were found in, 0 to 1; 0 where that is not known.
+        """
+        with self._lock:
+            self._listed += images
+            expected = round(self._listed / share) if share > 0 else None
         self._registry.add(names.PREPARE_IMAGES, images)
+        if expected is not None:
+            self._registry.set(names.PREPARE_IMAGES_PLANNED, expected)
 
     def packed(self, images: int, bytes: int) -> None:
         """Images written to the shard, and the bytes of RecordIO that they took."""

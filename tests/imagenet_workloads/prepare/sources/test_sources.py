@@ -50,6 +50,17 @@ def test_lists_and_reads_every_image(kind: str, tmp_path: Path) -> None:
     source.close()
 
 
+@pytest.mark.parametrize("kind", ["tar of tars", "tar of folders"])
+def test_tells_how_far_it_is(kind: str, tmp_path: Path) -> None:
+    source = detect.open_source(WRITERS[kind](tmp_path / "source", IMAGES))
+    notes = Notes()
+    shares = [notes.share for _ in source.scan(notes)]
+    assert shares == sorted(shares)
+    assert len(set(shares)) >= 3, "at least one step a class"
+    assert 0 <= shares[0] < shares[-1] < 1
+    source.close()
+
+
 def test_a_folder_is_listed_by_name_and_images_may_lie_deeper(tmp_path: Path) -> None:
     for name in ("b/2.png", "b/10.png", "a/images/x.jpg", "a/y.jpg", "B/1.bmp"):
         path = tmp_path / name

@@ -24,6 +24,7 @@ class FlatTar:
                 notes.ignored += member.kind is not Kind.FOLDER
                 continue
             self._archive.require_data(member, str(self._archive.path))
+            notes.share = member.offset / self._archive.size
             yield Image("", member.name, member.offset, member.size, member.mtime)
 
     def read(self, name: str, offset: int, size: int) -> bytes:

@@ -32,15 +32,18 @@ class Image(NamedTuple):
 
 @dataclass
 class Notes:
-    """What a scan passed over, to be told to a person.
+    """What a scan tells beside the images: what it passed over, and how far it is.
 
     Attributes:
         ignored: files whose names are not those of images.
         empty: classes without any image.
+        share: how much of the source lies before the image that was yielded last, 0 to 1; 0 as long
+            as that is not known.
     """
 
     ignored: int = 0
     empty: list[str] = field(default_factory=list)
+    share: float = 0.0
 
 
 class Source(Protocol):

@@ -66,6 +66,7 @@ class SyntheticSource:
         _, height, width = self.shape
         for label in range(self.classes):
             class_name = f"class-{label:0{self._digits}}"
+            notes.share = label / self.classes
             for number in range(self.images_per_class):
                 name = f"{class_name}/{number}.jpeg"
                 offset = label * self.images_per_class + number

@@ -25,6 +25,7 @@ class TarOfFolders:
                 continue
             self._archive.require_data(member, str(self._archive.path))
             class_name = self._class_of(member.name, folders)
+            notes.share = member.offset / self._archive.size
             yield Image(class_name, member.name, member.offset, member.size, member.mtime)
 
     def _class_of(self, name: str, folders: dict[str, str]) -> str:

@@ -32,6 +32,7 @@ class TarOfTars:
                     "a class must be in one"
                 )
             seen.add(class_name)
+            notes.share = outer.offset / self._archive.size
             yield from self._scan_class(class_name, outer, notes)
 
     def _scan_class(self, class_name: str, outer: Member, notes: Notes) -> Iterator[Image]:
