@@ -200,11 +200,18 @@ def _preparation_job(
     metadata, spec, status = item["metadata"], item["spec"], item.get("status", {})
     conditions = _conditions(item)
     failed = conditions.get("Failed")
+    ending = [
+        pod
+        for pod in pods
+        if _is_leaving(pod) and _phase(pod) not in (Phase.SUCCEEDED, Phase.FAILED)
+    ]
+    stranded = [pod for pod in ending if pod["spec"].get("nodeName") in unreachable_nodes]
     return PreparationJob(
         role=_labels(item)[labels.JOB_ROLE],
         name=metadata["name"],
         uid=metadata["uid"],
-        active=status.get("active", 0),
+        # The Job's own count leaves out those that are still ending.
+        active=status.get("active", 0) + len(ending) - len(stranded),
         succeeded=status.get("succeeded", 0),
         failed=status.get("failed", 0),
         completions=spec.get("completions", 1),
@@ -213,9 +220,7 @@ def _preparation_job(
         message=next((_last_words(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None),
         suspended=bool(spec.get("suspend")),
         terminating=_is_leaving(item),
-        stranded=any(
-            _is_leaving(pod) and pod["spec"].get("nodeName") in unreachable_nodes for pod in pods
-        ),
+        stranded=bool(stranded),
     )
 
 

@@ -261,6 +261,15 @@ def test_a_jobs_result_is_the_message_of_its_pod() -> None:
     assert sort(JOB, [job, silent]).jobs["pack"].message == ""
 
 
+def test_pods_that_are_still_ending_are_active() -> None:
+    job = pack({"active": 0})
+    pod = job_pod(job, "p-0", {"phase": "Running"})
+    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert sort(JOB, [job, pod]).jobs["pack"].active == 1
+    pod["status"] = {"phase": "Failed", **state(terminated=ended(143, ""))}
+    assert sort(JOB, [job, pod]).jobs["pack"].active == 0
+
+
 @pytest.mark.parametrize(
     ("node", "deleted", "stranded"),
     [("lost", True, True), ("lost", False, False), ("a", True, False), (None, True, False)],
