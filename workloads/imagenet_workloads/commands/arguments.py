@@ -1,9 +1,30 @@
-"""The types of command-line arguments that the preparing programs share.
+"""The options that the preparing programs share, and the types of their arguments.
 
-argparse turns the ArgumentTypeError of each into `error: argument --shards: …` and exit code 2.
+argparse turns a type's ArgumentTypeError into `error: argument --shards: …` and exit code 2.
 """
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
+
+
+def add_dataset(parser: ArgumentParser) -> None:
+    """Adds the options that say which planned dataset, for the programs that work on one."""
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
+    )
+    parser.add_argument(
+        "--key", type=key, required=True, help="the dataset's key, as imagenet-index says it"
+    )
+
+
+def add_threads(parser: ArgumentParser, what: str) -> None:
+    """Adds `--threads`, the number of `what` is done to, such as "shards checked"."""
+    parser.add_argument(
+        "--threads",
+        type=count,
+        metavar="N",
+        help=f"{what} at a time (default: the cores that this process may use)",
+    )
 
 
 def natural(text: str) -> int:

@@ -23,12 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Decode, resize and pack the images of a planned shard as RecordIO.",
     )
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
-    )
-    parser.add_argument(
-        "--key", type=types.key, required=True, help="the dataset's key, as imagenet-index says it"
-    )
+    types.add_dataset(parser)
     parser.add_argument(
         "--source", type=Path, metavar="PATH", help="as given to imagenet-index; none if synthetic"
     )
@@ -42,12 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="the training shards from 0, then the validation shards "
         "(default: $JOB_COMPLETION_INDEX, or every shard)",
     )
-    parser.add_argument(
-        "--threads",
-        type=types.count,
-        metavar="N",
-        help="images worked on at a time (default: the cores that this process may use)",
-    )
+    types.add_threads(parser, "images worked on")
     return parser
 
 

@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from imagenet_workloads.commands import arguments as types
 from imagenet_workloads.commands.program import run_program, write_termination_message
@@ -25,18 +24,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Check the shards of a dataset and write its dataset.json.",
     )
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
-    )
-    parser.add_argument(
-        "--key", type=types.key, required=True, help="the dataset's key, as imagenet-index says it"
-    )
-    parser.add_argument(
-        "--threads",
-        type=types.count,
-        metavar="N",
-        help="shards checked at a time (default: the cores that this process may use)",
-    )
+    types.add_dataset(parser)
+    types.add_threads(parser, "shards checked")
     return parser
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from imagenet_workloads.prepare.sources.archive import Archive
-from imagenet_workloads.prepare.sources.folder import entries, image_at, read_file
+from imagenet_workloads.prepare.sources.folder import image_at, names, read_file
 from imagenet_workloads.prepare.sources.interface import Image, Notes, is_image
 from imagenet_workloads.prepare.sources.tar import Kind, members
 
@@ -37,7 +37,7 @@ class FlatTar:
 
 
 class FlatFolder:
-    """A folder with the images directly in it. Holds their names while it is scanned."""
+    """A folder with the images directly in it. Holds some of their names while it is scanned."""
 
     kind = "flat folder"
 
@@ -45,10 +45,11 @@ class FlatFolder:
         self._root = root
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images by name."""
-        for entry in entries(self._root):
-            if is_image(entry.name) and not entry.is_dir():
-                yield image_at(entry, "", entry.name)
+        """Yields the images in an order that depends on their names alone."""
+        for name in names(self._root):
+            image = image_at(self._root, "", name) if is_image(name) else None
+            if image is not None:
+                yield image
             else:
                 notes.ignored += 1
 

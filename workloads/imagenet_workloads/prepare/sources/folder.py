@@ -2,7 +2,9 @@
 
 import os
 import stat
+import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
@@ -16,10 +18,12 @@ from imagenet_workloads.prepare.sources.interface import (
 
 # What a volume's root holds beside anybody's data.
 _NOT_CLASSES = frozenset(("lost+found",))
+# From so many names on, a folder is listed in so many parts.
+_MANY, _PARTS = 10_000, 8
 
 
 class Folder:
-    """Each folder directly in the root is a class. Holds the names of one folder at a time."""
+    """Each folder directly in the root is a class. Holds some names of one folder at a time."""
 
     kind = "folder of folders"
 
@@ -28,31 +32,28 @@ class Folder:
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images by class, and in a class by name."""
-        for entry in entries(self._root):
-            if entry.name in _NOT_CLASSES or entry.name.startswith("."):
+        for name in names(self._root):
+            if name in _NOT_CLASSES or name.startswith("."):
                 continue
-            if not entry.is_dir():
+            if not (self._root / name).is_dir():
                 notes.ignored += 1
                 continue
-            class_name = class_name_in(entry.name, str(self._root))
+            class_name = class_name_in(name, str(self._root))
             images = 0
-            for image in self._scan_folder(class_name, Path(entry.path), class_name, notes):
+            for image in self._scan_folder(class_name, class_name, notes):
                 images += 1
                 yield image
             if images == 0:
                 notes.empty.append(class_name)
 
-    def _scan_folder(
-        self, class_name: str, folder: Path, prefix: str, notes: Notes
-    ) -> Iterator[Image]:
-        for entry in entries(folder):
-            name = f"{prefix}/{entry.name}"
-            if entry.name.startswith("."):
-                notes.ignored += 1
-            elif entry.is_dir():
-                yield from self._scan_folder(class_name, Path(entry.path), name, notes)
-            elif is_image(entry.name):
-                yield image_at(entry, class_name, name)
+    def _scan_folder(self, class_name: str, folder: str, notes: Notes) -> Iterator[Image]:
+        for base in names(self._root / folder):
+            name = f"{folder}/{base}"
+            image = image_at(self._root, class_name, name) if is_image(name) else None
+            if image is not None:
+                yield image
+            elif not base.startswith(".") and (self._root / name).is_dir():
+                yield from self._scan_folder(class_name, name, notes)
             else:
                 notes.ignored += 1
 
@@ -64,33 +65,53 @@ class Folder:
         """Nothing is held open."""
 
 
-def entries(folder: Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder by name.
+def names(folder: Path) -> Iterator[str]:
+    """The names in a folder, in an order that depends on them alone: sorted, if they are not many.
+
+    Many are gone through once for each of a few parts, drawn by checksums and sorted in
+    themselves: the names of half a million images would take more memory than all that is kept.
 
     Raises:
         InputError: it cannot be listed; the message names its owner and ours.
     """
+    first = sorted(islice(_listed(folder), _MANY))
+    if len(first) < _MANY:
+        yield from first
+        return
+    del first
+    for part in range(_PARTS):
+        yield from sorted(
+            name for name in _listed(folder) if zlib.crc32(os.fsencode(name)) % _PARTS == part
+        )
+
+
+def _listed(folder: Path) -> Iterator[str]:
     try:
         with os.scandir(folder) as listing:
-            return sorted(listing, key=lambda entry: os.fsencode(entry.name))
+            for entry in listing:
+                yield entry.name
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be listed: {error.strerror}{_permissions(folder)}"
         ) from error
 
 
-def image_at(entry: os.DirEntry[str], class_name: str, name: str) -> Image:
-    """The image that is a file of its own; links are followed.
+def image_at(root: Path, class_name: str, name: str) -> Image | None:
+    """The image that is a file of its own, None where it is no file; links are followed.
 
     Raises:
         InputError: it cannot be looked at, such as a link to nothing.
     """
+    path = f"{root}/{name}"
     try:
-        status = entry.stat()
+        # Path's own would take longer than the system.
+        status = os.stat(path)  # noqa: PTH116
     except OSError as error:
         raise InputError(
-            f"{entry.path}: cannot be looked at: {error.strerror}; remove it or mend it"
+            f"{path}: cannot be looked at: {error.strerror}; remove it or mend it"
         ) from error
+    if not stat.S_ISREG(status.st_mode):
+        return None
     return Image(class_name, name, 0, status.st_size, status.st_mtime_ns)
 
 
