@@ -8,7 +8,15 @@ from annotated_types import Ge, Le, MaxLen
 from pydantic import Field
 
 from imagenet_operator.api.base import MapList, Model, Unit
-from imagenet_operator.api.fields import Count, Fraction, LongCount, Message, Text, Time
+from imagenet_operator.api.fields import (
+    Count,
+    Fraction,
+    LongCount,
+    Message,
+    ObjectName,
+    Text,
+    Time,
+)
 
 ConditionType = Literal[
     "Created", "DatasetReady", "Running", "Restarting", "Suspended", "Succeeded", "Failed"
@@ -209,6 +217,10 @@ class TrainingStatus(Model):
     estimated_remaining_seconds: Annotated[int, Ge(0), Le(2**53), Unit("seconds")] | None = None
     """How long training will still take at the present speed."""
 
+    data_wait_share: Fraction | None = None
+    """The part of the workers' time, since they were last looked at, in which they waited for
+    data."""
+
     last_progress_time: Time | None = None
     """When training was last seen to advance."""
 
@@ -236,6 +248,10 @@ class Status(Model):
 
     dataset: DatasetStatus | None = None
     """The prepared dataset, once its images are listed."""
+
+    single_node_claims: Annotated[tuple[ObjectName, ...], MaxLen(4)] | None = None
+    """Claims named in `spec` that the pods of one node only can use at a time, for lack of
+    ReadWriteMany, as they were when the job started. Pods that use one share a node."""
 
     preparation: Clock | None = None
     """Time spent preparing the dataset; for `preparationDeadlineSeconds`."""

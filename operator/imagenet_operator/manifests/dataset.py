@@ -130,7 +130,6 @@ def _preparation_job(
     parallelism: int = 1,
 ) -> Manifest:
     name = job.metadata.name
-    share_node = volumes.must_share_node(job, mounts, parallelism)
     program = pod.Program(
         role=role,
         command=f"imagenet-{role}",
@@ -138,7 +137,7 @@ def _preparation_job(
         image=settings.images[job.spec.training.framework].cpu,
         grace_seconds=settings.farewell_seconds,
         mounts=mounts,
-        share_node_with=labels.select_role(name, role) if share_node else None,
+        shares_node=volumes.must_share_node(job, mounts, parallelism),
         template=job.spec.dataset.preprocessing.template,
         template_path="spec.dataset.preprocessing.template",
     )

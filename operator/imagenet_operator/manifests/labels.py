@@ -8,6 +8,7 @@ keys follow Kubeflow's training.kubeflow.org/job-name, job-role and replica-inde
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
@@ -50,9 +51,12 @@ def select_attempt(job_name: str, attempt: int) -> dict[str, str]:
     return _checked({JOB_NAME: job_name, ATTEMPT: str(attempt)})
 
 
-def select_role(job_name: str, role: str) -> dict[str, str]:
-    """Return the labels that select all pods of one role of a job."""
-    return _checked({JOB_NAME: job_name, JOB_ROLE: role})
+def of_its_like(pod_labels: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a pod's labels that select all pods of its role, of its attempt if any.
+
+    Of its attempt, since a pod of an earlier one may be left on a node that is dead.
+    """
+    return {key: pod_labels[key] for key in (JOB_NAME, JOB_ROLE, ATTEMPT) if key in pod_labels}
 
 
 def owner(job: ImageNetJob) -> Manifest:

@@ -19,7 +19,7 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.errors import InvalidTemplate
-from imagenet_operator.manifests import names, template
+from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import Mount
 
@@ -47,7 +47,7 @@ class Program:
         ports: Ports beyond that of the metrics, by name.
         tells_readiness: Whether its server of metrics tells when it is at work, beyond running.
         grace_seconds: How long it may take from SIGTERM to its end.
-        share_node_with: Labels of the pods that it has to share a node with, if any.
+        shares_node: Whether all pods of its role (and attempt) have to be on one node.
         template: The user's template for it, and where that stands in the job.
     """
 
@@ -62,7 +62,7 @@ class Program:
     shared_memory: bool = False
     ports: Mapping[str, int] = field(default_factory=dict)
     tells_readiness: bool = False
-    share_node_with: Mapping[str, str] | None = None
+    shares_node: bool = False
     template: Mapping[str, Any] | None = None
     template_path: str = ""
 
@@ -94,9 +94,7 @@ def pod_template(
         "containers": [_container(job, program, settings)],
         "volumes": _volumes(program, settings),
     }
-    metadata: Manifest = {"labels": dict(pod_labels)}
-    if settings.safe_to_evict is not None:
-        metadata["annotations"] = {SAFE_TO_EVICT: str(settings.safe_to_evict).lower()}
+    metadata = {"labels": dict(pod_labels), "annotations": _annotations(settings)}
     built: Manifest = {"metadata": metadata, "spec": spec}
     merged = template.merge(built, program.template, program.template_path)
     # What follows is added after the merge, so that no template can take it away.
@@ -105,9 +103,21 @@ def pod_template(
         _keep_within_memory(merged["spec"], path)
     if program.gpus:
         _ask_for_gpus(merged["spec"]["containers"][0], program.gpus, settings, path)
-    if program.share_node_with is not None:
-        _share_node(merged["spec"], program.share_node_with, path)
+    if program.shares_node:
+        _share_node(merged["spec"], labels.of_its_like(pod_labels), path)
     return merged
+
+
+def _annotations(settings: Settings) -> dict[str, str]:
+    """Return what a Prometheus without an operator finds the metrics by, and the autoscaler's."""
+    told = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(settings.metrics_port),
+        "prometheus.io/path": "/metrics",
+    }
+    if settings.safe_to_evict is not None:
+        told[SAFE_TO_EVICT] = str(settings.safe_to_evict).lower()
+    return told
 
 
 def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manifest:
@@ -173,20 +183,26 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
         in_memory = {"medium": "Memory", "sizeLimit": settings.shared_memory_size}
         found.append({"name": SHARED_MEMORY, "emptyDir": in_memory})
     found += [
-        {"name": mount.name, "persistentVolumeClaim": {"claimName": mount.claim}}
-        for mount in program.mounts
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        for claim, name in _names_of_claims(program).items()
     ]
     return found
+
+
+def _names_of_claims(program: Program) -> dict[str, str]:
+    """Return what each claim's volume is called: a pod that has two of one claim never starts."""
+    return {mount.claim: mount.name for mount in program.mounts}
 
 
 def _volume_mounts(program: Program) -> list[Manifest]:
     found: list[Manifest] = [{"name": "scratch", "mountPath": SCRATCH}]
     if program.shared_memory:
         found.append({"name": SHARED_MEMORY, "mountPath": "/dev/shm"})
+    volumes = _names_of_claims(program)
     # Read-only here and not at the claim: another mount of the same claim may have to write.
     found += [
         {
-            "name": mount.name,
+            "name": volumes[mount.claim],
             "mountPath": mount.path,
             **({"readOnly": True} if mount.read_only else {}),
         }

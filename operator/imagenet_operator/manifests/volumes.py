@@ -75,10 +75,53 @@ def output(job: ImageNetJob) -> Mount | None:
     return Mount("output", OUTPUT, claim, "/output")
 
 
+@dataclass(frozen=True)
+class Existing:
+    """A claim that the job names.
+
+    Attributes:
+        path: Where in the job.
+        claim: Its name.
+        written: Whether the job writes to it.
+        users: The field that says how many pods use it at a time, and how many that are; the most
+            of them.
+    """
+
+    path: str
+    claim: str
+    written: bool
+    users: tuple[str, int]
+
+
+def existing(job: ImageNetJob) -> list[Existing]:
+    """Return the claims that the job names, each as often as it is used."""
+    spec = job.spec
+    packing = ("spec.dataset.preprocessing.parallelism", spec.dataset.preprocessing.parallelism)
+    training = ("spec.training.workers.replicas", spec.training.workers.replicas)
+    prepared, raw = spec.dataset.source.prepared, spec.dataset.source.volume
+    kept = spec.dataset.volume
+    results = _output_volume(job)
+    found = []
+    if raw is not None:
+        path = "spec.dataset.source.volume.claimName"
+        found.append(Existing(path, raw.claim_name, written=False, users=packing))
+    if prepared is not None:
+        path, beside = "spec.dataset.source.prepared.claimName", output(job) is None
+        found.append(Existing(path, prepared.claim_name, written=beside, users=training))
+    if kept is not None and kept.claim_name is not None:
+        most = max(packing, training, key=lambda item: item[1])
+        path = "spec.dataset.volume.claimName"
+        found.append(Existing(path, kept.claim_name, written=True, users=most))
+    if results is not None and results.claim_name is not None:
+        path = "spec.training.output.volume.claimName"
+        found.append(Existing(path, results.claim_name, written=True, users=training))
+    return found
+
+
 def must_share_node(job: ImageNetJob, mounts: tuple[Mount, ...], pods: int) -> bool:
     """Return whether so many pods with these mounts have to run on one node.
 
-    Known only of claims that are made for the job: what a claim that exists allows is not in it.
+    What claims that exist allow is known from the job's status, if a cluster has told.
 
     Raises:
         InvalidJob: The claim would be made so that its second pod could never start.
@@ -91,7 +134,8 @@ def must_share_node(job: ImageNetJob, mounts: tuple[Mount, ...], pods: int) -> b
     for path, allowed in modes.items():
         if not {"ReadWriteMany", "ReadWriteOnce"} & set(allowed):
             raise InvalidJob([_too_narrow(path, allowed, pods)])
-    return any("ReadWriteMany" not in allowed for allowed in modes.values())
+    narrow = set(job.status.single_node_claims or ())
+    return bool(narrow & mounted) or any("ReadWriteMany" not in item for item in modes.values())
 
 
 def _too_narrow(path: str, modes: tuple[str, ...], pods: int) -> Problem:

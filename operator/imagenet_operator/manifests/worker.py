@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.manifests import arguments, labels, volumes
+from imagenet_operator.manifests import arguments, volumes
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import DATA, OUTPUT, Mount
@@ -34,7 +34,6 @@ def program(
     """
     workers = job.spec.training.workers
     mounts = _mounts(job)
-    share_node = volumes.must_share_node(job, mounts, workers.replicas)
     images = settings.images[job.spec.training.framework]
     # Results beside the dataset: one volume, mounted once.
     beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}
@@ -50,7 +49,7 @@ def program(
         shared_memory=True,
         ports=ports or {},
         tells_readiness=True,
-        share_node_with=labels.select_role(job.metadata.name, ROLE) if share_node else None,
+        shares_node=volumes.must_share_node(job, mounts, workers.replicas),
         template=workers.template,
         template_path="spec.training.workers.template",
     )

@@ -24,7 +24,7 @@ from imagenet_operator.errors import InvalidJob, InvalidTemplate
 from imagenet_operator.reconcile import rehearsal
 from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.finish import finish
-from imagenet_operator.reconcile.policies import conditions, retention, suspend
+from imagenet_operator.reconcile.policies import access, conditions, retention, suspend
 from imagenet_operator.reconcile.preparation import prepare
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.training import train
@@ -78,7 +78,10 @@ def _step(draft: Draft) -> None:
     """Take the step that is next, and keep to the policies of all steps."""
     if draft.status.start_time is None:
         rehearsal.rehearse(draft.job, draft.settings)
-        draft.update(start_time=draft.now)
+        if found := access.problems(draft.job, draft.observed.access):
+            raise InvalidJob(found)
+        claims = access.single_node(draft.job, draft.observed.access)
+        draft.update(start_time=draft.now, single_node_claims=claims or None)
         draft.state("Created", True, "JobAccepted", "the job is valid and its work has begun")
     if not draft.holds("DatasetReady"):
         prepare(draft)

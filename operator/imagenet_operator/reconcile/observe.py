@@ -108,6 +108,7 @@ def sort(
             if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
         ),
         claims={claim.name: claim for claim in claims},
+        access=_access(owned + others),
         foreign=foreign,
         free=free,
     )
@@ -183,6 +184,15 @@ def _claim(item: Manifest) -> Claim:
         owners=tuple(metadata.get("ownerReferences") or ()),
         terminating=_is_leaving(item),
     )
+
+
+def _access(items: Iterable[Manifest]) -> dict[str, tuple[str, ...]]:
+    """The access modes of the claims among some objects, by name."""
+    return {
+        item["metadata"]["name"]: tuple(item["spec"].get("accessModes") or ())
+        for item in items
+        if item["kind"] == "PersistentVolumeClaim"
+    }
 
 
 def _conditions(item: Manifest) -> dict[str, Manifest]:

@@ -252,6 +252,7 @@ class Observed:
         attempts: By number.
         protection: What stands around the pods of the preparation; without what is being deleted.
         claims: By name.
+        access: Claim → its access modes, of every claim that is seen, whosoever it is.
         foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
             touched; one that holds a name that this job needs is a conflict.
         free: What nodes have left, or None if that is not known.
@@ -261,6 +262,7 @@ class Observed:
     attempts: Mapping[int, Attempt] = field(default_factory=dict)
     protection: tuple[Reference, ...] = ()
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    access: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)
     free: Capacity | None = None
 

@@ -40,15 +40,15 @@ def test_several_documents_are_numbered(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_only_building_the_objects_shows_is_said_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    volume = {"size": "1Gi", "accessModes": ["ReadWriteOncePod"]}
-    manifest = job_table.manifest(dataset={"volume": volume})
-    path = tmp_path / "narrow.yaml"
+    template = {"spec": {"containers": [{"name": "main", "resources": "4"}]}}
+    manifest = job_table.manifest(training={"workers": {"replicas": 2, "template": template}})
+    path = tmp_path / "shapeless.yaml"
     path.write_text(json.dumps(manifest))
 
     assert main(["validate", str(path)]) == 2
     assert capsys.readouterr().out == (
-        f"{path}: spec.dataset.volume.accessModes: ReadWriteOncePod cannot be written by 2 pods at "
-        "a time; write [ReadWriteMany], or [ReadWriteOnce] to have them share a node\n"
+        f"{path}: spec.training.workers.template.spec.containers[main].resources: must be an "
+        "object\n"
     )
 
 

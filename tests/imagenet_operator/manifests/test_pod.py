@@ -102,19 +102,21 @@ def test_user_group_and_pull_policy_are_the_operators_to_set() -> None:
         assert pod["spec"]["containers"][0]["imagePullPolicy"] == "Never"
 
 
-@pytest.mark.parametrize(
-    ("value", "annotations"),
-    [
-        (None, None),
-        (True, {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}),
-        (False, {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
-    ],
-)
+@pytest.mark.parametrize(("value", "told"), [(None, None), (True, "true"), (False, "false")])
 def test_the_autoscaler_is_told_what_the_operator_says(
-    value: bool | None, annotations: dict[str, str] | None
+    value: bool | None, told: str | None
 ) -> None:
     for pod in pods(JOBS["gpus"], Settings(safe_to_evict=value)):
-        assert pod["metadata"].get("annotations") == annotations
+        annotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+        assert pod["metadata"]["annotations"].get(annotation) == told
+
+
+def test_every_pod_tells_where_its_metrics_are() -> None:
+    for pod in pods(JOBS["gpus"], Settings(metrics_port=9999)):
+        annotations = pod["metadata"]["annotations"]
+        assert annotations["prometheus.io/scrape"] == "true"
+        assert annotations["prometheus.io/port"] == "9999"
+        assert annotations["prometheus.io/path"] == "/metrics"
 
 
 def test_scratch_has_a_size_where_the_operator_sets_one() -> None:

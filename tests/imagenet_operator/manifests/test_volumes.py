@@ -92,6 +92,18 @@ def test_workers_read_the_dataset_and_write_the_output(
     assert mounted(worker) == {"IMAGENET_DATA": data, "IMAGENET_OUTPUT": output}
 
 
+def test_a_claim_that_is_source_and_data_is_one_volume_of_a_pod() -> None:
+    """Two volumes of one claim would keep the pod from ever starting."""
+    source = {"volume": {"claimName": "shared", "path": "raw/digits.tar"}}
+    job = read(manifest(dataset={"source": source, "volume": {"claimName": "shared"}}))
+
+    pod = dataset.index_job(job)["spec"]["template"]
+
+    claims = [item for item in pod["spec"]["volumes"] if "persistentVolumeClaim" in item]
+    assert [item["persistentVolumeClaim"]["claimName"] for item in claims] == ["shared"]
+    assert mounted(pod) == {"IMAGENET_SOURCE": ("shared", False), "IMAGENET_DATA": ("shared", True)}
+
+
 def test_schedulers_and_servers_mount_no_claim() -> None:
     for pod in members(JOBS["defaults"]):
         if "-worker-" not in pod["metadata"]["name"]:
@@ -149,10 +161,33 @@ def test_a_volume_that_only_one_pod_could_write_is_refused_for_more(mode: str) -
     attempt.build(read(manifest(training={"output": narrow, "workers": {"replicas": 1}})), 0)
 
 
+@pytest.mark.parametrize(
+    ("claims", "pack_shares", "workers_share"),
+    [((), False, False), (("raw",), True, False), (("shared",), True, True)],
+)
+def test_pods_share_a_node_for_a_claim_that_a_cluster_told_of(
+    claims: tuple[str, ...], pack_shares: bool, workers_share: bool
+) -> None:
+    job = read(manifest(dataset={"volume": {"claimName": "shared"}}))
+    told = job.status.model_copy(update={"single_node_claims": claims})
+    job = job.model_copy(update={"status": told})
+    assert told.dataset is not None
+    pack = dataset.pack_job(job, told.dataset)["spec"]["template"]
+    assert shares_node_with(pack) == (selector("pack") if pack_shares else None)
+    worker = members(job)[-1]
+    assert shares_node_with(worker) == (selector("worker") if workers_share else None)
+
+
+def test_workers_share_the_node_of_their_own_attempt() -> None:
+    terms = [shares_node_with(members(JOBS["one node"], number)[-1]) for number in (3, 4)]
+    assert [term and term["training.imagenet.dev/attempt"] for term in terms] == ["3", "4"]
+
+
 def selector(role: str) -> dict[str, str]:
     return {
         "training.imagenet.dev/job-name": "digits",
         "training.imagenet.dev/job-role": role,
+        **({"training.imagenet.dev/attempt": "0"} if role == "worker" else {}),
     }
 
 

@@ -233,6 +233,36 @@ def test_a_job_that_cannot_be_built_is_an_invalid_spec(monkeypatch: pytest.Monke
     assert said(cluster.status, "Failed")[:2] == ("True", "InvalidSpec")
 
 
+def with_claim(*modes: str) -> SimulatedCluster:
+    """A job whose source stands on a claim of somebody else's."""
+    cluster = make()
+    cluster.occupy("PersistentVolumeClaim", "raw")
+    cluster.objects["PersistentVolumeClaim", "raw"]["spec"] = {"accessModes": list(modes)}
+    return cluster
+
+
+def test_a_claim_for_one_pod_that_several_would_use_fails_the_job_before_anything_is_made() -> None:
+    cluster = with_claim("ReadWriteOncePod")
+    assert cluster.look().create == ()
+    status, reason, message = said(cluster.status, "Failed")
+    assert (status, reason) == ("True", "InvalidSpec")
+    assert message.startswith("spec.dataset.source.volume.claimName: raw allows ReadWriteOncePod")
+    assert "ReadWriteMany" in message
+
+
+def test_a_claim_for_one_node_keeps_the_pods_that_use_it_together() -> None:
+    cluster = with_claim("ReadWriteOnce")
+    cluster.look()
+    assert cluster.status.single_node_claims == ("raw",)
+    # It is not looked at again: what a claim allows never changes.
+    cluster.vacate()
+    play(cluster, lambda found: "digits-pack" in names(found, "Job"))
+    template = cluster.objects["Job", "digits-pack"]["spec"]["template"]
+    assert "podAffinity" in template["spec"]["affinity"]
+    cluster.settle()
+    assert ended_well(cluster)
+
+
 # ---------------------------------------------------------------- preparation
 
 

@@ -226,6 +226,17 @@ def test_claims_are_ours_or_were_a_namesakes() -> None:
     assert sort(drop, [living(ours), living(kept)]).claims == {}
 
 
+def test_what_claims_allow_is_seen_whosoever_they_are() -> None:
+    ours, _ = volumes.claims(JOBS["deletes its volumes"])
+    theirs: Manifest = {"kind": "PersistentVolumeClaim", "metadata": {"name": "raw"}}
+    theirs["spec"] = {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}
+    observed = sort(JOBS["deletes its volumes"], [living(ours), living(theirs)])
+    assert observed.access == {
+        "digits-dataset": ("ReadWriteMany",),
+        "raw": ("ReadWriteOnce", "ReadOnlyMany"),
+    }
+
+
 def job_pod(job: Manifest, name: str, status: Manifest) -> Manifest:
     owner = {"kind": "Job", "name": "digits-pack", "uid": job["metadata"]["uid"]}
     metadata: Manifest = {"name": name, "uid": f"uid-of-{name}", "labels": {}}

@@ -27,6 +27,7 @@ NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 FORBIDDEN: Final = 403
 UNPROCESSABLE: Final = 422
+_CLAIM: Final = "PersistentVolumeClaim"
 _RUNS_SOMEWHERE: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -133,6 +134,23 @@ class KubernetesCluster:
             version = page["metadata"]["resourceVersion"]
             items += page["items"]
         cache.replace(items, int(version), known, silently=True)
+
+    async def claims(self, namespace: str, names: Iterable[str]) -> list[Manifest]:
+        """Read claims, whosoever they are; those that are not there are left out.
+
+        Raises:
+            ApiError: One cannot be read.
+        """
+        found = []
+        for name in sorted(set(names)):
+            try:
+                found.append(
+                    await self._client.get(self.children[_CLAIM].kind.path(namespace, name))
+                )
+            except ApiError as error:
+                if error.code != NOT_FOUND:
+                    raise
+        return found
 
     async def recheck_foreign(self, key: JobKey) -> None:
         """Look whether those who hold names that a job needs still do.

@@ -7,10 +7,11 @@ The decision is made from the caches first. Where it hangs on something that is 
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.clusters.apply import apply_at_once, writes_status
 from imagenet_operator.clusters.kubernetes import metrics, stored_job
 from imagenet_operator.clusters.kubernetes.cache import JobKey
@@ -24,6 +25,7 @@ from imagenet_operator.clusters.kubernetes.cluster import (
     View,
 )
 from imagenet_operator.clusters.kubernetes.stored_job import Unreadable
+from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile import observe, refusal
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.draft import EVENT_MAXIMUM
@@ -76,7 +78,7 @@ class Reconciler:
             NameTaken: The cluster was not as the caches said; they are right now.
         """
         await self._cluster.recheck_foreign(key)
-        certainty = Certainty.CACHED
+        certainty, named = Certainty.CACHED, None
         for _ in range(MOST_ROUNDS):
             view = self._cluster.view(key)
             if view is None or not stored_job.is_ours_to_run(view.job.manifest()):
@@ -86,6 +88,10 @@ class Reconciler:
             except Unreadable as error:
                 await self._give_up(key, view, error)
                 return None
+            if job.status.start_time is None and not is_finished(job.status):
+                # Others' claims are in no cache; what they allow is recorded when the job starts.
+                named = await self._named_claims(key, job) if named is None else named
+                view = replace(view, children=[*view.children, *named])
             async with self._room(job, view) as free:
                 decision = self._decide(key, job, view, free)
                 wanted = needed(job.status, decision)
@@ -98,6 +104,10 @@ class Reconciler:
             await self._make_certain(key, wanted)
             certainty = wanted
         return AT_ONCE
+
+    async def _named_claims(self, key: JobKey, job: ImageNetJob) -> list[Manifest]:
+        names = {item.claim for item in volumes.existing(job)}
+        return await self._cluster.claims(key[0], names)
 
     @contextlib.asynccontextmanager
     async def _room(self, job: ImageNetJob, view: View) -> AsyncIterator[Capacity | None]:

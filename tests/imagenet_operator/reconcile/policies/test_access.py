@@ -1,0 +1,105 @@
+"""What existing claims allow: who shares a node, and which jobs cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from imagenet_operator.reconcile.policies import access
+from support.job_table import PREPARED, manifest, read
+
+Manifest = dict[str, Any]
+
+MANY, ONCE, READ, POD = "ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"
+SHARED: Manifest = {"volume": {"claimName": "shared"}}
+RESULTS: Manifest = {"volume": {"claimName": "results"}}
+ONE: Manifest = {"workers": {"replicas": 1}}
+
+JOBS = {
+    "packs and trains": read(manifest(dataset=SHARED)),
+    "packs alone": read(
+        manifest(dataset={**SHARED, "preprocessing": {"parallelism": 1}}, training=ONE)
+    ),
+    "trains what is prepared": read(manifest(dataset={"source": PREPARED, "volume": None})),
+    "writes elsewhere": read(
+        manifest(dataset={"source": PREPARED, "volume": None}, training={"output": RESULTS})
+    ),
+    "has its claims made": read(manifest()),
+}
+
+
+@pytest.mark.parametrize(
+    ("job", "modes", "shared"),
+    [
+        ("packs and trains", {"raw": [MANY], "shared": [MANY]}, ()),
+        ("packs and trains", {"raw": [ONCE], "shared": [MANY]}, ("raw",)),
+        ("packs and trains", {"raw": [READ], "shared": [ONCE]}, ("shared",)),
+        ("packs and trains", {"raw": [ONCE, READ], "shared": [ONCE, READ]}, ("shared",)),
+        ("packs and trains", {"raw": [ONCE], "shared": [ONCE]}, ("raw", "shared")),
+        ("packs and trains", {}, ()),
+        ("trains what is prepared", {"shared": [ONCE, MANY]}, ()),
+        ("trains what is prepared", {"shared": [ONCE]}, ("shared",)),
+        ("trains what is prepared", {"shared": [ONCE, READ]}, ("shared",)),
+        ("writes elsewhere", {"shared": [READ], "results": [MANY]}, ()),
+        ("writes elsewhere", {"shared": [READ], "results": [ONCE]}, ("results",)),
+        ("has its claims made", {"digits-dataset": [ONCE], "raw": [MANY]}, ()),
+    ],
+)
+def test_which_claims_keep_pods_on_one_node(
+    job: str, modes: dict[str, list[str]], shared: tuple[str, ...]
+) -> None:
+    seen = {claim: tuple(found) for claim, found in modes.items()}
+    assert access.single_node(JOBS[job], seen) == shared
+    assert access.problems(JOBS[job], seen) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "modes", "sentences"),
+    [
+        (
+            "packs and trains",
+            {"shared": [POD]},
+            [
+                "spec.dataset.volume.claimName: shared allows ReadWriteOncePod, and "
+                "spec.dataset.preprocessing.parallelism says 8 pods; name a claim with "
+                "ReadWriteMany, or write 1 there"
+            ],
+        ),
+        (
+            "packs and trains",
+            {"shared": [READ], "raw": [POD]},
+            [
+                "spec.dataset.source.volume.claimName: raw allows ReadWriteOncePod, and "
+                "spec.dataset.preprocessing.parallelism says 8 pods; name a claim with "
+                "ReadWriteMany, or write 1 there",
+                "spec.dataset.volume.claimName: shared allows ReadOnlyMany, and the job has to "
+                "write to it; name a claim with ReadWriteMany",
+            ],
+        ),
+        ("packs alone", {"shared": [POD], "raw": [POD]}, []),
+        (
+            "trains what is prepared",
+            {"shared": [READ]},
+            [
+                "spec.dataset.source.prepared.claimName: shared allows ReadOnlyMany, and the job "
+                "has to write to it; name a claim with ReadWriteMany"
+            ],
+        ),
+        ("writes elsewhere", {"shared": [READ]}, []),
+        (
+            "writes elsewhere",
+            {"results": [POD]},
+            [
+                "spec.training.output.volume.claimName: results allows ReadWriteOncePod, and "
+                "spec.training.workers.replicas says 2 pods; name a claim with ReadWriteMany, or "
+                "write 1 there"
+            ],
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_with_its_remedy(
+    job: str, modes: dict[str, list[str]], sentences: list[str]
+) -> None:
+    seen = {claim: tuple(found) for claim, found in modes.items()}
+    assert [str(problem) for problem in access.problems(JOBS[job], seen)] == sentences
