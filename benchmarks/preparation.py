@@ -382,8 +382,9 @@ def main() -> None:
     sizes = [path.stat().st_size for path in photographs.rglob("*.JPEG")]
     print(
         f"{len(sizes)} JPEGs of about 500x375 and {statistics.fmean(sizes) / 1024:.0f} KiB, "
-        f"quality {QUALITY}, {THREADS} threads on {len(os.sched_getaffinity(0))} cores "
-        f"({platform.machine()}), median of {parsed.runs} runs in turn.\n"
+        f"quality {QUALITY}, --num-thread {THREADS} of im2rec.py and --threads {THREADS} of "
+        f"imagenet-pack on {len(os.sched_getaffinity(0))} cores ({platform.machine()}), "
+        f"median of {parsed.runs} runs in turn.\n"
     )
     compare_speed(photographs, parsed.runs)
     if not parsed.skip_memory:

@@ -17,13 +17,13 @@ def add_dataset(parser: ArgumentParser) -> None:
     )
 
 
-def add_threads(parser: ArgumentParser, what: str) -> None:
-    """Adds `--threads`, the number of `what` is done to, such as "shards checked"."""
+def add_threads(parser: ArgumentParser) -> None:
+    """Adds `--threads`, which decides the speed alone."""
     parser.add_argument(
         "--threads",
         type=count,
         metavar="N",
-        help=f"{what} at a time (default: the cores that this process may use)",
+        help="cores to keep busy (default: those that this process may use)",
     )
 
 

@@ -37,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="the training shards from 0, then the validation shards "
         "(default: $JOB_COMPLETION_INDEX, or every shard)",
     )
-    types.add_threads(parser, "images worked on")
+    types.add_threads(parser)
     return parser
 
 

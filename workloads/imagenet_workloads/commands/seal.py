@@ -25,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Check the shards of a dataset and write its dataset.json.",
     )
     types.add_dataset(parser)
-    types.add_threads(parser, "shards checked")
+    types.add_threads(parser)
     return parser
 
 

@@ -1,7 +1,8 @@
 """`imagenet-pack`: writes one planned shard, or all of them; only those that are not whole yet.
 
 One thread walks the plan and writes in its order; the others read and transcode a few images at a
-time. So the bytes do not depend on the number of threads, and memory not on the number of images.
+time, since each step from thread to thread has a price. So the bytes do not depend on the number of
+threads, and memory not on the number of images.
 """
 
 import gc
@@ -61,7 +62,7 @@ class Request:
         source: the path that index was given; None for a synthetic source.
         validation_source: likewise.
         shard: its number, training shards first; None for every shard.
-        threads: images worked on at a time.
+        threads: cores to keep busy.
     """
 
     data: Path
@@ -287,7 +288,7 @@ class _Packing:
 
 
 def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iterator[_Batch]:
-    """Yields what became of the images, in their order, `threads` batches at a time."""
+    """Yields what became of the images, in their order, keeping so many cores busy."""
     waiting: deque[Future[_Batch]] = deque()
     pool = ThreadPoolExecutor(threads + _SPARE, thread_name_prefix="pack")
     try:
