@@ -24,6 +24,7 @@ from typing import Any
 
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests.copies import copied
+from imagenet_operator.manifests.names import CONTAINER
 
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -242,7 +243,11 @@ def _items(patch: list[Any], key: str, path: str) -> list[tuple[int, dict[str, A
             raise InvalidTemplate(f"{path}[{index}]", f"write a map with a {key}")
         if key not in item and item.get(_PATCH) != "replace":
             raise InvalidTemplate(
-                f"{path}[{index}]", f"has no {key}, by which the items of this list are merged"
+                f"{path}[{index}]",
+                f"has no {key}, by which the items of this list are merged; write its {key}"
+                + (
+                    f" (that of the program is {CONTAINER})" if path.endswith(".containers") else ""
+                ),
             )
     return list(enumerate(patch))
 

@@ -40,15 +40,15 @@ def test_several_documents_are_numbered(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_only_building_the_objects_shows_is_said_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    template = {"spec": {"containers": [{"name": "main", "resources": "4"}]}}
-    manifest = job_table.manifest(training={"workers": {"replicas": 2, "template": template}})
-    path = tmp_path / "shapeless.yaml"
+    nameless = {"spec": {"containers": [{"resources": {"requests": {"cpu": "4"}}}]}}
+    manifest = job_table.manifest(training={"workers": {"replicas": 2, "template": nameless}})
+    path = tmp_path / "nameless.yaml"
     path.write_text(json.dumps(manifest))
 
     assert main(["validate", str(path)]) == 2
     assert capsys.readouterr().out == (
-        f"{path}: spec.training.workers.template.spec.containers[main].resources: must be an "
-        "object\n"
+        f"{path}: spec.training.workers.template.spec.containers[0]: has no name, by which the "
+        "items of this list are merged; write its name (that of the program is main)\n"
     )
 
 

@@ -454,6 +454,7 @@ def test_a_failure_is_charged_and_restarted_under_new_names() -> None:
     cluster.exit(pod(cluster, "digits-r0-worker-1"), 1, "loss is NaN")
     decision = cluster.look()
     assert (decision.create, decision.delete) == ((), ())
+    assert decision.again_after == timedelta(0), "what is left of it goes at once"
     status = cluster.status
     assert status.training is not None
     assert status.training.outcome is not None
