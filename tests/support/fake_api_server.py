@@ -28,8 +28,6 @@ Manifest = dict[str, Any]
 Name = tuple[str, str, str]
 """Kind, namespace and name."""
 
-PAGE = 500
-
 
 @dataclass(frozen=True)
 class Request:
@@ -238,7 +236,7 @@ class FakeApiServer:
             if name[0] == asked.kind and _is_selected(item, asked.namespace, request.query)
         ]
         begin = int(request.query.get("continue") or 0)
-        limit = int(request.query.get("limit") or PAGE)
+        limit = int(request.query.get("limit") or len(found) or 1)
         metadata = {"resourceVersion": str(self.version)}
         if begin + limit < len(found):
             metadata["continue"] = str(begin + limit)
@@ -323,7 +321,7 @@ class FakeApiServer:
         stored = self._find(asked)
         uid = asked.body.get("metadata", {}).get("uid", stored["metadata"]["uid"])
         if uid != stored["metadata"]["uid"]:
-            raise Refusal(409, "Conflict", "Precondition failed: UID in precondition")
+            raise Refusal(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
         _merge(stored, copy.deepcopy(asked.body))
         return await self._store("MODIFIED", stored)
 

@@ -72,10 +72,13 @@ class Audit:
         behind: dict[JobKey, int] = {}
         for namespace in self._namespaces:
             known = self._jobs.keys(namespace)
-            answer = await self._client.get(kinds.JOB.path(namespace), accept=_METADATA)
-            items = answer.get("items") or []
+            items: list[Manifest] = []
+            version = 0
+            async for page in self._client.pages(kinds.JOB.path(namespace), _METADATA):
+                items += page["items"]
+                version = int(page["metadata"]["resourceVersion"])
             behind |= self._compare(items)
-            self._forget_gone(items, int(answer["metadata"]["resourceVersion"]), known)
+            self._forget_gone(items, version, known)
         self.missed = frozenset(
             key for key, version in self._behind.items() if behind.get(key) == version
         )

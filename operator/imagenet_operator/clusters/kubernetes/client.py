@@ -23,6 +23,9 @@ AT_ONCE: Final = 32
 
 REQUEST_SECONDS: Final = 30.0
 _CONNECT_SECONDS: Final = 10.0
+_KEPT_OPEN_SECONDS: Final = 75.0
+"""The API server closes what is idle for 90 s; a new connection costs more than a request."""
+
 _PAGE: Final = 500
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
@@ -77,7 +80,9 @@ class Client:
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             self._connection.server,
-            connector=aiohttp.TCPConnector(limit=limit, ssl=self._tls),
+            connector=aiohttp.TCPConnector(
+                limit=limit, ssl=self._tls, keepalive_timeout=_KEPT_OPEN_SECONDS
+            ),
             # Compressing costs the API server more than sending does.
             headers={
                 "Accept": _JSON,
@@ -100,15 +105,22 @@ class Client:
         """
         return await self._request("GET", path, parameters=parameters, accept=accept)
 
-    async def pages(self, path: str, **parameters: str) -> AsyncIterator[Manifest]:
+    async def pages(
+        self, path: str, accept: str = _JSON, **parameters: str
+    ) -> AsyncIterator[Manifest]:
         """Yield a collection page by page, so that no answer is huge; `items` is always a list.
+
+        Args:
+            path: Of the collection.
+            accept: The form that is wanted.
+            **parameters: The query.
 
         Raises:
             ApiError: It cannot be read.
         """
         parameters = {"limit": str(_PAGE), **parameters}
         while True:
-            page = await self.get(path, **parameters)
+            page = await self.get(path, accept, **parameters)
             page["items"] = page.get("items") or []
             yield page
             following = page["metadata"].get("continue")

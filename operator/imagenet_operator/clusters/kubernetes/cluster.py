@@ -280,7 +280,9 @@ class KubernetesCluster:
         try:
             answer = await self._client.merge(path, {**patch.merge, "metadata": metadata})
         except ApiError as error:
-            if error.code not in (NOT_FOUND, CONFLICT):
+            # A UID cannot be changed: that is how a successor refuses what was meant for another.
+            is_successor = error.code == UNPROCESSABLE and "metadata.uid" in error.message
+            if error.code not in (NOT_FOUND, CONFLICT) and not is_successor:
                 raise
             return
         cache.put(answer, silently=True)

@@ -72,6 +72,18 @@ async def test_a_job_that_is_gone_is_forgotten() -> None:
 
 
 @asynchronous
+async def test_more_jobs_than_a_page_holds() -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache, forgotten = jobs(), list[JobKey]()
+        for number in range(501):
+            cache.put(await server.add(job(f"j{number}")))
+        await Audit(client, cache, [None], forgotten.append).look()
+
+        assert forgotten == []
+        assert len(cache) == 501
+
+
+@asynchronous
 async def test_troubles_are_named() -> None:
     async with cluster_of_one() as harness:
         await harness.settle()

@@ -1,0 +1,192 @@
+"""Actions on a Kubernetes cluster: what they never hit, and what the caches know right after."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from imagenet_operator.clusters.errors import NameTaken
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.cluster import KubernetesCluster, Refused
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.recorder import Recorder
+from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.types import Patch, Reference
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer, Refusal, Request
+from support.operator_harness import job
+
+Manifest = dict[str, Any]
+KEY = ("vision", "digits")
+OURS = "the-job"
+
+
+@contextlib.asynccontextmanager
+async def connected() -> AsyncIterator[tuple[FakeApiServer, KubernetesCluster]]:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        whole = job()
+        whole["metadata"]["uid"] = OURS
+        await server.add(whole)
+        cluster = KubernetesCluster(client, Recorder(client), lambda key, known: None)
+        await cluster.refresh_job(KEY)
+        yield server, cluster
+
+
+def child(kind: str = "Pod", owner: str | None = OURS, **metadata: Any) -> Manifest:
+    owners = [{"kind": "ImageNetJob", "name": "digits", "uid": owner, "controller": True}]
+    return {
+        "kind": kind,
+        "metadata": {
+            "name": "a",
+            "namespace": "vision",
+            "labels": {labels.JOB_NAME: "digits", labels.MANAGED_BY: "imagenet-operator"},
+            **({"ownerReferences": owners} if owner else {}),
+            **metadata,
+        },
+        "spec": {"containers": [{"name": "main"}], "nodeName": "n1"},
+    }
+
+
+def seen(cluster: KubernetesCluster) -> list[str]:
+    view = cluster.view(KEY)
+    assert view is not None
+    return [item["metadata"]["uid"] for item in view.children]
+
+
+@asynchronous
+async def test_what_was_made_is_seen_at_once() -> None:
+    async with connected() as (server, cluster):
+        await cluster.create(KEY, OURS, child())
+
+        made = server.get("Pod", "a")
+        assert made is not None
+        assert seen(cluster) == [made["metadata"]["uid"]]
+
+
+@asynchronous
+async def test_what_is_ours_already_is_what_was_wanted() -> None:
+    async with connected() as (server, cluster):
+        there = await server.add(child())
+        await cluster.create(KEY, OURS, child())
+
+        assert seen(cluster) == [there["metadata"]["uid"]]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        child(owner="a-former-job"),
+        child(owner=None),
+        child(deletionTimestamp="2026-01-02T03:04:05Z"),
+        child(labels={}, owner="strange"),
+    ],
+)
+@asynchronous
+async def test_what_is_not_ours_to_have_is_seen_before_anything_else(there: Manifest) -> None:
+    async with connected() as (server, cluster):
+        stored = await server.add(there)
+        with pytest.raises(NameTaken):
+            await cluster.create(KEY, OURS, child())
+
+        assert seen(cluster) == [stored["metadata"]["uid"]]
+        await server.remove("Pod", "a")
+        await cluster.refresh(KEY)
+        assert seen(cluster) == []
+
+
+@asynchronous
+async def test_a_claim_that_nobody_owns_is_taken_over() -> None:
+    async with connected() as (server, cluster):
+        await server.add(child("PersistentVolumeClaim", owner=None))
+
+        await cluster.create(KEY, OURS, child("PersistentVolumeClaim"))
+
+        assert len(seen(cluster)) == 1
+
+
+@asynchronous
+async def test_a_delete_is_of_one_object_and_its_dependents() -> None:
+    async with connected() as (server, cluster):
+        await cluster.create(KEY, OURS, child())
+        (uid,) = seen(cluster)
+
+        await cluster.delete(KEY, Reference("Pod", "a", "another"))
+        assert "deletionTimestamp" not in (server.get("Pod", "a") or {})["metadata"]
+        await cluster.delete(KEY, Reference("Pod", "a", uid))
+
+        view = cluster.view(KEY)
+        assert view is not None
+        assert "deletionTimestamp" in view.children[0]["metadata"]
+
+
+@asynchronous
+async def test_a_patch_is_of_one_object() -> None:
+    async with connected() as (server, cluster):
+        await cluster.create(KEY, OURS, child())
+        (uid,) = seen(cluster)
+
+        await cluster.patch(KEY, Patch("Pod", "a", "another", {"spec": {"hit": True}}))
+        await cluster.patch(KEY, Patch("Pod", "a", uid, {"spec": {"nodeName": "n2"}}))
+
+        found = server.get("Pod", "a")
+        assert found is not None
+        assert found["spec"] == {"containers": [{"name": "main"}], "nodeName": "n2"}
+        view = cluster.view(KEY)
+        assert view is not None
+        assert view.children[0]["spec"]["nodeName"] == "n2"
+
+
+@asynchronous
+async def test_what_is_gone_is_no_error() -> None:
+    async with connected() as (_, cluster):
+        await cluster.delete(KEY, Reference("Pod", "never", "was"))
+        await cluster.patch(KEY, Patch("Pod", "never", "was", {"spec": {}}))
+
+
+@asynchronous
+async def test_a_status_is_written_over_what_was_read_or_not_at_all() -> None:
+    async with connected() as (server, cluster):
+        read = cluster.jobs.get(*KEY)
+        assert read is not None
+        await cluster.write_status(KEY, read, {"restarts": 1})
+        with pytest.raises(ApiError) as caught:
+            await cluster.write_status(KEY, read, {"restarts": 2})
+
+        assert caught.value.code == 409
+        assert (server.get("ImageNetJob", "digits") or {})["status"] == {"restarts": 1}
+
+
+@asynchronous
+async def test_a_job_that_is_gone_is_known_to_be() -> None:
+    async with connected() as (server, cluster):
+        await server.remove("ImageNetJob", "digits")
+        await cluster.refresh(KEY)
+
+        assert cluster.view(KEY) is None
+
+
+@pytest.mark.parametrize(("code", "error"), [(422, Refused), (403, ApiError), (500, ApiError)])
+@asynchronous
+async def test_refusals_say_whether_it_is_worth_another_try(
+    code: int, error: type[ApiError]
+) -> None:
+    async def refuse(asked: Request) -> None:
+        raise Refusal(code, "No", "because")
+
+    async with connected() as (server, cluster):
+        server.faults.append(refuse)
+        with pytest.raises(ApiError, match="because") as caught:
+            await cluster.create(KEY, OURS, child())
+
+        assert type(caught.value) is error
+
+
+@asynchronous
+async def test_an_api_server_that_is_away_is_an_error_of_its_own() -> None:
+    async with connected() as (server, cluster):
+        await server.__aexit__()
+        with pytest.raises(ApiError) as caught:
+            await cluster.refresh_job(KEY)
+
+        assert (caught.value.code, caught.value.reason) == (0, "Unreachable")
