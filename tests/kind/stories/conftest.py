@@ -20,6 +20,9 @@ from support.tiny_dataset import write_dataset
 def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
     """A namespace with the strictest Pod Security, a shared claim, and the stand-ins."""
     place = Place(namespace, cluster.shared / namespace.namespace)
+    volumes = ("persistentvolumes", f"--selector=story={place.name}")
+    # Leftovers of a run that was killed.
+    namespace("delete", *volumes)
     shutil.rmtree(place.folder, ignore_errors=True)
     place.folder.mkdir()
     restricted = "pod-security.kubernetes.io/enforce=restricted"
@@ -29,7 +32,7 @@ def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
     yield place
     # Pods first: they write to the folder.
     namespace("delete", "imagenetjobs,jobs,pods", "--all", "--grace-period=1", "--timeout=60s")
-    namespace("delete", "persistentvolumes", f"--selector=story={place.name}", "--wait=false")
+    namespace("delete", *volumes, "--wait=false")
     shutil.rmtree(place.folder)
 
 
