@@ -231,3 +231,12 @@ def test_the_document_lists_every_kind_of_event_with_its_fields() -> None:
     ):
         kind, fields = (document := json.loads(to_line(event, 0))).pop("event"), document
         assert re.findall(r"`(\w+)`", rows[kind]) == [name for name in fields if name != "time"]
+
+
+def test_a_writer_that_comes_late_overwrites_nothing(tmp_path: Path) -> None:
+    with EventLog(tmp_path) as first, EventLog(tmp_path) as second:
+        for epochs in range(4):
+            (first, second)[epochs % 2].write(Finished(epochs))
+    assert [event for _, event in read_events(tmp_path / FILE_NAME)] == [
+        Finished(epochs) for epochs in range(4)
+    ]

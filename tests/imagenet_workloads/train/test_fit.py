@@ -1,0 +1,65 @@
+"""What of the loop only a clock shows."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import mxnet as mx
+
+from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.environment import Environment
+from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.train.counts import Counts
+from imagenet_workloads.train.data.choose import choose
+from imagenet_workloads.train.data.interface import Batch
+from imagenet_workloads.train.fit import Fit
+from imagenet_workloads.train.networks import build
+from imagenet_workloads.train.networks.request import Request
+from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.replicas import Replicas
+from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.schedule import Schedule
+from imagenet_workloads.train.strategies.single import Single
+from imagenet_workloads.train.termination import Termination
+
+SHAPE = (1, 4, 4)
+
+
+class SlowValidation:
+    """Takes 100 seconds of the test's clock to find that there are no images."""
+
+    images = 0
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+
+    def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
+        self.clock[0] += 100
+        return iter(())
+
+
+def test_the_speed_of_training_does_not_count_evaluation(tmp_path: Path) -> None:
+    clock = [0.0]
+    options = parse(["--benchmark", "1", "--image-shape", "1,4,4", "--batch-size", "2"])
+    data = choose(options, 0, 1, 1, tmp_path)
+    registry = Registry(Environment())
+    reporter = Reporter(TrainingRecorder(registry), None, 1, 10, lambda: clock[0])
+    fit = Fit(
+        epochs=1,
+        together=1,
+        top_k=0,
+        data=dataclasses.replace(data, validation=SlowValidation(clock)),
+        replicas=Replicas(build(Request("mlp", None, 3, SHAPE)), [mx.cpu()], 2, SHAPE),
+        schedule=Schedule(0.1, 10, 1),
+        strategy=Single("local", None),
+        keeper=None,  # type: ignore[arg-type]
+        reporter=reporter,
+        termination=Termination(grace=1),
+    )
+    assert fit.validate(0) == Counts()
+    clock[0] += 1
+    reporter.step(Position(1, 1), 8, 1.0, 0.0, 0.1, Counts(images=8))
+    labels = {"imagenet_job": "local", "namespace": "default", "role": "", "attempt": ""}
+    speed = registry.exported.get_sample_value("imagenet_train_images_per_second", labels)
+    assert speed == 8
