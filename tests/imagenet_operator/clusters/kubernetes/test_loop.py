@@ -1,0 +1,138 @@
+"""The loop: passes at the same time, never two over one job, and no failure that stops it."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from imagenet_operator.clusters.errors import NameTaken
+from imagenet_operator.clusters.kubernetes import loop as loops
+from imagenet_operator.clusters.kubernetes.cache import JobKey
+from imagenet_operator.clusters.kubernetes.client import ApiError
+from imagenet_operator.clusters.kubernetes.loop import PASSES_AT_ONCE, Loop
+from support.asynchronous import asynchronous
+
+KEY = ("vision", "digits")
+
+
+@contextlib.asynccontextmanager
+async def looping(look: Callable[[JobKey], Awaitable[timedelta | None]]) -> AsyncIterator[Loop]:
+    loop = Loop(look)
+    task = asyncio.create_task(loop.run())
+    try:
+        yield loop
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+@asynchronous
+async def test_jobs_are_worked_on_together_but_each_by_itself() -> None:
+    running: Counter[JobKey] = Counter()
+    most: Counter[str] = Counter()
+    go_on = asyncio.Event()
+
+    async def look(key: JobKey) -> None:
+        running[key] += 1
+        most["of one"] = max(most["of one"], running[key])
+        most["of all"] = max(most["of all"], running.total())
+        await go_on.wait()
+        running[key] -= 1
+
+    async with looping(look) as loop:
+        for _ in range(3):
+            for number in range(PASSES_AT_ONCE + 5):
+                loop.wish(("vision", str(number)))
+            await asyncio.sleep(0)
+        await until(lambda: running.total() == PASSES_AT_ONCE)
+        go_on.set()
+        await until(lambda: loop.is_idle)
+
+    assert most == {"of one": 1, "of all": PASSES_AT_ONCE}
+
+
+@asynchronous
+async def test_a_pass_says_when_the_next_one_is_due() -> None:
+    seen = 0
+
+    async def look(key: JobKey) -> timedelta | None:
+        nonlocal seen
+        seen += 1
+        return timedelta(milliseconds=1) if seen < 3 else None
+
+    async with looping(look) as loop:
+        loop.wish(KEY)
+        await until(lambda: seen == 3)
+        await until(lambda: loop.is_idle)
+
+        assert loop.queue.next_due() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (ValueError("a bug"), 1),
+        (ApiError("GET /x", 500, "InternalError", "etcd"), 1),
+        (ApiError("PUT /x", 409, "Conflict", "modified"), 0),
+        (NameTaken("Pod", "a"), 0),
+    ],
+)
+@asynchronous
+async def test_a_pass_that_fails_is_made_again(
+    error: Exception, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = [error]
+
+    async def look(key: JobKey) -> None:
+        if errors:
+            raise errors.pop()
+
+    async with looping(look) as loop:
+        loop.wish(KEY)
+        await until(lambda: not errors)
+        assert loop.queue.next_due() is not None
+        await until(lambda: loop.is_idle and loop.queue.next_due() is None)
+
+    assert len([item for item in caplog.records if item.levelname != "DEBUG"]) == lines
+
+
+@asynchronous
+async def test_the_end_cuts_what_is_under_way() -> None:
+    cut = False
+
+    async def look(key: JobKey) -> None:
+        nonlocal cut
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cut = True
+            raise
+
+    async with looping(look) as loop:
+        loop.wish(KEY)
+        await until(lambda: not loop.is_idle and len(loop.queue) == 0)
+        await asyncio.sleep(0)
+
+    assert cut
+
+
+@asynchronous
+async def test_a_pass_that_hangs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(key: JobKey) -> None:
+        await asyncio.Event().wait()
+
+    async with looping(look) as loop:
+        assert not loop.is_stuck
+        loop.wish(KEY)
+        await until(lambda: len(loop.queue) == 0)
+        assert not loop.is_stuck
+        monkeypatch.setattr(loops, "STUCK_SECONDS", -1.0)
+        assert loop.is_stuck
