@@ -50,7 +50,7 @@ def test_lists_and_reads_every_image(kind: str, tmp_path: Path) -> None:
     source.close()
 
 
-@pytest.mark.parametrize("kind", ["tar of tars", "tar of folders"])
+@pytest.mark.parametrize("kind", WRITERS)
 def test_tells_how_far_it_is(kind: str, tmp_path: Path) -> None:
     source = detect.open_source(WRITERS[kind](tmp_path / "source", IMAGES))
     notes = Notes()

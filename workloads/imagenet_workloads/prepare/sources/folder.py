@@ -32,7 +32,9 @@ class Folder:
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images by class, and in a class by name."""
-        for name in names(self._root):
+        total = sum(1 for _ in _listed(self._root))
+        for number, name in enumerate(names(self._root)):
+            notes.share = min(1.0, number / max(1, total))
             if name in _NOT_CLASSES or name.startswith("."):
                 continue
             if not (self._root / name).is_dir():
