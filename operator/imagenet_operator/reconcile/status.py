@@ -18,6 +18,7 @@ _FIGURES = (
     "images_per_second",
     "accuracy",
     "estimated_remaining_seconds",
+    "data_wait_share",
     "last_progress_time",
 )
 

@@ -1,4 +1,7 @@
-"""Figures: what the newest sample says, carried into the status for `kubectl get`."""
+"""Figures: what the newest sample says, carried into the status for `kubectl get`.
+
+They are rounded to what is worth reading: 0.1 images per second, 0.0001 of a share.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) ->
     if sample is None or sample.attempt != training.attempt:
         return training
     former = training.accuracy or Accuracy()
+    speed = sample.images_per_second
     accuracy = Accuracy(
         train=_share(sample.accuracy, former.train),
         validation=_share(sample.validation_accuracy, former.validation),
@@ -23,9 +27,10 @@ def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) ->
     return training.model_copy(
         update={
             "epoch": training.epoch if sample.epoch is None else sample.epoch,
-            "images_per_second": sample.images_per_second,
+            "images_per_second": None if speed is None else round(speed, 1),
             "accuracy": accuracy if accuracy != Accuracy() else None,
             "estimated_remaining_seconds": estimate.remaining_seconds(sample, batch_size),
+            "data_wait_share": _share(sample.data_wait_share, None),
             "last_progress_time": sample.progressed_at,
         }
     )
@@ -34,9 +39,13 @@ def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) ->
 def stilled(training: TrainingStatus) -> TrainingStatus:
     """Return the status of an attempt that has ended: without the figures that were of now."""
     return training.model_copy(
-        update={"images_per_second": None, "estimated_remaining_seconds": None}
+        update={
+            "images_per_second": None,
+            "estimated_remaining_seconds": None,
+            "data_wait_share": None,
+        }
     )
 
 
 def _share(value: float | None, former: float | None) -> float | None:
-    return former if value is None else min(1.0, max(0.0, value))
+    return former if value is None else round(min(1.0, max(0.0, value)), 4)

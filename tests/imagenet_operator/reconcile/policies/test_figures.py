@@ -29,14 +29,16 @@ def test_a_sample_is_carried_over() -> None:
         epochs=10,
         batch=5,
         batches_per_epoch=10,
-        images_per_second=200.0,
-        accuracy=0.75,
+        images_per_second=200.04321,
+        accuracy=0.9333333333333333,
+        data_wait_share=0.0625123,
         validation_accuracy=1.5,
         progressed_at=later(-1),
     )
     found = figures.carried(FORMER, sample, batch_size=100)
     assert (found.epoch, found.images_per_second) == (3, 200.0)
-    assert found.accuracy == Accuracy(train=0.75, validation=1.0)
+    assert found.accuracy == Accuracy(train=0.9333, validation=1.0)
+    assert found.data_wait_share == 0.0625
     assert found.estimated_remaining_seconds == 32
     assert found.last_progress_time == later(-1)
 
@@ -53,7 +55,8 @@ def test_another_attempt_says_nothing(sample: Sample | None) -> None:
 
 
 def test_an_attempt_that_has_ended_has_no_speed() -> None:
-    found = figures.stilled(FORMER)
+    found = figures.stilled(FORMER.model_copy(update={"data_wait_share": 0.5}))
+    assert found.data_wait_share is None
     assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
     assert found.accuracy == FORMER.accuracy
 
