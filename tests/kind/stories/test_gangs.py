@@ -1,0 +1,98 @@
+"""Gangs on nodes with GPUs: all members get theirs, or none keeps one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kind.cluster import Cluster
+from kind.conftest import GPUS
+from kind.stories.jobs import Manifest, played
+from kind.stories.place import OF_JOB, Place, member_nodes
+
+EACH = 4
+"""GPUs of each node, and of each worker."""
+
+# The image for GPUs has no place here; what plays needs none.
+IMAGE = "imagenet-workloads-mxnet:0.1.0"
+
+
+@pytest.fixture
+def gpu_nodes(cluster: Cluster, advertise_gpus: Callable[[str, int], None]) -> list[str]:
+    """The nodes, with their GPUs."""
+    for node in cluster.workers:
+        advertise_gpus(node, EACH)
+    return cluster.workers
+
+
+def on_gpus(
+    name: str,
+    *,
+    workers: int = 2,
+    gang: str = "Timeout",
+    timeout: int = 60,
+    behaviour: dict[str, str] | None = None,
+) -> Manifest:
+    """A job whose workers take a node's GPUs each."""
+    policy = {"schedulingPolicy": {"gang": gang, "scheduleTimeoutSeconds": timeout}}
+    return played(
+        name,
+        prepared=True,
+        behaviour=behaviour,
+        workers={"replicas": workers, "gpus": EACH},
+        training={"image": IMAGE},
+        run_policy=policy,
+    )
+
+
+def test_workers_get_their_gpus(place: Place, gpu_nodes: list[str]) -> None:
+    place.kubectl.apply(on_gpus("story"))
+
+    status = place.wait_for_condition("Succeeded")
+
+    nodes = member_nodes(status)
+    assert {nodes["worker-0"], nodes["worker-1"]} == set(gpu_nodes)
+    limits = {
+        pod["metadata"]["name"]: pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
+        for pod in place.pods()
+    }
+    assert limits["story-r0-worker-0"] == limits["story-r0-worker-1"] == {GPUS: str(EACH)}
+    assert not limits["story-r0-server-0"]
+
+
+def test_a_gang_that_waits_holds_nothing(
+    place: Place, gpu_nodes: list[str], advertise_gpus: Callable[[str, int], None]
+) -> None:
+    place.kubectl.apply(on_gpus("large", workers=3, gang="Wait"))
+    place.kubectl.wait_until("pods", lambda pods: len(pods) == 5, selector=f"{OF_JOB}=large")
+
+    place.kubectl.apply(on_gpus("small", gang="Wait"))
+    place.wait_for_condition("Succeeded", "small")
+
+    waiting = place.pods(job="large")
+    assert len(waiting) == 5
+    assert not any("nodeName" in pod["spec"] for pod in waiting)
+    assert all(pod["spec"]["schedulingGates"] for pod in waiting)
+
+    advertise_gpus(gpu_nodes[0], 2 * EACH)
+    status = place.wait_for_condition("Succeeded", "large")
+    assert (status["restarts"], status["disruptions"], status["training"]["attempt"]) == (0, 0, 0)
+
+
+def test_two_gangs_that_do_not_fit_together_both_finish(place: Place, gpu_nodes: list[str]) -> None:
+    held = {"worker": "hold"}
+    place.kubectl.apply(*(on_gpus(name, timeout=5, behaviour=held) for name in ("first", "second")))
+
+    def one_runs_and_one_was_withdrawn(jobs: dict[str, Manifest]) -> bool:
+        trainings = [job.get("status", {}).get("training") or {} for job in jobs.values()]
+        return any("runningTime" in training for training in trainings) and any(
+            training.get("outcome", {}).get("reason") == "GangTimedOut" for training in trainings
+        )
+
+    place.kubectl.wait_until("imagenetjobs", one_runs_and_one_was_withdrawn, 90)
+    place.release()
+
+    for name in ("first", "second"):
+        status = place.wait_for_condition("Succeeded", name)
+        assert (status["restarts"], status["disruptions"]) == (0, 0)
