@@ -95,7 +95,7 @@ def test_servers_that_die_after_the_last_worker_cost_nothing(
 def test_a_hang_is_caught_by_the_progress_deadline(digits_place: Place) -> None:
     place = digits_place
     place.kubectl.apply(
-        trained(epochs=EPOCHS, workers=BRIEF, run_policy={"progressDeadlineSeconds": 6})
+        trained(epochs=EPOCHS, workers=BRIEF, run_policy={"progressDeadlineSeconds": 20})
     )
     place.wait_for_checkpoint(0)
     since = Stopwatch()
@@ -103,7 +103,7 @@ def test_a_hang_is_caught_by_the_progress_deadline(digits_place: Place) -> None:
     place.kill_program("story-r0-worker-1", "STOP")
 
     place.wait_for_condition("Restarting", reason="ProgressDeadlineExceeded")
-    assert since.seconds >= 5
+    assert since.seconds >= 15
     status = place.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (1, 0)
     assert "/attempts/r0/checkpoints/" in place.result(status)["resumedFrom"]
