@@ -20,6 +20,10 @@ LOGGER = logging.getLogger(__name__)
 PASSES_AT_ONCE: Final = 16
 """Jobs that are worked on at a time."""
 
+PATIENT_AT_ONCE: Final = 4
+"""How many of them may be jobs that were only listed. After a restart those are all jobs at once,
+and the events of others have to get through between them."""
+
 _SPREAD: Final = 0.1
 """By how much a long wait is shortened at random: jobs that began together drift apart."""
 
@@ -41,6 +45,7 @@ class Loop:
         self._look = look
         self._news = asyncio.Event()
         self._began: dict[JobKey, float] = {}
+        self._patient: set[JobKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wish(self, key: JobKey, patient: bool = False) -> None:
@@ -78,13 +83,22 @@ class Loop:
 
     def _start(self) -> None:
         while len(self._began) < PASSES_AT_ONCE:
-            key = self.queue.take(time.monotonic())
+            key = self._take()
             if key is None:
                 return
             self._began[key] = time.monotonic()
             task = asyncio.create_task(self._work(key), name=f"pass over {'/'.join(key)}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _take(self) -> JobKey | None:
+        now = time.monotonic()
+        key = self.queue.take(now, patient=False)
+        if key is None and len(self._patient) < PATIENT_AT_ONCE:
+            key = self.queue.take(now)
+            if key is not None:
+                self._patient.add(key)
+        return key
 
     async def _wait(self) -> None:
         """Sleep until there is a wish that can be worked on."""
@@ -122,6 +136,7 @@ class Loop:
             LOGGER.exception("%s/%s: the pass failed; again in %.1f s", *key, delay)
         finally:
             del self._began[key]
+            self._patient.discard(key)
             self.queue.done(key)
             self._news.set()
             metrics.PASSES.labels(result).inc()

@@ -72,6 +72,7 @@ class Operator:
         self._nodes = Reflector(client, kinds.NODE, self.cluster.nodes)
         self.audit = Audit(client, self.cluster.jobs, namespaces, self._gone)
         self._began = time.monotonic()
+        self._is_at_work = False
 
     # ------------------------------------------------------------------ what kopf tells
 
@@ -121,6 +122,7 @@ class Operator:
                 sum(len(cache) for cache in self.cluster.children.values()),
                 time.monotonic() - self._began,
             )
+            self._is_at_work = True
             tasks.create_task(self.loop.run(), name="loop")
 
     async def close(self) -> None:
@@ -141,7 +143,8 @@ class Operator:
 
     def _child_changed(self, key: JobKey, is_known: bool) -> None:
         if self.cluster.jobs.get(*key) is not None:
-            self.loop.wish(key)
+            # What the first lists tell is no news.
+            self.loop.wish(key, patient=not self._is_at_work)
 
     # ------------------------------------------------------------------ what it says of itself
 

@@ -64,13 +64,17 @@ class WorkQueue(Generic[Key]):
         self._count += 1
         heapq.heappush(self._timers, (due, self._count, key))
 
-    def take(self, now: float) -> Key | None:
+    def take(self, now: float, *, patient: bool = True) -> Key | None:
         """Return the next key to work on, and call it being worked on; None if there is none.
 
         Looking at a key fulfils every wish for it, also one for later.
+
+        Args:
+            now: The time.
+            patient: Whether it may be one that would let others go first.
         """
         self._wake(now)
-        for line in (self._urgent, self._patient):
+        for line in (self._urgent, self._patient) if patient else (self._urgent,):
             while line:
                 key = line.popleft()
                 if key in self._waiting and key not in self._working:

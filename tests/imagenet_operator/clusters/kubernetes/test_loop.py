@@ -12,7 +12,7 @@ from imagenet_operator.clusters.errors import NameTaken
 from imagenet_operator.clusters.kubernetes import loop as loops
 from imagenet_operator.clusters.kubernetes.cache import JobKey
 from imagenet_operator.clusters.kubernetes.client import ApiError
-from imagenet_operator.clusters.kubernetes.loop import PASSES_AT_ONCE, Loop
+from imagenet_operator.clusters.kubernetes.loop import PASSES_AT_ONCE, PATIENT_AT_ONCE, Loop
 from support.asynchronous import asynchronous
 
 KEY = ("vision", "digits")
@@ -57,6 +57,28 @@ async def test_jobs_are_worked_on_together_but_each_by_itself() -> None:
         await until(lambda: loop.is_idle)
 
     assert most == {"of one": 1, "of all": PASSES_AT_ONCE}
+
+
+@asynchronous
+async def test_jobs_that_were_only_listed_leave_room_for_others() -> None:
+    running: list[JobKey] = []
+    go_on = asyncio.Event()
+
+    async def look(key: JobKey) -> None:
+        running.append(key)
+        await go_on.wait()
+
+    async with looping(look) as loop:
+        for number in range(PASSES_AT_ONCE):
+            loop.wish(("vision", str(number)), patient=True)
+        await until(lambda: len(running) == PATIENT_AT_ONCE)
+        loop.wish(KEY)
+        await until(lambda: KEY in running)
+        assert len(running) == PATIENT_AT_ONCE + 1
+        go_on.set()
+        await until(lambda: loop.is_idle)
+
+    assert len(running) == PASSES_AT_ONCE + 1
 
 
 @asynchronous
