@@ -96,8 +96,8 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def load(self, images: Iterable[str]) -> None:
-        """Put images of the Docker engine on every node."""
-        self._kind("load", "docker-image", *images)
+        """Put images of the Docker engine on the nodes that run jobs."""
+        self._kind("load", "docker-image", f"--nodes={','.join(self.workers)}", *images)
 
     def stop_node(self, node: str) -> None:
         """Let a node die: everything on it is gone at once, and says goodbye to nobody."""

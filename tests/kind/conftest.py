@@ -1,4 +1,4 @@
-"""What stories are written with: the cluster, a namespace of their own, shared storage, GPUs.
+"""What stories are written with: the cluster, a namespace of their own, GPUs, dying nodes.
 
 A story asks for `namespace` and gets a kubectl for a new one, which is gone after it with all that
 is in it. When a story fails, what the namespace held is printed with it.
@@ -7,18 +7,16 @@ is in it. When a story fails, what the namespace held is printed with it.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kind.cluster import SHARED, Cluster, existing
+from kind.cluster import Cluster, existing
 from kind.kubectl import Kubectl
 
 GPUS = "nvidia.com/gpu"
-# The chart's release, its namespace and its Deployment.
+# The namespace of the chart's release.
 OPERATOR = "imagenet-operator"
 
 _reports = pytest.StashKey[list[pytest.TestReport]]()
@@ -40,51 +38,10 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Kube
     kubectl("create", "namespace", name)
     yield kubectl
     if any(report.failed for report in request.node.stash.get(_reports, [])):
-        print(_account_of(kubectl))
+        print(kubectl.account())
+        print(cluster.kubectl.within(OPERATOR).account())
     # What it holds takes seconds to go, for which the next story need not wait.
     kubectl("delete", "namespace", name, "--wait=false")
-
-
-@pytest.fixture
-def shared_claim(cluster: Cluster, namespace: Kubectl) -> Iterator[tuple[str, Path]]:
-    """A ReadWriteMany claim in the namespace, and its folder on this machine."""
-    name = namespace.namespace
-    folder = cluster.shared / name
-    folder.mkdir()
-    folder.chmod(0o777)
-    size = "10Gi"
-    namespace.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "capacity": {"storage": size},
-                "storageClassName": "",
-                "persistentVolumeReclaimPolicy": "Retain",
-                "claimRef": {"name": "shared", "namespace": name},
-                "hostPath": {"path": f"{SHARED}/{name}"},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "shared", "namespace": name},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": "",
-                "volumeName": name,
-                "resources": {"requests": {"storage": size}},
-            },
-        },
-    )
-    namespace.wait("pvc/shared", "jsonpath={.status.phase}=Bound")
-    yield "shared", folder
-    # Pods first: they hold the claim, and write to the folder.
-    namespace("delete", "imagenetjobs,jobs,pods", "--all", "--grace-period=1", check=False)
-    namespace("delete", "pvc/shared", f"pv/{name}", "--timeout=60s")
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -126,20 +83,6 @@ def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
     yield stop
     for node in stopped:
         cluster.start_node(node)
-
-
-def _account_of(kubectl: Kubectl) -> str:
-    """Return what a namespace holds, for whoever has to find out why a story failed."""
-    asked = [
-        (kubectl, ("get", "imagenetjobs,jobs,pods,services,pvc", "--output=wide")),
-        (kubectl, ("get", "imagenetjobs", "--output=yaml")),
-        (kubectl, ("get", "events", "--sort-by=.lastTimestamp")),
-        *((kubectl, ("logs", pod["metadata"]["name"], "--tail=40")) for pod in kubectl.all("pods")),
-        (kubectl.within(OPERATOR), ("logs", f"deployment/{OPERATOR}", "--tail=100")),
-    ]
-    return "\n".join(
-        f"$ kubectl {' '.join(command)}\n{asks(*command, check=False)}" for asks, command in asked
-    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -132,6 +132,18 @@ class Kubectl:
             f"{seconds:.0f} s; last seen: {json.dumps(seen, indent=1)}"
         )
 
+    def account(self) -> str:
+        """Return what the namespace holds, for whoever has to find out what is wrong there."""
+        asked = [
+            ("get", "imagenetjobs,deployments,jobs,pods,services,pvc", "--output=wide"),
+            ("get", "imagenetjobs", "--output=yaml"),
+            ("get", "events", "--sort-by=.lastTimestamp"),
+            *(("logs", pod["metadata"]["name"], "--tail=40") for pod in self.all("pods")),
+        ]
+        return "\n".join(
+            f"$ kubectl {' '.join(command)}\n{self(*command, check=False)}" for command in asked
+        )
+
     def _follow(
         self,
         path: str,

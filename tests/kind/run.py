@@ -101,17 +101,20 @@ def load(cluster: Cluster) -> None:
 
 def install(cluster: Cluster) -> None:
     """Install the chart, a little more hasty than it is, and wait until the operator is ready."""
-    subprocess.run(
+    installed = subprocess.run(
         [
             cluster.environment.programs["helm"],
             f"--kubeconfig={cluster.kubeconfig}",
             *("upgrade", "--install", CHART, f"charts/{CHART}", "--values=tests/kind/values.yaml"),
             f"--namespace={CHART}",
-            *("--create-namespace", "--wait", "--timeout=180s"),
+            *("--create-namespace", "--wait", "--timeout=300s"),
         ],
         cwd=REPOSITORY,
-        check=True,
+        check=False,
     )
+    if installed.returncode != 0:
+        print(cluster.kubectl.within(CHART).account())
+        raise SystemExit("the chart could not be installed; what its namespace holds is above")
 
 
 def version() -> str:
