@@ -1,0 +1,68 @@
+"""Nodes that are drained, and nodes that die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kind.cluster import Cluster
+from kind.stories.jobs import played
+from kind.stories.place import Operator, Place, member_nodes
+
+
+@pytest.fixture
+def cordon(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Let no further pod on a node; all nodes are open again after the story."""
+
+    def close(node: str) -> None:
+        cluster.kubectl("cordon", node)
+
+    yield close
+    cluster.kubectl("uncordon", *cluster.workers)
+
+
+@pytest.mark.usefixtures("cordon")
+def test_a_drained_node_costs_no_restart_of_the_job_s_own(place: Place, cluster: Cluster) -> None:
+    place.kubectl.apply(played(prepared=True, behaviour={"worker@0": "hold"}))
+    node = member_nodes(place.wait_for_attempt(0))["worker-0"]
+
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
+    cluster.kubectl("drain", node, *options)
+
+    status = place.wait_for_condition("Succeeded")
+    assert (status["restarts"], status["disruptions"]) == (0, 1)
+    assert node not in member_nodes(status).values()
+
+
+def test_a_dead_node_costs_no_restart_of_the_job_s_own(
+    place: Place,
+    cluster: Cluster,
+    operator: Operator,
+    cordon: Callable[[str], None],
+    stop_node: Callable[[str], None],
+) -> None:
+    # All members on one node, and the operator on the other.
+    (home,) = {pod["spec"]["nodeName"] for pod in operator.pods()}
+    dying = next(node for node in cluster.workers if node != home)
+    cordon(home)
+    at_once = [
+        {
+            "key": f"node.kubernetes.io/{taint}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 0,
+        }
+        for taint in ("unreachable", "not-ready")
+    ]
+    place.kubectl.apply(
+        played(prepared=True, behaviour={"worker@0": "hold"}, template={"tolerations": at_once})
+    )
+    assert set(member_nodes(place.wait_for_attempt(0)).values()) == {dying}
+    cluster.kubectl("uncordon", home)
+
+    stop_node(dying)
+
+    status = place.wait_for_condition("Succeeded", seconds=180)
+    assert (status["restarts"], status["disruptions"]) == (0, 1)
+    assert set(member_nodes(status).values()) == {home}
