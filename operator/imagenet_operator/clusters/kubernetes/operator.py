@@ -150,7 +150,9 @@ class Operator:
 
     def troubles(self) -> Iterator[str]:
         """Yield what is wrong now."""
-        for reflector in self._children:
+        # Nodes may be somebody else's to see; but once they were seen, passes rely on them.
+        nodes = [self._nodes] if self.cluster.knows_nodes else []
+        for reflector in (*self._children, *nodes):
             if health.is_silent(reflector.heard_at):
                 yield f"the watch of {reflector.name} is dead"
         if self.audit.missed:

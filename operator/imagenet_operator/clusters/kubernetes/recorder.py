@@ -22,6 +22,7 @@ from imagenet_operator.reconcile.types import Event
 LOGGER = logging.getLogger(__name__)
 
 REPORTER: Final = "imagenet-operator"
+_PAUSE_SECONDS: Final = 0.02
 _MOST: Final = 2000
 """How many events may wait to be sent; the oldest gives way."""
 
@@ -51,20 +52,25 @@ class Recorder:
         while True:
             await self._news.wait()
             self._news.clear()
-            await self.flush()
+            while self._waiting:
+                # Pods that somebody waits for go before the news of them.
+                await asyncio.sleep(_PAUSE_SECONDS)
+                await self._send()
 
     async def flush(self) -> None:
         """Send what waits."""
         while self._waiting:
-            manifest = self._waiting.popleft()
-            path = EVENT.path(manifest["metadata"]["namespace"])
-            self._is_sending = True
-            try:
-                await self._client.create(path, manifest)
-            except ApiError as error:
-                LOGGER.warning("an event is lost: %s", error)
-            finally:
-                self._is_sending = False
+            await self._send()
+
+    async def _send(self) -> None:
+        manifest = self._waiting.popleft()
+        self._is_sending = True
+        try:
+            await self._client.create(EVENT.path(manifest["metadata"]["namespace"]), manifest)
+        except ApiError as error:
+            LOGGER.warning("an event is lost: %s", error)
+        finally:
+            self._is_sending = False
 
     def _manifest(self, job: ImageNetJob, event: Event, now: datetime) -> Manifest:
         metadata = job.metadata

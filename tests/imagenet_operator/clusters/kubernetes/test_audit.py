@@ -11,8 +11,8 @@ from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer
-from support.operator_harness import cluster_of_one, job
+from support.fake_api_server import FakeApiServer, Refusal, Request
+from support.operator_harness import cluster_of_one, job, running
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -103,4 +103,21 @@ async def test_a_watch_that_is_silent_is_dead(monkeypatch: pytest.MonkeyPatch) -
         await harness.settle()
         monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
 
-        assert "the watch of pods is dead" in list(harness.operator.troubles())
+        found = list(harness.operator.troubles())
+        assert {"the watch of pods is dead", "the watch of nodes is dead"} <= set(found)
+
+
+@asynchronous
+async def test_nodes_that_may_not_be_seen_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(asked: Request) -> None:
+        if asked.kind == "Node":
+            raise Refusal(403, "Forbidden", "nodes are somebody else's")
+
+    async with FakeApiServer() as server:
+        server.faults.append(refuse)
+        async with running(server) as harness:
+            await server.add(job())
+            await server.until(lambda: len(harness.pods()) == 5)
+            monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
+
+            assert "the watch of nodes is dead" not in list(harness.operator.troubles())
