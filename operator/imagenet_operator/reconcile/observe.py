@@ -252,6 +252,13 @@ def _main_container(pod: Manifest) -> Manifest:
     return next((status for status in statuses if status["name"] == names.CONTAINER), {})
 
 
+def _has_ended(pod: Manifest) -> bool:
+    """Whether every container has ended; the pod's phase says so only a moment later."""
+    statuses: Sequence[Manifest] = pod.get("status", {}).get("containerStatuses") or ()
+    ended = [status for status in statuses if "terminated" in status.get("state", {})]
+    return len(ended) == len(pod["spec"].get("containers") or ()) > 0
+
+
 def _terminated(pod: Manifest) -> Manifest:
     terminated: Manifest = _main_container(pod).get("state", {}).get("terminated") or {}
     return terminated
@@ -296,7 +303,7 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
         name=metadata["name"],
         uid=metadata["uid"],
         phase=_phase(pod),
-        live=status.get("phase") not in ("Succeeded", "Failed"),
+        live=status.get("phase") not in ("Succeeded", "Failed") and not _has_ended(pod),
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),
         reason=status.get("reason") or terminated.get("reason") or waiting.get("reason"),

@@ -102,6 +102,13 @@ def test_a_member_tells_all_that_its_pod_does() -> None:
     assert member.reference == Reference("Pod", member.name, member.uid)
 
 
+def test_a_pod_lives_until_all_its_containers_have_ended() -> None:
+    """The pod's phase is still Running for a moment after its last container has ended."""
+    status = {"phase": "Running", **state(terminated=ended(0, ""))}
+    assert not look(status, {"containers": [{"name": "main"}]}).live
+    assert look(status, {"containers": [{"name": "main"}, {"name": "injected"}]}).live
+
+
 def test_requests_go_before_limits_and_are_summed() -> None:
     containers = [
         {"name": "main", "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "4"}}},
