@@ -117,6 +117,9 @@ class Operator:
                 tasks.create_task(self._sampler.run(), name="sampler")
             for reflector in self._children:
                 await reflector.synced.wait()
+            # A gang that waits must not be let go because the nodes are not known yet.
+            await self._nodes.answered.wait()
+            self.cluster.knows_nodes = self._nodes.synced.is_set()
             LOGGER.info(
                 "%d children of jobs are known after %.1f s; the work begins",
                 sum(len(cache) for cache in self.cluster.children.values()),
@@ -173,7 +176,8 @@ class Operator:
     def is_idle(self, version: int) -> bool:
         """Whether nothing is left to do of what had happened up to a resource version."""
         return (
-            all(item.version >= version for item in (*self._children, self._nodes))
+            self._is_at_work
+            and all(item.version >= version for item in (*self._children, self._nodes))
             and self.loop.is_idle
             and self._recorder.is_idle
         )

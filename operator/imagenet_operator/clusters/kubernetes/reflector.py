@@ -30,6 +30,7 @@ FIRST_DELAY: Final = 0.25
 LONGEST_DELAY: Final = 15.0
 
 GONE: Final = 410
+FORBIDDEN: Final = 403
 
 
 class Reflector:
@@ -44,6 +45,7 @@ class Reflector:
 
     Attributes:
         synced: Set once the cache holds what the first list told.
+        answered: Set once that, or once the API server has said that we may not see the collection.
         heard_at: When the API server last said anything, by the monotonic clock.
     """
 
@@ -59,6 +61,7 @@ class Reflector:
         self.kind = kind
         self.namespace = namespace
         self.synced = asyncio.Event()
+        self.answered = asyncio.Event()
         self.heard_at = time.monotonic()
         self._client = client
         self._cache = cache
@@ -86,6 +89,8 @@ class Reflector:
             except ApiError as error:
                 if error.code == GONE:
                     self._version = None
+                if error.code == FORBIDDEN:
+                    self.answered.set()
                 self._complain(error)
                 delay = min(FIRST_DELAY * 2.0 ** min(self._failures, 16), LONGEST_DELAY)
                 self._failures += 1
@@ -123,6 +128,7 @@ class Reflector:
         self._cache.replace(items, int(version), known)
         self._version = version
         self.synced.set()
+        self.answered.set()
 
     async def _events(self) -> AsyncGenerator[tuple[str, Manifest]]:
         assert self._version is not None
