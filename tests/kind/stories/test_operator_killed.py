@@ -1,0 +1,41 @@
+"""The operator dies at any moment: jobs go on without it, and it catches up."""
+
+from __future__ import annotations
+
+from kind.stories.jobs import played
+from kind.stories.place import Operator, Place
+
+PODS = {"index": 1, "pack": 2, "seal": 1, "worker": 2}
+"""How many pods of each role a job has that is left alone."""
+
+
+def test_a_job_goes_on_while_the_operator_is_dead(place: Place, operator: Operator) -> None:
+    place.kubectl.apply(played(behaviour=dict.fromkeys(PODS, "hold")))
+    seen: dict[str, set[str]] = {}
+    for role, count in PODS.items():
+        place.wait_for_running_pods(role, count)
+        seen[role] = uids(place, role)
+
+        operator.kill()
+        place.release(role)
+        operator.wait_until_ready()
+
+    status = place.wait_for_condition("Succeeded")
+
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+    assert status["training"]["attempt"] == 0
+    assert {role: uids(place, role) for role in PODS} == seen
+
+
+def test_the_operator_dies_between_two_attempts(place: Place, operator: Operator) -> None:
+    place.kubectl.apply(played(prepared=True, behaviour={"worker@0": "exit 1"}))
+    place.wait_for_condition("Restarting")
+
+    operator.kill()
+
+    status = place.wait_for_condition("Succeeded")
+    assert (status["restarts"], status["disruptions"]) == (1, 0)
+
+
+def uids(place: Place, role: str) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in place.pods(role=role)}
