@@ -223,6 +223,10 @@ class Operator:
     def stop(self) -> None:
         """Stop it."""
         self.kubectl("scale", "deployment", "imagenet-operator", "--replicas=0")
+        self.wait_until_gone()
+
+    def wait_until_gone(self) -> None:
+        """Wait until it does not run any more."""
         self.kubectl.wait_until("pods", lambda pods: not pods, selector=self.selector)
 
     def start(self) -> None:
