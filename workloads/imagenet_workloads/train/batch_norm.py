@@ -18,6 +18,9 @@ def average_statistics(replicas: Replicas, strategy: Strategy) -> None:
     The variance between the workers' means is left out, as if each batch were drawn from the whole
     dataset, which is what the shuffled shards give.
     """
+    # MXNet 1.9.1 moves the statistics in the backward pass without telling its engine: whoever read
+    # them before that has ended would get those of the step before.
+    mx.nd.waitall()
     strategy.average({name: replicas.statistics(name) for name in replicas.statistic_names})
     # Whoever leaves after this must not take along a push that others wait for.
     mx.nd.waitall()

@@ -60,6 +60,17 @@ def test_statistics_become_the_mean_of_the_devices() -> None:
         assert np.array_equal(part.asnumpy(), np.full(part.shape, 2.5, np.float32))
 
 
+def test_statistics_hold_the_step_that_was_just_started() -> None:
+    made = replicas(2, "resnet")
+    data = mx.nd.random.normal(5.0, 1.0, (8, *SHAPE))
+    expected = 0.1 * data.asnumpy().mean(axis=(0, 2, 3))
+    strategy = join(parse([]).cluster)
+    made.forward_backward(data, mx.nd.zeros(8))
+    average_statistics(made, strategy)
+    found = made.statistics("bn_data_moving_mean")[0].asnumpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_alone_numbers_are_their_own_sum() -> None:
     strategy = join(parse([]).cluster)
     assert (strategy.rank, strategy.workers, strategy.collective) == (0, 1, True)
