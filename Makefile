@@ -85,4 +85,4 @@ bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by sid
 	$(BIN)/python benchmarks/preparation.py
 
 clean: ## Remove the environment, caches and everything under build/
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* build .mypy_cache .pytest_cache .ruff_cache .hypothesis
