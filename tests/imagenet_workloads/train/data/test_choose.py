@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from imagenet_workloads.errors import InputError
@@ -75,3 +76,17 @@ def test_a_benchmark_needs_no_data(tmp_path: Path, examples: str, ranks: int, ba
 def test_without_data_there_is_a_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="write --dataset FOLDER, --data-train"):
         choose(parse([]), 0, 1, 1, tmp_path)
+
+
+def test_each_rank_of_a_benchmark_has_its_own_part(tmp_path: Path) -> None:
+    arguments = ["--benchmark", "1", "--image-shape", "3,8,8", "--num-examples", "100"]
+    whole = parse([*arguments, "--batch-size", "16"])
+    half = parse([*arguments, "--batch-size", "8"])
+    (batch, *_) = choose(whole, 0, 1, 1, tmp_path).training.epoch(0, 0)
+    parts = [next(choose(half, rank, 2, 1, tmp_path).training.epoch(0, 0)) for rank in (0, 1)]
+    np.testing.assert_array_equal(
+        np.concatenate([part.data.asnumpy() for part in parts]), batch.data.asnumpy()
+    )
+    np.testing.assert_array_equal(
+        np.concatenate([part.label.asnumpy() for part in parts]), batch.label.asnumpy()
+    )

@@ -2,5 +2,5 @@
 
 `interface` is what the loop sees, `choose` picks by the command line, `parts` is the arithmetic of
 shares, `record_files` joins shards, `records` reads them with MXNet's ImageRecordIter, `made_up`
-is `--benchmark 1`.
+is `--benchmark 1`, with the images of `drawn`.
 """

@@ -83,7 +83,7 @@ def choose(options: Options, rank: int, ranks: int, together: int, scratch: Path
         InputError: no data is named, or it cannot be read.
     """
     if options.data.benchmark:
-        return _made_up(options, ranks, together)
+        return _made_up(options, rank, ranks, together)
     found = _find(options, scratch)
     inputs = _inputs(options, found)
     reader = Reader(
@@ -141,12 +141,13 @@ def _inputs(options: Options, found: _Found) -> Inputs:
     )
 
 
-def _made_up(options: Options, ranks: int, together: int) -> Data:
+def _made_up(options: Options, rank: int, ranks: int, together: int) -> Data:
     training = MadeUp(
         options.model.image_shape,
         options.model.num_classes,
         options.optimizer.batch_size,
         options.data.num_examples,
+        rank,
         ranks,
         together,
         options.cluster.seed,

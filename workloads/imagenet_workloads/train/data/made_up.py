@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator
 
 import mxnet as mx
-import numpy as np
 
+from imagenet_workloads.train.data.drawn import draw
 from imagenet_workloads.train.data.interface import Batch
 from imagenet_workloads.train.data.parts import batches_per_epoch
 
@@ -22,14 +22,13 @@ class MadeUp:
         classes: int,
         batch_size: int,
         images: int,
+        rank: int,
         ranks: int,
         together: int,
         seed: int,
     ) -> None:
-        """Draw one batch; `images` only decides how long an epoch is."""
-        random = np.random.default_rng(seed)
-        data = random.uniform(-1, 1, (batch_size, *image_shape)).astype(np.float32)
-        label = random.integers(0, classes, batch_size).astype(np.float32)
+        """Draw this rank's part of one batch; `images` only decides how long an epoch is."""
+        data, label = draw(seed, rank * batch_size, batch_size, image_shape, classes)
         self._batch = Batch(mx.nd.array(data), mx.nd.array(label), batch_size)
         wanted = min(images, MOST_BATCHES * batch_size * ranks)
         self.batches_per_epoch = batches_per_epoch(wanted, ranks, batch_size, together)
