@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the input"
     )
+    add_place_options(parser)
+    parser.set_defaults(run=run)
+
+
+def add_place_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of every command that runs jobs on this machine; `place` reads them."""
     parser.add_argument(
         "--workdir",
         type=Path,
@@ -98,7 +105,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default="text",
         help="text for people, or one JSON object a line for scripts (default: text)",
     )
-    parser.set_defaults(run=run)
 
 
 def settings(metrics_port: int) -> Settings:
@@ -120,28 +126,85 @@ def settings(metrics_port: int) -> Settings:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the job; return the exit code."""
+    display = display_of(arguments.output)
+    return _conclude(execute(read(arguments.file), place(arguments), display), display)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where jobs run on this machine, and what of it they may use.
+
+    Attributes:
+        workdir: The working directory, an absolute path.
+        volumes: The folders of claims.
+        gpus: Which devices pods get.
+        settings: Of the decisions.
+    """
+
+    workdir: Path
+    volumes: Volumes
+    gpus: gpus.Gpus
+    settings: Settings
+
+
+def place(arguments: argparse.Namespace) -> Place:
+    """What the options of `add_place_options` say.
+
+    Raises:
+        LocalError: No job can run on this machine.
+    """
     if sys.platform != "linux":
         raise LocalError("a local run needs Linux: it relies on its processes and addresses")
+    workdir = arguments.workdir.resolve()
+    return Place(
+        workdir,
+        Volumes(workdir / "volumes", dict(arguments.volume)),
+        gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev"))),
+        settings(arguments.metrics_port),
+    )
+
+
+def display_of(output: str) -> Display:
+    """How a run is shown: to people, or (json) to scripts."""
+    return JsonLines(sys.stdout) if output == "json" else displays.of_people()
+
+
+def check(job: ImageNetJob, where: Place) -> preflight.Needs:
+    """What a job is going to need, all of which is there.
+
+    Raises:
+        ImageNetJobError: Something is missing.
+    """
+    wanted = preflight.needs(job, where.settings.manifests)
+    preflight.check(wanted, where.gpus.capacity, where.volumes, program_folders(os.environ))
+    return wanted
+
+
+def execute(job: ImageNetJob, where: Place, display: Display) -> result.Result:
+    """Run a job to its end, or until the user interrupts.
+
+    Args:
+        job: One that `read` would return.
+        where: The part of this machine that it may use.
+        display: Shows how far it is.
+
+    Raises:
+        ImageNetJobError: It cannot run here.
+    """
     started = time.monotonic()
-    job = read(arguments.file)
-    folder = JobFolder(arguments.workdir.resolve(), job.metadata.name)
+    folder = JobFolder(where.workdir, job.metadata.name)
     folder.check()
-    volumes = Volumes(arguments.workdir.resolve() / "volumes", dict(arguments.volume))
-    devices = gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev")))
-    chosen = settings(arguments.metrics_port)
-    wanted = preflight.needs(job, chosen.manifests)
-    preflight.check(wanted, devices.capacity, volumes, program_folders(os.environ))
-    display = JsonLines(sys.stdout) if arguments.output == "json" else displays.of_people()
-    remedies = {arguments.metrics_port: _OTHER_PORT}
-    with folder.locked(), closing(addresses.claim(sorted(wanted.ports), remedies)) as block:
-        machine = _machine(job, folder, volumes, devices, block, chosen)
+    wanted = check(job, where)
+    port = where.settings.manifests.metrics_port
+    with folder.locked(), closing(addresses.claim(sorted(wanted.ports), {port: _OTHER_PORT})) as at:
+        machine = _machine(job, folder, where, at)
         with _cluster(machine, folder, display) as cluster, Interrupts(cluster.wake) as interrupts:
-            job, blame = _work(job, folder, cluster, display, interrupts, chosen)
+            job, blame = _work(job, folder, cluster, display, interrupts, where.settings)
         log = folder.logs / f"{blame.culprit}.log" if blame.culprit else None
-        end = result.collect(job, volumes, time.monotonic() - started, log)
+        end = result.collect(job, where.volumes, time.monotonic() - started, log)
         if end.succeeded:
             result.link_model(end, folder.path / "model")
-    return _conclude(end, display)
+    return end
 
 
 def read(file: str) -> ImageNetJob:
@@ -171,24 +234,19 @@ def read(file: str) -> ImageNetJob:
 
 
 def _machine(
-    job: ImageNetJob,
-    folder: JobFolder,
-    volumes: Volumes,
-    devices: gpus.Gpus,
-    block: addresses.AddressBlock,
-    chosen: Settings,
+    job: ImageNetJob, folder: JobFolder, where: Place, block: addresses.AddressBlock
 ) -> Machine:
     """This machine, as far as the job may use it."""
     cores = len(os.sched_getaffinity(0))
     # A container would see all cores too, but rarely shares them with every other member.
     share = str(max(1, cores // job.spec.training.workers.replicas))
     return Machine(
-        volumes=volumes,
+        volumes=where.volumes,
         addresses=block,
-        gpus=devices,
+        gpus=where.gpus,
         program_folders=program_folders(os.environ),
         environment={"OMP_NUM_THREADS": share, **pods.inherited(os.environ)},
-        images=preflight.images(chosen.manifests),
+        images=preflight.images(where.settings.manifests),
         logs=folder.logs,
         scratch=folder.scratch,
         slots=cores,
