@@ -27,6 +27,11 @@ class Problem:
     hint: str | None = None
     stage: Stage = "schema"
 
+    @property
+    def is_of_template(self) -> bool:
+        """Whether it is found in a pod template."""
+        return self.path.startswith("spec.") and "template" in self.path.split(".")
+
     def __str__(self) -> str:
         """Join path, message and hint into the one line that a user reads."""
         place = f"{self.path}: " if self.path else ""

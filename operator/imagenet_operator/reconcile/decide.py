@@ -21,7 +21,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
-from imagenet_operator.reconcile import rehearsal
+from imagenet_operator.reconcile import refusal, rehearsal
 from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.finish import finish
 from imagenet_operator.reconcile.policies import access, conditions, retention, suspend
@@ -55,10 +55,11 @@ def decide(
         return draft.decision()
     try:
         _step(draft)
-    except (InvalidTemplate, InvalidJob) as error:
-        draft = Draft(job, observed, sample, now, settings)
-        invalid = "InvalidTemplate" if isinstance(error, InvalidTemplate) else "InvalidSpec"
-        draft.fail(invalid, str(error))
+    except InvalidTemplate as error:
+        return refusal.refuse(job, "InvalidTemplate", str(error), now, settings)
+    except InvalidJob as error:
+        reason = refusal.reason_of(error.problems)
+        return refusal.refuse(job, reason, str(error), now, settings)
     return draft.decision()
 
 

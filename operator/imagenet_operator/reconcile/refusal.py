@@ -6,13 +6,20 @@ this operator can read, or an object that the API server will never store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.status import Status
 from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.policies import conditions, phase
 from imagenet_operator.reconcile.types import Decision, Observed, Settings
+
+
+def reason_of(problems: Sequence[Problem]) -> str:
+    """Return the reason of Failed for a job with these problems; one at least."""
+    return "InvalidTemplate" if all(item.is_of_template for item in problems) else "InvalidSpec"
 
 
 def refuse(
@@ -32,11 +39,11 @@ def refuse(
     return draft.decision()
 
 
-def refused(status: Status, generation: int, message: str, now: datetime) -> Status:
+def refused(status: Status, generation: int, reason: str, message: str, now: datetime) -> Status:
     """Return the status of a job whose spec cannot be read at all."""
     moment = now.astimezone(UTC).replace(microsecond=0)
     failed = conditions.put(
-        status.conditions, "Failed", True, "InvalidSpec", message, now=moment, generation=generation
+        status.conditions, "Failed", True, reason, message, now=moment, generation=generation
     )
     ended = status.model_copy(
         update={

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import dataset
@@ -225,7 +226,7 @@ def test_a_template_that_went_wrong_during_a_suspension_fails_the_job() -> None:
 
 def test_a_job_that_cannot_be_built_is_an_invalid_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise InvalidJob([])
+        raise InvalidJob([Problem("spec.dataset", "cannot be listed")])
 
     monkeypatch.setattr(dataset, "index_job", refuse)
     cluster = make()

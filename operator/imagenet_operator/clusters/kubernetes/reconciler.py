@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob, Manifest
+from imagenet_operator.api import ImageNetJob, Manifest, validation
 from imagenet_operator.clusters.apply import apply_at_once, writes_status
 from imagenet_operator.clusters.kubernetes import metrics, stored_job
 from imagenet_operator.clusters.kubernetes.cache import JobKey
@@ -121,10 +121,10 @@ class Reconciler:
     def _decide(self, key: JobKey, job: ImageNetJob, view: View, free: Capacity | None) -> Decision:
         now = self._clock()
         if job.status.start_time is None and not is_finished(job.status):
-            problems = stored_job.problems_of(view.job.manifest())
+            problems = validation.validate(view.job.manifest())
             if problems:
-                message = "; ".join(problems)
-                return refusal.refuse(job, "InvalidSpec", message, now, self._settings)
+                reason, message = refusal.reason_of(problems), stored_job.in_words(problems)
+                return refusal.refuse(job, reason, message, now, self._settings)
         observed = observe.sort(job, view.children, unreachable_nodes=view.unreachable, free=free)
         return decide(job, observed, self._latest(key, view.job.uid), now, self._settings)
 
@@ -165,7 +165,9 @@ class Reconciler:
         LOGGER.error("%s/%s: cannot be worked on: %s", *key, error)
         if error.status is None or is_finished(error.status):
             return
-        status = refusal.refused(error.status, error.generation, str(error), self._clock())
+        status = refusal.refused(
+            error.status, error.generation, error.reason, str(error), self._clock()
+        )
         try:
             await self._cluster.write_status(key, view.job, status.to_manifest())
         except ApiError as refused:

@@ -4,27 +4,33 @@ The CRD keeps out what is invalid. But a job may be older than the CRD that is i
 been stored while validation was off; then it fails with a reason, once.
 """
 
+from collections.abc import Iterable
+
 from pydantic import ValidationError
 
 from imagenet_operator.api import ImageNetJob, validation
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests.names import SCHEDULING_GATE
+from imagenet_operator.reconcile import refusal
 
 
 class Unreadable(ImageNetJobError):  # noqa: N818 - says what a stored object is
     """An object that calls itself an ImageNetJob and is none.
 
     Attributes:
+        reason: Of its failure.
         generation: The object's.
         status: What is recorded of it; None if that cannot be read either.
     """
 
-    def __init__(self, message: str, generation: int, status: Status | None) -> None:
+    def __init__(self, reason: str, message: str, generation: int, status: Status | None) -> None:
         super().__init__(message)
+        self.reason = reason
         self.generation = generation
         self.status = status
 
@@ -39,14 +45,15 @@ def read(stored: Stored) -> ImageNetJob:
         return ImageNetJob.model_validate_json(stored.text)
     except ValidationError as error:
         manifest = stored.manifest()
-        problems = problems_of(manifest) or [str(error)]
+        problems = validation.validate(manifest) or [Problem("", str(error))]
         generation = int(manifest["metadata"].get("generation", 1))
-        raise Unreadable("; ".join(problems), generation, _status(manifest)) from None
+        reason, message = refusal.reason_of(problems), in_words(problems)
+        raise Unreadable(reason, message, generation, _status(manifest)) from None
 
 
-def problems_of(manifest: Manifest) -> list[str]:
-    """Return what is wrong with a job that has not begun, in words for people."""
-    return [str(problem) for problem in validation.validate(manifest)]
+def in_words(problems: Iterable[Problem]) -> str:
+    """Return what is wrong with a job, in words for people."""
+    return "; ".join(str(problem) for problem in problems)
 
 
 def is_ours_to_run(manifest: Manifest) -> bool:

@@ -310,7 +310,17 @@ async def test_a_job_of_another_manager_is_left_alone() -> None:
         (("training", "epochs"), "many", "InvalidSpec"),
         (("training", "batchSize"), 511, "InvalidSpec"),
         (("nonsense",), {}, "InvalidSpec"),
-        (("training", "workers", "template"), {"spec": {"restartPolicy": "Always"}}, "InvalidSpec"),
+        (
+            ("training", "workers", "template"),
+            {"spec": {"restartPolicy": "Always"}},
+            "InvalidTemplate",
+        ),
+        (("training", "workers", "template"), ["a pod"], "InvalidTemplate"),
+        (
+            ("training", "workers"),
+            {"replicas": 0, "template": {"spec": {"restartPolicy": "Always"}}},
+            "InvalidSpec",
+        ),
     ],
 )
 @asynchronous
