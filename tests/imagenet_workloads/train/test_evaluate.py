@@ -14,6 +14,7 @@ from imagenet_workloads.train.networks import build
 from imagenet_workloads.train.networks.request import Request
 from imagenet_workloads.train.replicas import Replicas
 from imagenet_workloads.train.strategies.single import Single
+from imagenet_workloads.train.with_mxnet import MXNetLearner
 
 SHAPE = (1, 4, 4)
 
@@ -56,7 +57,7 @@ def by_hand(made: Replicas, data: Drawn) -> Counts:
 @pytest.mark.parametrize("strategy", [Single("local", None), Apart("local", None)])
 def test_padding_is_not_counted(strategy: Single) -> None:
     made, data = replicas(), Drawn()
-    found = evaluate(made, data, strategy, 2)
+    found = evaluate(MXNetLearner(made, strategy), data, strategy, 2)
     assert found is not None
     expected = by_hand(made, data)
     assert found.numbers()[:4] == expected.numbers()[:4]
@@ -66,9 +67,10 @@ def test_padding_is_not_counted(strategy: Single) -> None:
 def test_ranks_that_are_apart_leave_it_to_rank_0() -> None:
     strategy = Apart("local", None)
     strategy.rank = 1
-    assert evaluate(replicas(), Drawn(), strategy, 0) is None
+    assert evaluate(MXNetLearner(replicas(), strategy), Drawn(), strategy, 0) is None
 
 
 def test_missing_images_are_noticed() -> None:
+    strategy = Single("local", None)
     with pytest.raises(WorkloadError, match="saw 10 images of 11"):
-        evaluate(replicas(), Drawn(images=11), Single("local", None), 0)
+        evaluate(MXNetLearner(replicas(), strategy), Drawn(images=11), strategy, 0)

@@ -22,6 +22,7 @@ from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
 from imagenet_workloads.train.strategies.single import Single
 from imagenet_workloads.train.termination import Termination
+from imagenet_workloads.train.with_mxnet import MXNetLearner
 
 SHAPE = (1, 4, 4)
 
@@ -45,14 +46,17 @@ def test_the_speed_of_training_does_not_count_evaluation(tmp_path: Path) -> None
     data = choose(options, 0, 1, 1, tmp_path)
     registry = Registry(Environment())
     reporter = Reporter(TrainingRecorder(registry), None, 1, 10, lambda: clock[0])
+    strategy = Single("local", None)
     fit = Fit(
         epochs=1,
         together=1,
         top_k=0,
         data=dataclasses.replace(data, validation=SlowValidation(clock)),
-        replicas=Replicas(build(Request("mlp", None, 3, SHAPE)), [mx.cpu()], 2, SHAPE),
+        learner=MXNetLearner(
+            Replicas(build(Request("mlp", None, 3, SHAPE)), [mx.cpu()], 2, SHAPE), strategy
+        ),
         schedule=Schedule(0.1, 10, 1),
-        strategy=Single("local", None),
+        group=strategy,
         keeper=None,  # type: ignore[arg-type]
         reporter=reporter,
         termination=Termination(grace=1),

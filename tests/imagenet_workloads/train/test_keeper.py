@@ -19,6 +19,7 @@ from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import ByUpdate, Schedule
 from imagenet_workloads.train.strategies.single import Single
 from imagenet_workloads.train.termination import Termination
+from imagenet_workloads.train.with_mxnet import MXNetLearner
 
 SHAPE = (1, 4, 4)
 
@@ -38,7 +39,7 @@ class Scene:
         self.keeper = Keeper(
             options.output,
             CheckpointStore(folder, 0, Identity("u", "h"), keep=9),
-            replicas,
+            MXNetLearner(replicas, strategy),
             strategy,
             Reporter(TrainingRecorder(Registry(Environment())), None, 20, 10),
             Termination(grace=1),

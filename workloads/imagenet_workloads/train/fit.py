@@ -1,24 +1,20 @@
 """The training loop: batch, gradients, update; after each epoch statistics, checkpoint, evaluation.
 
 Every rank runs the same steps in the same order, which is what keeps a synchronous strategy from
-hanging. Imports MXNet.
+hanging.
 """
 
 import time
 from dataclasses import dataclass
 
-import mxnet as mx
-
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.train.counts import Counts, count
-from imagenet_workloads.train.data.choose import Data
-from imagenet_workloads.train.data.interface import Batch
+from imagenet_workloads.train.data.interface import Batch, Data
 from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.keeper import Keeper
-from imagenet_workloads.train.replicas import Replicas
+from imagenet_workloads.train.learner import Group, Learner, Outputs, Votes
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
-from imagenet_workloads.train.strategies.interface import Strategy, Votes
 from imagenet_workloads.train.termination import Termination
 
 
@@ -48,26 +44,24 @@ class Fit:
         together: batches that make one update.
         top_k: a further k to count; 0 is none.
         data: what is learned.
-        replicas: what learns.
+        learner: what learns.
         schedule: of the learning rate, for the reports.
-        strategy: the others.
+        group: the others.
         keeper: of checkpoints.
         reporter: to the world.
         termination: whether to end early.
-        monitor: MXNet's, of weights; None without.
     """
 
     epochs: int
     together: int
     top_k: int
     data: Data
-    replicas: Replicas
+    learner: Learner
     schedule: Schedule
-    strategy: Strategy
+    group: Group
     keeper: Keeper
     reporter: Reporter
     termination: Termination
-    monitor: mx.mon.Monitor | None = None
 
     def run(self, start: Position) -> Outcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave."""
@@ -85,7 +79,7 @@ class Fit:
         """Evaluate after an epoch; None on ranks that do not, and without validation images."""
         counts = None
         if self.data.validation is not None:
-            counts = evaluate(self.replicas, self.data.validation, self.strategy, self.top_k)
+            counts = evaluate(self.learner, self.data.validation, self.group, self.top_k)
         if counts is not None:
             self.reporter.validation(epoch, counts, self.top_k)
         self.reporter.pause()
@@ -101,9 +95,8 @@ class Fit:
             step_started = time.monotonic()
             batch = next(batches)
             waited = time.monotonic() - step_started
-            votes = self._step(batch, updates=done % self.together == 0)
-            labels = batch.label.asnumpy()
-            counts += count(self.replicas.probabilities(), labels, self.top_k)
+            votes, outputs = self._step(batch, updates=done % self.together == 0)
+            counts += count(outputs.probabilities, outputs.labels, self.top_k)
             step_ended = time.monotonic()
             self.reporter.step(
                 Position(epoch, done),
@@ -123,17 +116,9 @@ class Fit:
         self._finish_epoch(epoch, counts, time.monotonic() - started - saving, outcome)
         return False
 
-    def _step(self, batch: Batch, updates: bool) -> Votes:
-        if self.monitor is not None:
-            self.monitor.tic()
-        self.replicas.forward_backward(batch.data, batch.label)
-        if self.monitor is not None:
-            self.monitor.toc_print()
-        if not updates:
-            return Votes()
-        votes = self.strategy.update(Votes(self.keeper.is_due(), self.termination.requested))
-        self.replicas.clear_gradients()
-        return votes
+    def _step(self, batch: Batch, updates: bool) -> tuple[Votes, Outputs]:
+        own = Votes(self.keeper.is_due(), self.termination.requested)
+        return self.learner.train(batch, updates, own)
 
     def _after(self, epoch: int, done: int) -> Position:
         if done == self.data.training.batches_per_epoch:
@@ -141,9 +126,9 @@ class Fit:
         return Position(epoch, done)
 
     def _finish_epoch(self, epoch: int, counts: Counts, seconds: float, outcome: Outcome) -> None:
-        workers = self.strategy.workers
-        if self.strategy.collective:
-            counts, workers = Counts(*self.strategy.add(counts.numbers())), 1
+        workers = self.group.workers
+        if self.group.collective:
+            counts, workers = Counts(*self.group.add(counts.numbers())), 1
         self.reporter.epoch(epoch, seconds, counts, workers)
         outcome.images += counts.images * workers
         outcome.seconds += seconds

@@ -20,6 +20,7 @@ def identify(options: Options, environment: Environment) -> Identity:
     shaping = dataclasses.asdict(options) | {"output": None}
     for group, name in (("optimizer", "num_epochs"), ("data", "data_nthreads")):
         del shaping[group][name]
-    shaping["cluster"] = {"kv_store": options.cluster.kv_store, "seed": options.cluster.seed}
+    names = ("framework", "distribution_strategy", "kv_store", "seed")
+    shaping["cluster"] = {name: shaping["cluster"][name] for name in names}
     text = json.dumps(shaping, sort_keys=True, default=str)
     return Identity(environment.job_uid, hashlib.sha256(text.encode()).hexdigest())

@@ -6,13 +6,10 @@ from pathlib import Path
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.telemetry import events
-from imagenet_workloads.train.batch_norm import average_statistics
+from imagenet_workloads.train.learner import Group, Learner
 from imagenet_workloads.train.options.groups import OutputOptions
-from imagenet_workloads.train.replicas import Replicas
 from imagenet_workloads.train.reporter import Reporter
-from imagenet_workloads.train.result import export_model
-from imagenet_workloads.train.saved import save
-from imagenet_workloads.train.strategies.interface import Strategy
+from imagenet_workloads.train.start import note_length
 from imagenet_workloads.train.termination import Termination
 
 
@@ -23,8 +20,8 @@ class Keeper:
         self,
         options: OutputOptions,
         store: CheckpointStore,
-        replicas: Replicas,
-        strategy: Strategy,
+        learner: Learner,
+        group: Group,
         reporter: Reporter,
         termination: Termination,
         batches_per_epoch: int,
@@ -34,7 +31,7 @@ class Keeper:
         """Take what is saved and where to."""
         self._options, self._store, self._reporter = options, store, reporter
         self._termination = termination
-        self._replicas, self._strategy, self._clock = replicas, strategy, clock
+        self._learner, self._group, self._clock = learner, group, clock
         self._batches_per_epoch, self._last_epoch = batches_per_epoch, last_epoch
         self._last_saved = clock()
 
@@ -43,30 +40,31 @@ class Keeper:
         interval = self._options.checkpoint_every_seconds
         return (
             interval is not None
-            and self._strategy.rank == 0
+            and self._group.rank == 0
             and self._clock() - self._last_saved >= interval
         )
 
     def within_epoch(self, position: Position) -> None:
         """Save between two updates; all ranks of a collective strategy come here together."""
-        average_statistics(self._replicas, self._strategy)
+        self._learner.average_statistics()
         self._save(position)
 
     def after_epoch(self, finished: int) -> None:
         """Do what is due after an epoch, counted from 1; all ranks come here."""
-        average_statistics(self._replicas, self._strategy)
+        self._learner.average_statistics()
         every = self._options.checkpoint_every_epochs
         if finished == self._last_epoch or (every and finished % every == 0):
             self._save(Position(finished, 0))
         prefix = self._options.model_prefix
-        if prefix and self._strategy.rank == 0 and finished % self._options.save_period == 0:
-            export_model(Path(prefix), self._replicas, finished)
+        if prefix and self._group.rank == 0 and finished % self._options.save_period == 0:
+            self._learner.export(Path(prefix), finished)
 
     def _save(self, position: Position) -> None:
-        if self._strategy.rank == 0:
+        if self._group.rank == 0:
             started = self._clock()
             with self._termination.writing(), self._store.begin(position) as folder:
-                save(folder, self._replicas, self._strategy, self._batches_per_epoch)
+                self._learner.save(folder)
+                note_length(folder, self._batches_per_epoch)
             self._last_saved = self._clock()
             self._reporter.write(
                 events.CheckpointWritten(

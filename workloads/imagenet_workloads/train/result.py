@@ -1,16 +1,17 @@
-"""What remains of a training: the model that plain MXNet loads, its labels, and result.json.
+"""What remains of a training: the model, its labels, and result.json.
 
-    model-symbol.json, model-NNNN.params    mx.model.load_checkpoint("model", NNNN)
+    model-symbol.json, model-NNNN.params    of MXNet: mx.model.load_checkpoint("model", NNNN)
+    model/                                  of TensorFlow: tf.saved_model.load("model")
     labels.json                             class names by label, when the dataset has names
     result.json                             written last: its presence says that all is there
 
-Written by rank 0 into its attempt's folder. Imports MXNet.
+Written by rank 0 into its attempt's folder.
 """
 
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +19,8 @@ from typing import Any
 
 from imagenet_workloads.errors import PlaceError
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.data.choose import Inputs
-from imagenet_workloads.train.replicas import Replicas
+from imagenet_workloads.train.data.inputs import Inputs
 from imagenet_workloads.train.reporter import finite
-from imagenet_workloads.train.saved import save_parameters
 
 FILE_NAME = "result.json"
 MODEL = "model"
@@ -35,6 +34,7 @@ class Result:
         job: the ImageNetJob's name.
         uid: its UID.
         attempt: the N of attempts/rN.
+        framework: that trained, and that the model is for.
         network: as on the command line.
         epochs: likewise.
         workers: of this attempt.
@@ -50,6 +50,7 @@ class Result:
     job: str
     uid: str
     attempt: int
+    framework: str
     network: str
     epochs: int
     workers: int
@@ -61,18 +62,19 @@ class Result:
     resumed_from: str | None
     started_at: datetime
 
-    def document(self, completed_at: datetime) -> dict[str, Any]:
-        """Give the JSON object."""
+    def document(self, model: Mapping[str, str], completed_at: datetime) -> dict[str, Any]:
+        """Give the JSON object; `model` names the exported model's files."""
         return {
             "job": self.job,
             "uid": self.uid,
             "attempt": self.attempt,
+            "framework": self.framework,
             "network": self.network,
             "epochs": self.epochs,
             "workers": self.workers,
             "validation": None if self.validation is None else _validation(self.validation),
             "train": {"images": self.images, "imagesPerSecond": self.images_per_second},
-            "model": {"symbol": f"{MODEL}-symbol.json", "params": _params(MODEL, self.epochs)},
+            "model": dict(model),
             "inputs": {
                 "imageShape": list(self.inputs.image_shape),
                 "mean": list(self.inputs.mean),
@@ -87,33 +89,21 @@ class Result:
 
 
 def write_result(
-    folder: Path, result: Result, replicas: Replicas, classes: tuple[str, ...], now: datetime
+    folder: Path,
+    result: Result,
+    export: Callable[[Path, int], Mapping[str, str]],
+    classes: tuple[str, ...],
+    now: datetime,
 ) -> None:
     """Write the model, then the labels, then result.json, each renamed into place when complete.
 
     Raises:
         PlaceError: the folder cannot be written.
     """
-    export_model(folder / MODEL, replicas, result.epochs)
+    model = export(folder / MODEL, result.epochs)
     if classes:
         _write_json(folder / "labels.json", list(classes))
-    _write_json(folder / FILE_NAME, result.document(now))
-
-
-def export_model(prefix: Path, replicas: Replicas, epoch: int) -> None:
-    """Write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's own checkpoints are called.
-
-    Raises:
-        PlaceError: the folder cannot be written.
-    """
-    symbol = prefix.with_name(f"{prefix.name}-symbol.json")
-    _put(symbol, lambda path: path.write_text(replicas.symbol.tojson()))
-    params = prefix.with_name(_params(prefix.name, epoch))
-    _put(params, lambda path: save_parameters(path, replicas.parameters()))
-
-
-def _params(name: str, epoch: int) -> str:
-    return f"{name}-{epoch:04}.params"
+    _write_json(folder / FILE_NAME, result.document(model, now))
 
 
 def _validation(counts: Counts) -> dict[str, Any]:
@@ -132,10 +122,10 @@ def _time(moment: datetime) -> str:
 
 
 def _write_json(path: Path, document: object) -> None:
-    _put(path, lambda temporary: temporary.write_text(json.dumps(document, indent=2) + "\n"))
+    put(path, lambda temporary: temporary.write_text(json.dumps(document, indent=2) + "\n"))
 
 
-def _put(path: Path, write: Callable[[Path], object]) -> None:
+def put(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file under another name, then give it its own."""
     temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
     try:

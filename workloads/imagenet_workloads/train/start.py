@@ -1,21 +1,24 @@
 """Where a training begins: at the newest checkpoint, at given weights, or at random ones.
 
-Rank 0 decides and tells the others, for which the volume might look different; the weights reach
-them through the strategy, the optimizer's state from the same checkpoint. Imports MXNet.
+Rank 0 decides and tells the others, for which the volume might look different. What is loaded from
+there is the framework's affair.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-
-import mxnet as mx
+from typing import TYPE_CHECKING
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
-from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.replicas import Replicas
-from imagenet_workloads.train.saved import Saved, load, load_parameters, translate
-from imagenet_workloads.train.strategies.interface import Strategy
 
+if TYPE_CHECKING:
+    from imagenet_workloads.train.learner import Group
+
+# In a checkpoint's folder: how long an epoch was, to find the place again when that changes.
+LENGTH_FILE = "training.json"
 # What rank 0 can have found.
 _NOTHING, _OWN, _FOREIGN = range(3)
 
@@ -26,22 +29,25 @@ class Start:
 
     Attributes:
         position: in this training's epochs.
-        saved: what was loaded; None without a checkpoint.
-        resumed_from: the checkpoint's folder.
+        folder: the checkpoint's; None without one.
         continues: the checkpoint is this training's own, so its optimizer goes on too.
     """
 
     position: Position
-    saved: Saved | None = None
-    resumed_from: str | None = None
+    folder: Path | None = None
     continues: bool = False
+
+    @property
+    def resumed_from(self) -> str | None:
+        """The checkpoint's folder, for reports."""
+        return None if self.folder is None else str(self.folder)
 
 
 def find(
     options: Options,
     store: CheckpointStore,
     identity: Identity,
-    strategy: Strategy,
+    group: "Group",
     batches_per_epoch: int,
     together: int,
 ) -> Start:
@@ -54,7 +60,7 @@ def find(
         options: the command line.
         store: of checkpoints.
         identity: of this training.
-        strategy: how ranks agree.
+        group: how ranks agree.
         batches_per_epoch: of this worker, now.
         together: batches that make one update.
 
@@ -67,71 +73,34 @@ def find(
     kind = _NOTHING if found is None else _OWN if own else _FOREIGN
     place = found.position if found is not None else Position(0, 0)
     seen = [kind, place.epoch, place.batch]
-    agreed = strategy.agree("start", seen)
+    agreed = group.agree("start", seen)
     if agreed != seen:
         raise WorkloadError(
-            f"rank {strategy.rank} sees another newest checkpoint on the output volume than rank 0 "
+            f"rank {group.rank} sees another newest checkpoint on the output volume than rank 0 "
             f"(kind, epoch, batch: {seen}, not {agreed}); is it one volume for all workers?"
         )
     if found is None:
         return Start(Position(options.output.load_epoch or 0, 0))
-    saved = load(found.folder)
     if not own:
-        return Start(Position(0, 0), saved, str(found.folder))
-    position = translate(found.position, saved.batches_per_epoch, batches_per_epoch, together)
-    return Start(position, saved, str(found.folder), continues=True)
+        return Start(Position(0, 0), found.folder)
+    was = Fields.read(found.folder / LENGTH_FILE).integer("batchesPerEpoch", minimum=1)
+    position = translate(found.position, was, batches_per_epoch, together)
+    return Start(position, found.folder, continues=True)
 
 
-def prepare(options: Options, replicas: Replicas, begin: Start) -> None:
-    """Give the replicas their first values.
+def note_length(folder: Path, batches_per_epoch: int) -> None:
+    """Leave in a checkpoint's folder what `find` translates its position with."""
+    (folder / LENGTH_FILE).write_text(json.dumps({"batchesPerEpoch": batches_per_epoch}))
 
-    Raises:
-        InputError: saved values are of another network.
+
+def translate(position: Position, was: int, now: int, together: int) -> Position:
+    """Find a position again in epochs of another length, not later than it was.
+
+    Args:
+        position: in epochs of `was` batches.
+        was: batches an epoch when it was recorded.
+        now: batches an epoch now.
+        together: batches that make one update; the result is between two updates.
     """
-    if begin.saved is not None:
-        parameters, origin = begin.saved.parameters, begin.resumed_from
-    elif options.output.load_epoch is not None:
-        origin = f"{options.output.model_prefix}-{options.output.load_epoch:04}.params"
-        parameters = load_parameters(Path(origin))
-    else:
-        replicas.initialize(_initializer(options))
-        return
-    try:
-        replicas.load(parameters)
-    except ValueError as error:
-        raise InputError(f"{origin}: does not fit {options.model.network}: {error}") from error
-
-
-def restore_optimizer(strategy: Strategy, begin: Start) -> None:
-    """Give the optimizer its saved state, where this training goes on with its own.
-
-    Raises:
-        InputError: the state is another optimizer's.
-    """
-    if begin.saved is None or begin.saved.states is None or not begin.continues:
-        return
-    try:
-        strategy.load_states(begin.saved.states)
-    except KeyError as error:
-        raise InputError(
-            f"{begin.resumed_from}: holds no optimizer state for {error}; it is another "
-            "optimizer's: use it with --init-from and another --output"
-        ) from error
-
-
-def _initializer(options: Options) -> mx.init.Initializer:
-    """Make the initializer; `default` is what MXNet's example takes for the network."""
-    name = options.model.initializer
-    if name == "default":
-        name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
-    makers = {
-        "he": lambda: mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2),
-        "xavier": mx.init.Xavier,
-        "msra": mx.init.MSRAPrelu,
-        "orthogonal": mx.init.Orthogonal,
-        "normal": mx.init.Normal,
-        "uniform": mx.init.Uniform,
-        "one": mx.init.One,
-        "zero": mx.init.Zero,
-    }
-    return makers[name]()
+    batch = position.batch * now // was // together * together
+    return Position(position.epoch, batch)

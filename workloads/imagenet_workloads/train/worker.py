@@ -1,7 +1,7 @@
-"""A worker until MXNet may start: what it can check and say before it waits for others.
+"""A worker until its framework may start: what it can check and say before it waits for others.
 
 A process without DMLC_ROLE is a worker too, one that waits for nobody. `program` starts it, in
-the child that `init` makes; `training` goes on. Imports MXNet only at its very end.
+the child that `init` makes; `session` goes on. Imports MXNet or TensorFlow only at its very end.
 """
 
 import functools
@@ -14,6 +14,7 @@ from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.identity import identify
+from imagenet_workloads.train.learner import Framework
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.rendezvous import (
     deadline,
@@ -22,6 +23,7 @@ from imagenet_workloads.train.rendezvous import (
     wait_for_scheduler,
 )
 from imagenet_workloads.train.roles import Member
+from imagenet_workloads.train.session import Worker, train
 from imagenet_workloads.train.termination import Termination
 
 
@@ -47,9 +49,14 @@ def run(options: Options, member: Member | None, variables: Mapping[str, str]) -
         address = wait_for_scheduler(member, options.cluster.join_timeout)
         termination.is_hopeless = functools.partial(scheduler_is_gone, address, member.port)
 
-    from imagenet_workloads.train import training
+    framework = _framework(options, member)
+    return train(Worker(options, environment, store, identity, recorder, termination, framework))
+
+
+def _framework(options: Options, member: Member | None) -> Framework:
     from imagenet_workloads.train.strategies.choose import join
     from imagenet_workloads.train.strategies.interface import Strategy
+    from imagenet_workloads.train.with_mxnet import MXNet
 
     def join_in_time() -> Strategy:
         if member is None:
@@ -58,9 +65,7 @@ def run(options: Options, member: Member | None, variables: Mapping[str, str]) -
         with deadline(others, options.cluster.join_timeout, give_up):
             return join(options.cluster)
 
-    return training.train(
-        training.Worker(options, environment, store, identity, recorder, termination), join_in_time
-    )
+    return MXNet(options, join_in_time)
 
 
 def _check_store(options: Options, member: Member | None) -> None:

@@ -1,11 +1,12 @@
-"""Finds the data that the command line names, and how its images become network inputs."""
+"""Finds the data that the command line names, as MXNet reads it."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.data.interface import TrainingData, ValidationData
+from imagenet_workloads.train.data.inputs import IMAGENET_MEAN, choose_inputs, plain_inputs
+from imagenet_workloads.train.data.interface import Data
 from imagenet_workloads.train.data.made_up import MadeUp
 from imagenet_workloads.train.data.record_files import RecordFiles, of_paths, of_split
 from imagenet_workloads.train.data.records import (
@@ -15,48 +16,6 @@ from imagenet_workloads.train.data.records import (
     augmentation_arguments,
 )
 from imagenet_workloads.train.options import Options
-
-IMAGENET_MEAN = (123.68, 116.779, 103.939)
-# From this edge on, validation crops 7/8 of the image, as is usual for 224 of 256 pixels.
-CROPPED_EDGE = 64
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """How an image becomes what the network sees; result.json tells it to `imagenet-predict`.
-
-    Attributes:
-        image_shape: channels, height, width.
-        mean: red, green, blue in 0..255, subtracted.
-        std: likewise, divides.
-        resize: shorter edge in pixels before the central crop; 0 is as it comes.
-    """
-
-    image_shape: tuple[int, int, int]
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    resize: int
-
-
-@dataclass(frozen=True)
-class Data:
-    """What a worker trains on.
-
-    Attributes:
-        training: the images.
-        validation: None where there are none.
-        inputs: how they are prepared.
-        classes: their names by label; empty where nobody says.
-        class_count: how many there are.
-        key: the dataset's; None without one.
-    """
-
-    training: TrainingData
-    validation: ValidationData | None
-    inputs: Inputs
-    classes: tuple[str, ...]
-    class_count: int
-    key: str | None
 
 
 @dataclass(frozen=True)
@@ -85,7 +44,7 @@ def choose(options: Options, rank: int, ranks: int, together: int, scratch: Path
     if options.data.benchmark:
         return _made_up(options, rank, ranks, together)
     found = _find(options, scratch)
-    inputs = _inputs(options, found)
+    inputs = choose_inputs(options, found.mean, found.std)
     reader = Reader(
         inputs.image_shape,
         options.optimizer.batch_size,
@@ -128,19 +87,6 @@ def _find(options: Options, scratch: Path) -> _Found:
     return _Found(of_paths(data.data_train, data.data_train_idx, train_index), validation)
 
 
-def _inputs(options: Options, found: _Found) -> Inputs:
-    edge = min(options.model.image_shape[1:])
-    resize = options.data.validation_resize
-    if resize is None:
-        resize = round(edge * 8 / 7) if edge >= CROPPED_EDGE else 0
-    return Inputs(
-        options.model.image_shape,
-        options.data.rgb_mean or found.mean,
-        options.data.rgb_std or found.std,
-        resize,
-    )
-
-
 def _made_up(options: Options, rank: int, ranks: int, together: int) -> Data:
     training = MadeUp(
         options.model.image_shape,
@@ -152,5 +98,5 @@ def _made_up(options: Options, rank: int, ranks: int, together: int) -> Data:
         together,
         options.cluster.seed,
     )
-    inputs = Inputs(options.model.image_shape, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), 0)
+    inputs = plain_inputs(options.model.image_shape)
     return Data(training, None, inputs, (), options.model.num_classes, None)

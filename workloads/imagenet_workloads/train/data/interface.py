@@ -1,24 +1,24 @@
-"""What the training loop and the evaluation ask of data."""
+"""What the training loop and the evaluation ask of data, whatever the framework that reads it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-import mxnet as mx
+from imagenet_workloads.train.data.inputs import Inputs
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's images.
+    """One step's images, as arrays of the framework that reads them.
 
     Attributes:
-        data: (batch size, channels, height, width), float32.
+        data: (batch size, channels, height, width), float32; channels come last in TensorFlow.
         label: (batch size,), float32.
         images: how many of them, from the first, are to be counted; the rest is padding.
     """
 
-    data: mx.nd.NDArray
-    label: mx.nd.NDArray
+    data: Any
+    label: Any
     images: int
 
 
@@ -48,3 +48,24 @@ class ValidationData(Protocol):
 
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
         """Give one rank's batches; a rank may have none."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a worker trains on.
+
+    Attributes:
+        training: the images.
+        validation: None where there are none.
+        inputs: how they are prepared.
+        classes: their names by label; empty where nobody says.
+        class_count: how many there are.
+        key: the dataset's; None without one.
+    """
+
+    training: TrainingData
+    validation: ValidationData | None
+    inputs: Inputs
+    classes: tuple[str, ...]
+    class_count: int
+    key: str | None

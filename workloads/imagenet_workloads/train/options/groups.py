@@ -3,7 +3,8 @@
 Names and defaults are those of MXNet's example/image-classification (common/fit.py, common/data.py
 and train_imagenet.py), so that a command line written for it works here. Options that MXNet's
 example does not have are named `dataset`, `output`, `checkpoint-*`, `init-from`, `lr-scaling*`,
-`clip-gradient`, `seed`, `validation-resize`, `preset`, `join-timeout` and `termination-grace`.
+`clip-gradient`, `seed`, `validation-resize`, `preset`, `framework`, `distribution-strategy`,
+`join-timeout` and `termination-grace`.
 """
 
 # Options are dataclass fields by a helper of ours, which ruff does not know as one.
@@ -162,7 +163,13 @@ class OutputOptions:
 class ClusterOptions:
     """How workers come and stay together."""
 
-    kv_store: str = option("device", "how gradients are added up", choices=KV_STORES)
+    framework: str = option("MXNet", "what trains", choices=("MXNet", "TensorFlow"))
+    distribution_strategy: str = option(
+        "mirrored",
+        "how TensorFlow's workers exchange; mirrored is one worker with all its devices",
+        choices=("mirrored", "multi_worker_mirrored", "horovod"),
+    )
+    kv_store: str = option("device", "how MXNet adds gradients up", choices=KV_STORES)
     gpus: tuple[int, ...] = option((), "GPUs of this worker, 0,1,…; none is the CPU", kinds.devices)
     gc_type: str = option("none", "compression of gradients", choices=("none", "2bit"))
     gc_threshold: float = option(0.5, "threshold of 2bit", kinds.amount_above_zero)
