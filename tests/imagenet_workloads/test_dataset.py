@@ -62,6 +62,16 @@ def test_the_file_has_the_documented_shape() -> None:
     assert document["skipped"] == {"count": 1, "report": "skipped.jsonl"}
 
 
+def test_tfrecord_has_no_index(tmp_path: Path) -> None:
+    shards = tuple(dataclasses.replace(shard, index=None) for shard in DIGITS.train.shards)
+    train = dataclasses.replace(DIGITS.train, shards=shards)
+    dataset = dataclasses.replace(DIGITS, format="TFRecord", train=train)
+    document = json.loads(dataset.to_json())
+    assert document["format"] == "TFRecord"
+    assert all("index" not in shard for shard in document["splits"]["train"]["shards"])
+    assert Dataset.from_json(dataset.to_json()) == dataset
+
+
 def test_equal_datasets_give_equal_bytes_whatever_the_order_of_their_options() -> None:
     options = dict(reversed(list(DIGITS.options.items())))
     turned = dataclasses.replace(DIGITS, options=options)
@@ -108,7 +118,7 @@ def test_a_folder_that_is_not_sealed_says_so(tmp_path: Path) -> None:
         read_dataset(tmp_path)
 
 
-def without(*path: str) -> Callable[[Any], None]:
+def without(*path: str | int) -> Callable[[Any], None]:
     def change(document: Any) -> None:
         for name in path[:-1]:
             document = document[name]
@@ -135,6 +145,12 @@ SHARD = ("splits", "train", "shards", 1)
         (with_value(2, "version"), "version is 2, and this program reads 1"),
         (without("version"), "version is missing"),
         (without("key"), "key is missing"),
+        (without("format"), "format is missing"),
+        (
+            with_value("recordio", "format"),
+            "format is 'recordio', and this program reads RecordIO and TFRecord",
+        ),
+        (without(*SHARD, "index"), "shards[1].index is missing"),
         (with_value(7, "key"), "key must be a string, not a number"),
         (with_value("n1", "classes"), "classes must be a list, not a string"),
         (with_value(["n1", 2], "classes"), "classes[1] must be a string, not a number"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from imagenet_workloads.commands import index, pack, seal
+from support import tfrecord
 
 # A hook for `start`: root, who may run the tests, then obeys permissions as everybody does.
 WITHOUT_PRIVILEGES = """
@@ -17,7 +19,21 @@ version, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
 assert ctypes.CDLL(None).capset(version, nothing) == 0
 """
 
-PROGRAMS = {"index": index.main, "pack": pack.main, "seal": seal.main}
+# Ends the process by SIGKILL at the n-th call of one of the functions that change the volume.
+KILL = """
+import os, signal, sys
+calls = 0
+def deadly(real):
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == {n}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    return call
+for name in ("rename", "fsync", "mkdir", "unlink"):
+    setattr(os, name, deadly(getattr(os, name)))
+"""
 
 
 class Record(NamedTuple):
@@ -81,6 +97,15 @@ def records(dataset: Path) -> Iterator[Record]:
                 yield Record(split, key, header.label, jpeg)
 
 
+def examples(dataset: Path) -> Iterator[tuple[str, tfrecord.Features]]:
+    """Split and features of every record of a sealed TFRecord dataset, in order."""
+    document = json.loads((dataset / "dataset.json").read_text())
+    for split, content in document["splits"].items():
+        for shard in content["shards"]:
+            for record in tfrecord.records((dataset / shard["record"]).read_bytes()):
+                yield split, tfrecord.features(record)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """The bytes of every file under a folder, by its path."""
     return {
@@ -88,6 +113,11 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def visible(dataset: Path) -> dict[str, bytes]:
+    """The bytes of every file that is there under its own name."""
+    return {name: content for name, content in contents(dataset).items() if "/." not in f"/{name}"}
 
 
 def stamps(folder: Path) -> dict[Path, tuple[int, int, int]]:
@@ -123,3 +153,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Waits for a process; returns exit code, stdout and stderr."""
     output, errors = process.communicate(timeout=120)
     return process.returncode, output, errors
+
+
+def killed_at(n: int, program: str, *arguments: str | Path) -> bool:
+    """Runs a program that is killed at its n-th change of the volume; False if it has fewer."""
+    code, _, errors = finish(start(program, *arguments, hook=KILL.format(n=n)))
+    assert code in (0, -signal.SIGKILL), errors
+    return code != 0

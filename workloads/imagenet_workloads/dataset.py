@@ -16,21 +16,26 @@ from imagenet_workloads.fields import Fields
 FILE_NAME = "dataset.json"
 VERSION = 1
 
+RECORD_IO = "RecordIO"
+TF_RECORD = "TFRecord"
+FORMATS = (RECORD_IO, TF_RECORD)
+
 
 @dataclass(frozen=True)
 class Shard:
-    """One RecordIO file and its index, beside dataset.json.
+    """One file of records, beside dataset.json.
 
     Attributes:
-        record: name of the .rec file.
-        index: name of the .idx file (`key<TAB>byte offset` a line).
+        record: its name.
+        index: name of RecordIO's .idx file (`key<TAB>byte offset` a line); None for TFRecord, which
+            has none.
         records: images in it.
-        bytes: length of the .rec file.
-        sha256: hex SHA-256 of the .rec file.
+        bytes: length of the file of records.
+        sha256: hex SHA-256 of the file of records.
     """
 
     record: str
-    index: str
+    index: str | None
     records: int
     bytes: int
     sha256: str
@@ -87,7 +92,7 @@ class Dataset:
         std: likewise the standard deviation.
         dropped_classes: classes left out for having too few images, with their counts.
         skipped: damaged images.
-        format: of the shards.
+        format: of the shards, RECORD_IO or TF_RECORD.
     """
 
     key: str
@@ -100,7 +105,7 @@ class Dataset:
     std: tuple[float, float, float]
     dropped_classes: Mapping[str, int] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
-    format: str = "RecordIO"
+    format: str = RECORD_IO
 
     def to_json(self) -> str:
         """The text of dataset.json; equal datasets give equal bytes."""
@@ -139,6 +144,11 @@ class Dataset:
             raise fields.wrong(
                 "version", f"is {version}, and this program reads {VERSION}; prepare it again"
             )
+        format = fields.text("format")
+        if format not in FORMATS:
+            raise fields.wrong(
+                "format", f"is {format!r}, and this program reads {' and '.join(FORMATS)}"
+            )
         classes = fields.texts("classes")
         if len(set(classes)) != len(classes):
             raise fields.wrong("classes", "names a class twice")
@@ -147,13 +157,13 @@ class Dataset:
         skipped = fields.object("skipped")
         return cls(
             key=fields.text("key"),
-            format=fields.text("format"),
+            format=format,
             writer=Writer(version=writer.text("version"), codec=writer.text("codec")),
             options=fields.object("options").values,
             classes=classes,
             dropped_classes=fields.counts("droppedClasses"),
-            train=_read_split(splits.object("train"), len(classes)),
-            validation=_read_split(splits.object("validation"), len(classes)),
+            train=_read_split(splits.object("train"), len(classes), format),
+            validation=_read_split(splits.object("validation"), len(classes), format),
             mean=fields.three_numbers("mean"),
             std=fields.three_numbers("std"),
             skipped=Skipped(
@@ -182,24 +192,26 @@ def _split_document(split: Split) -> dict[str, Any]:
     document: dict[str, Any] = {"images": split.images}
     if split.per_class is not None:
         document["perClass"] = list(split.per_class)
-    document["shards"] = [
-        {
-            "record": shard.record,
-            "index": shard.index,
-            "records": shard.records,
-            "bytes": shard.bytes,
-            "sha256": shard.sha256,
-        }
-        for shard in split.shards
-    ]
+    document["shards"] = [_shard_document(shard) for shard in split.shards]
     return document
 
 
-def _read_split(fields: Fields, classes: int) -> Split:
+def _shard_document(shard: Shard) -> dict[str, Any]:
+    index = {} if shard.index is None else {"index": shard.index}
+    return {
+        "record": shard.record,
+        **index,
+        "records": shard.records,
+        "bytes": shard.bytes,
+        "sha256": shard.sha256,
+    }
+
+
+def _read_split(fields: Fields, classes: int, format: str) -> Split:
     shards = tuple(
         Shard(
             record=shard.file_name("record"),
-            index=shard.file_name("index"),
+            index=shard.file_name("index") if format == RECORD_IO else None,
             records=shard.integer("records"),
             bytes=shard.integer("bytes"),
             sha256=shard.text("sha256"),

@@ -1,7 +1,6 @@
 """Real processes that are killed, starved or run twice: nothing half-written, nothing lost."""
 
 import json
-import signal
 import subprocess
 from pathlib import Path
 
@@ -13,30 +12,16 @@ from support.preparation import (
     contents,
     dataset_of,
     finish,
+    killed_at,
     prepare,
     run_index,
     stamps,
     start,
+    visible,
 )
 
 IMAGES = collection({"a": 20, "b": 20})
 OPTIONS = ("--shards", "2", "--validation-per-class", "3", "--resize", "20")
-
-# Ends the process by SIGKILL at the n-th call of one of the functions that change the volume.
-KILL = """
-import os, signal, sys
-calls = 0
-def deadly(real):
-    def call(*arguments, **options):
-        global calls
-        calls += 1
-        if calls == {n}:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-    return call
-for name in ("rename", "fsync", "mkdir", "unlink"):
-    setattr(os, name, deadly(getattr(os, name)))
-"""
 
 
 @pytest.fixture
@@ -47,18 +32,6 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def expected(source: Path, tmp_path: Path) -> dict[str, bytes]:
     return contents(prepare(source, tmp_path / "expected", *OPTIONS))
-
-
-def killed_at(n: int, program: str, *arguments: str | Path) -> bool:
-    """Runs a program that is killed at its n-th change of the volume; False if it has fewer."""
-    code, _, errors = finish(start(program, *arguments, hook=KILL.format(n=n)))
-    assert code in (0, -signal.SIGKILL), errors
-    return code != 0
-
-
-def visible(dataset: Path) -> dict[str, bytes]:
-    """What is there under its own name."""
-    return {name: content for name, content in contents(dataset).items() if "/." not in f"/{name}"}
 
 
 @pytest.mark.parametrize("first", [1, 2])

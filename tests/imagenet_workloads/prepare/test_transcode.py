@@ -209,6 +209,6 @@ def test_an_image_that_would_get_too_long_is_refused(codec: Codec) -> None:
 def test_an_image_that_no_record_holds_is_refused(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LARGEST_RECORD", 500)
+    monkeypatch.setattr(module, "LARGEST_JPEG", 500)
     with pytest.raises(DamagedImageError, match="do not fit into a record"):
         transcode(jpeg(0), AS_IT_IS, codec)

@@ -10,7 +10,7 @@ import pytest
 
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.prepare import recordio
+from imagenet_workloads.prepare.formats import recordio
 from support.pictures import (
     Collection,
     collection,
@@ -78,6 +78,7 @@ def test_mxnet_iterates_over_the_pixels(options: tuple[str, ...], tmp_path: Path
     dataset = prepare(source, tmp_path / "data", "--shards", "1", *options)
     sealed = read_dataset(dataset)
     (shard,) = sealed.train.shards
+    assert shard.index is not None
     # Images that pass through keep their magic numbers.
     stored_magic = [MAGIC in record.jpeg for record in records(dataset)]
     assert sum(stored_magic) == (0 if options else 2)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from imagenet_workloads.commands import arguments as types
 from imagenet_workloads.commands.program import run_program, write_termination_message
+from imagenet_workloads.dataset import FORMATS, RECORD_IO
 
 PROGRAM = "imagenet-index"
 
@@ -80,7 +81,7 @@ def _add_validation(parser: argparse.ArgumentParser) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("options of the dataset")
-    group.add_argument("--format", choices=("RecordIO",), default="RecordIO")
+    group.add_argument("--format", choices=FORMATS, default=RECORD_IO)
     group.add_argument(
         "--resize",
         type=types.edge,

@@ -21,7 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of `imagenet-pack`."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Decode, resize and pack the images of a planned shard as RecordIO.",
+        description="Decode, resize and pack the images of a planned shard.",
     )
     types.add_dataset(parser)
     parser.add_argument(

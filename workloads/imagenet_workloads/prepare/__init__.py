@@ -2,7 +2,7 @@
 
 `index` lists the source in place (`sources`), drops rare classes and draws the validation images
 (`split`), and leaves a `plan` under the dataset's `key`. `pack` writes one planned shard: it reads
-each image by its offset, makes an RGB JPEG of it (`transcode`, `codecs`), and appends it to a
-`recordio` file. `seal` checks every shard and writes dataset.json last. Whatever they write goes
-through `place`, under a temporary name until it is whole.
+each image by its offset, makes an RGB JPEG of it (`transcode`, `codecs`), and appends it to a file
+of records (`formats`). `seal` checks every shard and writes dataset.json last. Whatever they write
+goes through `place`, under a temporary name until it is whole.
 """

@@ -7,7 +7,7 @@ is not, and it shows at once when a codec does not work or all images are damage
 import numpy as np
 
 from imagenet_workloads.prepare.codecs.interface import Codec, DamagedImageError, Recipe
-from imagenet_workloads.prepare.recordio import OVERHEAD
+from imagenet_workloads.prepare.formats.interface import Format
 from imagenet_workloads.prepare.scan import Scan
 from imagenet_workloads.prepare.sources.interface import Source
 from imagenet_workloads.prepare.split import Numbers
@@ -18,7 +18,9 @@ SAMPLE = 32
 _MARGIN = 1.1
 
 
-def bytes_of(source: Source, scan: Scan, numbers: Numbers, recipe: Recipe, codec: Codec) -> int:
+def bytes_of(
+    source: Source, scan: Scan, numbers: Numbers, recipe: Recipe, codec: Codec, format: Format
+) -> int:
     """The bytes that the shards of a split will take, about.
 
     Args:
@@ -27,6 +29,7 @@ def bytes_of(source: Source, scan: Scan, numbers: Numbers, recipe: Recipe, codec
         numbers: of the split's images in the scan, at least one, shuffled.
         recipe: what is made of them.
         codec: by what.
+        format: of the shards.
     """
     made = []
     for number in numbers[:SAMPLE]:
@@ -36,4 +39,4 @@ def bytes_of(source: Source, scan: Scan, numbers: Numbers, recipe: Recipe, codec
             made.append(len(transcode(image, recipe, codec).jpeg))
         except (DamagedImageError, PermissionError):
             made.append(row.size)
-    return int(_MARGIN * len(numbers) * (np.mean(made) + OVERHEAD))
+    return int(_MARGIN * len(numbers) * (np.mean(made) + format.overhead))

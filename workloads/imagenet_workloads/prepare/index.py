@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import estimate, key, limits, place, shards, split
+from imagenet_workloads.prepare import estimate, formats, key, limits, place, shards, split
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.interface import Codec, Recipe
@@ -226,6 +226,7 @@ def _plan(
         own = parts[VALIDATION].scan.fingerprint()
         validation = (own, labels.fingerprint(request.validation.labels))
     images = {name: len(part.numbers) for name, part in parts.items()}
+    format = formats.named(request.options.format)
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
     return Plan(
         key=key.make(writer, request.options, found.fingerprint(), validation),
@@ -238,7 +239,9 @@ def _plan(
             shard
             for name, count in zip((TRAIN, VALIDATION), counts, strict=True)
             for shard in plans.name_shards(
-                name, (end - start for start, end in split.bounds(images.get(name, 0), count))
+                name,
+                (end - start for start, end in split.bounds(images.get(name, 0), count)),
+                format,
             )
         ),
     )
@@ -255,9 +258,10 @@ def _leave(
 ) -> None:
     place.make_folder(dataset)
     place.sweep(dataset, place.ABANDONED_SECONDS)
+    format = formats.named(plan.options.format)
     recipe = Recipe(plan.options.resize, plan.options.quality)
     needed = sum(
-        estimate.bytes_of(part.source, part.scan, part.numbers, recipe, codec)
+        estimate.bytes_of(part.source, part.scan, part.numbers, recipe, codec, format)
         for part in parts.values()
     )
     place.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.fields import Fields
 
 _CAMEL = {
@@ -32,7 +33,7 @@ class Options:
     """
 
     shards: int
-    format: str = "RecordIO"
+    format: str = RECORD_IO
     resize: int | None = None
     quality: int = 90
     min_images_per_class: int = 1

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,10 +31,10 @@ from imagenet_workloads.prepare.codecs.interface import (
     Pixels,
     Recipe,
 )
+from imagenet_workloads.prepare.formats.interface import ShardWriter, StoredImage
 from imagenet_workloads.prepare.key import WRITER_VERSION
 from imagenet_workloads.prepare.moments import Moments
 from imagenet_workloads.prepare.plan import VALIDATION, Plan, PlannedImage, PlannedShard
-from imagenet_workloads.prepare.recordio import StoredImage, Writer
 from imagenet_workloads.prepare.shards import Sidecar, Skipped
 from imagenet_workloads.prepare.sources import detect
 from imagenet_workloads.prepare.sources.interface import Source, changed, readable
@@ -73,18 +74,17 @@ class Request:
     threads: int
 
 
-class _Done(NamedTuple):
-    """What became of one image: a JPEG, or the reason why not."""
+class _Damaged(NamedTuple):
+    """An image that is left out, and why."""
 
     image: PlannedImage
-    jpeg: bytes
-    damage: str
+    reason: str
 
 
 class _Batch(NamedTuple):
     """What became of a few images, and their colours."""
 
-    done: list[_Done]
+    done: list[StoredImage | _Damaged]
     moments: Moments
 
 
@@ -179,25 +179,34 @@ class _Work:
         self._source = source
         self._recipe = Recipe(plan.options.resize, plan.options.quality)
         self._codec = codec
+        self._classes = plan.classes
 
     def batch(self, images: list[PlannedImage]) -> _Batch:
         samples: list[Pixels] = []
         return _Batch([self._one(image, samples) for image in images], Moments.of(samples))
 
-    def _one(self, image: PlannedImage, samples: list[Pixels]) -> _Done:
+    def _one(self, image: PlannedImage, samples: list[Pixels]) -> StoredImage | _Damaged:
         try:
             data = self._source.read(image.name, image.offset, image.size)
-            jpeg, sample = transcode(data, self._recipe, self._codec)
+            packed = transcode(data, self._recipe, self._codec)
         except DamagedImageError as error:
-            return _Done(image, b"", str(error))
+            return _Damaged(image, str(error))
         except PermissionError as error:
-            return _Done(image, b"", f"may not be read: {error.strerror}")
+            return _Damaged(image, f"may not be read: {error.strerror}")
         except OSError as error:
             raise WorkloadError(
                 f"{readable(image.name)}: cannot be read: {error.strerror}"
             ) from error
-        samples.append(sample)
-        return _Done(image, jpeg, "")
+        samples.append(packed.sample)
+        return StoredImage(
+            key=image.key,
+            label=image.label,
+            class_name=self._classes[image.label],
+            name=image.name.rpartition("/")[2].encode("utf-8", "surrogateescape"),
+            height=packed.height,
+            width=packed.width,
+            jpeg=packed.jpeg,
+        )
 
 
 class _Packing:
@@ -222,24 +231,26 @@ class _Packing:
         self._pace = _Pace(shard)
 
     def write(self, work: _Work, threads: int) -> None:
-        record = place.NewFile(self._dataset / self._shard.record)
-        index = place.NewFile(self._dataset / self._shard.index)
-        with record, index:
-            writer = Writer(record.file, index.file)
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context(place.NewFile(self._dataset / name))
+                for name in self._shard.files
+            ]
+            writer = self._shard.format.writer(*(new.file for new in files))
             images = plans.read_images(self._dataset, self._shard)
             for batch in _in_order(work, images, threads):
                 self._take(writer, batch)
-            record.finish()
-            index.finish()
-            self._publish(writer, record, index)
+            for new in files:
+                new.finish()
+            self._publish(writer, files)
 
-    def _take(self, writer: Writer, batch: _Batch) -> None:
+    def _take(self, writer: ShardWriter, batch: _Batch) -> None:
         whole: list[StoredImage] = []
-        for image, jpeg, damage in batch.done:
-            if damage:
-                self._skip(image, damage)
+        for image in batch.done:
+            if isinstance(image, _Damaged):
+                self._skip(*image)
             else:
-                whole.append(StoredImage(image.key, image.label, jpeg))
+                whole.append(image)
                 self._per_class[image.label] += 1
         before = writer.bytes
         with place.telling_where(self._dataset / self._shard.record):
@@ -258,7 +269,7 @@ class _Packing:
                 self._skipped, self._plan.images(), self._allowed, f"{self._shard.name} alone"
             )
 
-    def _publish(self, writer: Writer, record: place.NewFile, index: place.NewFile) -> None:
+    def _publish(self, writer: ShardWriter, files: list[place.NewFile]) -> None:
         if shards.is_whole(self._dataset, self._shard):
             _log.info("%s was finished by another run", self._shard.name)
             return
@@ -274,8 +285,8 @@ class _Packing:
             skipped=tuple(self._skipped),
         )
         try:
-            record.publish()
-            index.publish()
+            for new in files:
+                new.publish()
             place.sync_folder(self._dataset)
             place.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
         except FileNotFoundError:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Self
 from imagenet_workloads.dataset import Writer
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import place
+from imagenet_workloads.prepare import formats, place
+from imagenet_workloads.prepare.formats.interface import Format
 from imagenet_workloads.prepare.options import Options
 
 VERSION = 1
@@ -52,21 +53,29 @@ class PlannedShard:
         split: TRAIN or VALIDATION.
         name: of its files, without suffix, such as train-00000-of-00008.
         images: planned for it, damaged ones included.
+        format: of its files.
     """
 
     split: str
     name: str
     images: int
+    format: Format
 
     @property
     def record(self) -> str:
-        """The name of its .rec file."""
-        return f"{self.name}.rec"
+        """The name of its file of records."""
+        return f"{self.name}.{self.format.suffix}"
 
     @property
-    def index(self) -> str:
-        """The name of its .idx file."""
-        return f"{self.name}.idx"
+    def index(self) -> str | None:
+        """The name of its index; None where the format has none."""
+        suffix = self.format.index_suffix
+        return None if suffix is None else f"{self.name}.{suffix}"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that pack writes, records first."""
+        return (self.record,) if self.index is None else (self.record, self.index)
 
     @property
     def sidecar(self) -> str:
@@ -128,17 +137,15 @@ class Plan:
         if fields.integer("version") != VERSION:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
         writer, sources = fields.object("writer"), fields.object("sources")
+        options = Options.from_fields(fields.object("options"))
         return cls(
             key=fields.text("key"),
             writer=Writer(version=writer.text("version"), codec=writer.text("codec")),
-            options=Options.from_fields(fields.object("options")),
+            options=options,
             classes=fields.texts("classes"),
             dropped_classes=fields.counts("droppedClasses"),
             sources={split: sources.object(split).values for split in sources.values},
-            shards=tuple(
-                PlannedShard(shard.text("split"), shard.file_name("name"), shard.integer("images"))
-                for shard in fields.objects("shards")
-            ),
+            shards=_read_shards(fields, formats.named(options.format)),
         )
 
 
@@ -147,12 +154,19 @@ def folder_of(data: Path, key: str) -> Path:
     return data / "datasets" / key
 
 
-def name_shards(split: str, sizes: Iterable[int]) -> tuple[PlannedShard, ...]:
+def name_shards(split: str, sizes: Iterable[int], format: Format) -> tuple[PlannedShard, ...]:
     """The shards of a split, by their numbers of images."""
     images = tuple(sizes)
     return tuple(
-        PlannedShard(split, f"{_PREFIXES[split]}-{number:05}-of-{len(images):05}", size)
+        PlannedShard(split, f"{_PREFIXES[split]}-{number:05}-of-{len(images):05}", size, format)
         for number, size in enumerate(images)
+    )
+
+
+def _read_shards(fields: Fields, format: Format) -> tuple[PlannedShard, ...]:
+    return tuple(
+        PlannedShard(shard.text("split"), shard.file_name("name"), shard.integer("images"), format)
+        for shard in fields.objects("shards")
     )
 
 

@@ -18,7 +18,6 @@ from imagenet_workloads.prepare import limits, place, shards
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.moments import Moments
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedShard
-from imagenet_workloads.prepare.recordio import count_records
 from imagenet_workloads.prepare.shards import Sidecar, Skipped
 
 REPORT = "skipped.jsonl"
@@ -95,20 +94,25 @@ def _check(dataset: Path, plan: Plan, shard: PlannedShard) -> Sidecar:
 def _difference(dataset: Path, plan: Plan, shard: PlannedShard, sidecar: Sidecar) -> str:
     digest = hashlib.sha256()
     try:
-        records = count_records(_blocks(dataset / shard.record, digest))
+        records = shard.format.count_records(_blocks(dataset / shard.record, digest))
     except ValueError as error:
         return str(error)
-    index = (dataset / shard.index).read_bytes()
     checks = (
         (sidecar.key == plan.key, "it belongs to another dataset"),
         (digest.hexdigest() == sidecar.record_sha256, "its checksum is wrong"),
-        (hashlib.sha256(index).hexdigest() == sidecar.index_sha256, "its index is damaged"),
-        (records == sidecar.records == index.count(b"\n"), "its number of records is wrong"),
+        (_index_sha256(dataset, shard) == sidecar.index_sha256, "its index is damaged"),
+        (records == sidecar.records, "its number of records is wrong"),
         (records + len(sidecar.skipped) == shard.images, "it lacks images"),
         (sum(sidecar.per_class) == records, "its images of each class do not add up"),
         (len(sidecar.per_class) == len(plan.classes), "its number of classes is wrong"),
     )
     return next((message for right, message in checks if not right), "")
+
+
+def _index_sha256(dataset: Path, shard: PlannedShard) -> str | None:
+    if shard.index is None:
+        return None
+    return hashlib.sha256((dataset / shard.index).read_bytes()).hexdigest()
 
 
 def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
@@ -127,6 +131,7 @@ def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[Skipped]) -
     mean, std = ([round(value, 3) for value in moment()] for moment in (moments.mean, moments.std))
     return Dataset(
         key=plan.key,
+        format=plan.options.format,
         writer=plan.writer,
         options=plan.options.to_document(),
         classes=plan.classes,

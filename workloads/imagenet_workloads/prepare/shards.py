@@ -31,9 +31,9 @@ class Sidecar:
     Attributes:
         key: the dataset's.
         records: images in it.
-        bytes: length of the .rec file.
-        record_sha256: hex, of the .rec file.
-        index_sha256: hex, of the .idx file.
+        bytes: length of the file of records.
+        record_sha256: hex, of the file of records.
+        index_sha256: hex, of its index; None without one.
         per_class: images of each class, by label.
         moments: of the images' colours.
         skipped: damaged images that it lacks.
@@ -43,7 +43,7 @@ class Sidecar:
     records: int
     bytes: int
     record_sha256: str
-    index_sha256: str
+    index_sha256: str | None
     per_class: tuple[int, ...]
     moments: Moments
     skipped: tuple[Skipped, ...]
@@ -56,7 +56,7 @@ class Sidecar:
             "records": self.records,
             "bytes": self.bytes,
             "sha256": self.record_sha256,
-            "indexSha256": self.index_sha256,
+            **({} if self.index_sha256 is None else {"indexSha256": self.index_sha256}),
             "perClass": list(self.per_class),
             "channels": self.moments.to_document(),
             "skipped": [image.to_document() for image in self.skipped],
@@ -77,7 +77,7 @@ class Sidecar:
             records=fields.integer("records"),
             bytes=fields.integer("bytes"),
             record_sha256=fields.text("sha256"),
-            index_sha256=fields.text("indexSha256"),
+            index_sha256=fields.text("indexSha256") if fields.has("indexSha256") else None,
             per_class=fields.integers("perClass"),
             moments=Moments.from_fields(fields.object("channels")),
             skipped=tuple(
@@ -101,8 +101,7 @@ def is_whole(dataset: Path, shard: PlannedShard) -> bool:
     if not (dataset / shard.sidecar).exists():
         return False
     try:
-        length = (dataset / shard.record).stat().st_size
-        (dataset / shard.index).stat()
+        length, *_ = [(dataset / name).stat().st_size for name in shard.files]
     except FileNotFoundError:
         return False
     return read(dataset, shard).bytes == length

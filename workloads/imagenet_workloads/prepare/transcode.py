@@ -28,7 +28,7 @@ from imagenet_workloads.prepare.codecs.interface import (
     Recipe,
     target_size,
 )
-from imagenet_workloads.prepare.recordio import LARGEST_RECORD, OVERHEAD
+from imagenet_workloads.prepare.formats.interface import LARGEST_JPEG
 
 _JPEG = b"\xff\xd8\xff"
 
@@ -40,7 +40,7 @@ def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
         DamagedImageError: with the reason.
     """
     packed = _from_jpeg(data, recipe, codec) if data[:3] == _JPEG else _from_other(data, recipe)
-    if len(packed.jpeg) > LARGEST_RECORD - OVERHEAD:
+    if len(packed.jpeg) > LARGEST_JPEG:
         raise DamagedImageError(f"{len(packed.jpeg)} bytes do not fit into a record")
     return packed
 
@@ -48,7 +48,8 @@ def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
 def _from_jpeg(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
     image = _header(data)
     if recipe.resize is None and image.colours in ("YCbCr", "RGB") and image.orientation == 1:
-        return Packed(data, opencv.sample(opencv.decode(image)))
+        pixels = opencv.decode(image)
+        return Packed(data, image.height, image.width, opencv.sample(pixels))
     return codec.recode(image, recipe)
 
 

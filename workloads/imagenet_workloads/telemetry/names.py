@@ -136,7 +136,7 @@ PREPARE_BYTES = Metric(
     "imagenet_prepare_bytes_total",
     Kind.COUNTER,
     "bytes",
-    "Bytes of RecordIO that this pod has written.",
+    "Bytes of records that this pod has written.",
 )
 PREPARE_SKIPPED_IMAGES = Metric(
     "imagenet_prepare_skipped_images_total",

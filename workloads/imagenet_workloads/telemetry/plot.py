@@ -53,7 +53,7 @@ def draw(runs: Sequence[Run], title: str) -> Figure:
     speed.set_xlim(0, max(clock(max(run.end for run in runs)), 1e-3) * 1.02)
     speed.xaxis.set_major_locator(MaxNLocator(nbins=10))
     for axes in (accuracy, speed):
-        _style(axes)
+        style(axes, "lower right")
         _mark_restarts(axes, runs, clock)
     _name_restarts(accuracy, runs, clock)
     _name_the_best(accuracy, runs, clock)
@@ -157,7 +157,8 @@ def _name_the_best(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
     )
 
 
-def _style(axes: Axes) -> None:
+def style(axes: Axes, legend: str) -> None:
+    """Gives a plot the looks of all of ours, and its legend a corner."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -165,4 +166,4 @@ def _style(axes: Axes) -> None:
     axes.tick_params(colors="#374151", labelsize=9)
     handles, _ = axes.get_legend_handles_labels()
     if handles:
-        axes.legend(loc="lower right", frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)
+        axes.legend(loc=legend, frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)

@@ -43,7 +43,7 @@ class PreparationRecorder:
             self._registry.set(names.PREPARE_IMAGES_PLANNED, expected)
 
     def packed(self, images: int, bytes: int) -> None:
-        """Images written to the shard, and the bytes of RecordIO that they took."""
+        """Images written to the shard, and the bytes of records that they took."""
         self._registry.add(names.PREPARE_IMAGES, images)
         self._registry.add(names.PREPARE_BYTES, bytes)
         self._finish(images)

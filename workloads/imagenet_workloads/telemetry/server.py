@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any
+from typing import Any, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import make_wsgi_app
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry.registry import Registry
@@ -29,6 +29,16 @@ Readiness = Callable[[], str | None]
 
 def at_once() -> None:
     """Wait for nothing: the readiness of a program that is at work as soon as it runs."""
+
+
+class Metrics(Protocol):
+    """What can be served.
+
+    Attributes:
+        exported: collected at each scrape.
+    """
+
+    exported: CollectorRegistry
 
 
 @dataclass(frozen=True)
@@ -53,15 +63,15 @@ class MetricsServer:
 
 
 def serve(
-    registry: Registry, environment: Environment, readiness: Readiness = at_once
+    metrics: Metrics, environment: Environment, readiness: Readiness = at_once
 ) -> MetricsServer | None:
-    """Starts to serve `registry` on POD_IP (any address where unset) at IMAGENET_METRICS_PORT.
+    """Starts to serve `metrics` on POD_IP (any address where unset) at IMAGENET_METRICS_PORT.
 
     Returns None where the port is 0 or unset, and where it cannot be opened: a training of days
     must not fail over its metrics, so that is a warning.
 
     Args:
-        registry: what /metrics shows.
+        metrics: what /metrics shows.
         environment: the pod's.
         readiness: what /readyz tells, with 200 when at work and 503 before.
     """
@@ -78,7 +88,7 @@ def serve(
             getattr(error, "strerror", None) or error,
         )
         return None
-    server.set_app(_application(registry, readiness))
+    server.set_app(_application(metrics, readiness))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     return MetricsServer(address, environment.metrics_port, server, thread)
@@ -115,12 +125,12 @@ class _QuietHandler(WSGIRequestHandler):
         pass
 
 
-def _application(registry: Registry, readiness: Readiness) -> Callable[..., Iterable[bytes]]:
-    metrics = make_wsgi_app(registry.exported)
+def _application(metrics: Metrics, readiness: Readiness) -> Callable[..., Iterable[bytes]]:
+    show = make_wsgi_app(metrics.exported)
 
     def answer(request: dict[str, Any], respond: Callable[..., object]) -> Iterable[bytes]:
         if request["PATH_INFO"] != "/readyz":
-            answered: Iterable[bytes] = metrics(request, respond)
+            answered: Iterable[bytes] = show(request, respond)
             return answered
         missing = readiness()
         status = "200 OK" if missing is None else "503 Service Unavailable"

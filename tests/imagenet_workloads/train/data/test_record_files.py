@@ -79,3 +79,9 @@ def test_a_split_whose_index_lost_lines_is_refused(tmp_path: Path) -> None:
     index.write_text("".join(index.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(InputError, match=r"hold 4 records, dataset\.json says 5"):
         of_split(split, tmp_path, tmp_path / "joined.idx")
+
+
+def test_tfrecord_is_refused_with_the_format_to_prepare(tmp_path: Path) -> None:
+    split = Split(5, (Shard("train-00000-of-00001.tfrecord", None, 5, 100, "0"),))
+    with pytest.raises(InputError, match="MXNet reads RecordIO; prepare it with --format RecordIO"):
+        of_split(split, tmp_path, tmp_path / "joined.idx")

@@ -40,10 +40,14 @@ class Packed(NamedTuple):
 
     Attributes:
         jpeg: an RGB JPEG, upright.
+        height: in pixels.
+        width: likewise.
         sample: pixels of it on a regular grid, height x width x RGB.
     """
 
     jpeg: bytes
+    height: int
+    width: int
     sample: Pixels
 
 

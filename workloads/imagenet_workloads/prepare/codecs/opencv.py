@@ -83,7 +83,7 @@ def encode(pixels: Pixels, target: tuple[int, int], quality: int) -> Packed:
     jpeg = simplejpeg.encode_jpeg(
         np.ascontiguousarray(pixels), quality=quality, colorspace="RGB", colorsubsampling="420"
     )
-    return Packed(jpeg, sample(pixels))
+    return Packed(jpeg, *target, sample(pixels))
 
 
 def sample(pixels: Pixels) -> Pixels:

@@ -83,7 +83,7 @@ class _Bench:
         whole[:height, width:] = whole[:height, width - 1 : width]
         whole[height:] = whole[height - 1]
         jpeg = self._turbo.compress(self._resized, height, width, quality)
-        return Packed(jpeg, _sample(brightness, blue, red))
+        return Packed(jpeg, height, width, _sample(brightness, blue, red))
 
     def _decode(self, image: Jpeg, factor: int) -> tuple[Pixels, Pixels, Pixels] | None:
         """The planes of a JPEG shrunk by `factor`."""

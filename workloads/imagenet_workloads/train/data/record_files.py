@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.dataset import Split
+from imagenet_workloads.dataset import Shard, Split
 from imagenet_workloads.errors import InputError
 
 _MAGIC = 0xCED7230A
@@ -36,15 +36,25 @@ def of_split(split: Split, folder: Path, index: Path) -> RecordFiles:
     """Join the shards that dataset.json names; writes `index`.
 
     Raises:
-        InputError: a file is missing, or an index does not hold what dataset.json says.
+        InputError: a file is missing, an index does not hold what dataset.json says, or the
+            records are TFRecord.
     """
-    joined = join([(folder / shard.record, folder / shard.index) for shard in split.shards], index)
+    joined = join([_pair(shard, folder) for shard in split.shards], index)
     if joined.images != split.images:
         raise InputError(
             f"{folder}: the index files hold {joined.images} records, dataset.json says "
             f"{split.images}; prepare the dataset again"
         )
     return joined
+
+
+def _pair(shard: Shard, folder: Path) -> tuple[Path, Path]:
+    if shard.index is None:
+        raise InputError(
+            f"{folder}: the dataset is TFRecord, and MXNet reads RecordIO; prepare it with "
+            "--format RecordIO (preprocessing.format), or train with TensorFlow"
+        )
+    return folder / shard.record, folder / shard.index
 
 
 def of_paths(records: str, indexes: str, index: Path) -> RecordFiles:

@@ -1,4 +1,4 @@
-"""Writes and walks MXNet's RecordIO files and their indexes, without MXNet.
+"""RecordIO: writes and walks MXNet's .rec files and their indexes, without MXNet.
 
 A record is `magic u32 | (cflag << 29 | length) u32 | data | zeros to a multiple of 4`, all little
 endian (dmlc-core, include/dmlc/recordio.h). Readers find the start of a record by the magic
@@ -7,10 +7,12 @@ dropped, and cflag tells the pieces (0 whole, 1 first, 2 middle, 3 last) from wh
 it back. An image's data is an IRHeader (flag u32, label f32, id u64, id2 u64) and the JPEG.
 """
 
-import hashlib
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO
+
+from imagenet_workloads.dataset import RECORD_IO
+from imagenet_workloads.prepare.formats.interface import Format, HashedFile, StoredImage, Stream
 
 MAGIC = 0xCED7230A
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
@@ -18,45 +20,30 @@ _HEAD = struct.Struct("<II")
 _IMAGE_HEADER = struct.Struct("<IfQQ")
 # The length has 29 bits.
 LARGEST_RECORD = (1 << 29) - 1
-# What a stored image costs beside its JPEG, at most: head, image header, padding, index line.
-OVERHEAD = _HEAD.size + _IMAGE_HEADER.size + 3 + 32
 
 WHOLE, FIRST, MIDDLE, LAST = range(4)
-
-
-class StoredImage(NamedTuple):
-    """What a record holds.
-
-    Attributes:
-        key: its number in the split; also its id in the record.
-        label: position of its class.
-        jpeg: the image.
-    """
-
-    key: int
-    label: int
-    jpeg: bytes
 
 
 class Writer:
     """Appends images to a .rec file and their places to its .idx file.
 
     Attributes:
-        bytes: written to the .rec file so far.
-        records: likewise.
+        records: written so far.
     """
 
     def __init__(self, record: BinaryIO, index: BinaryIO) -> None:
         """Takes two files, open for writing and empty; closing them is the caller's."""
-        self._record = record
-        self._index = index
-        self._record_hash = hashlib.sha256()
-        self._index_hash = hashlib.sha256()
-        self.bytes = 0
+        self._record = HashedFile(record)
+        self._index = HashedFile(index)
         self.records = 0
 
+    @property
+    def bytes(self) -> int:
+        """Written to the .rec file so far."""
+        return self._record.bytes
+
     def append(self, images: Iterable[StoredImage]) -> None:
-        """Writes a few images, together since each write and checksum has a price of its own.
+        """Writes a few images.
 
         Raises:
             ValueError: one is too large for a record.
@@ -64,24 +51,18 @@ class Writer:
         pieces: list[bytes] = []
         lines: list[bytes] = []
         position = self.bytes
-        for key, label, jpeg in images:
-            lines.append(b"%d\t%d\n" % (key, position))
-            record = encode(_IMAGE_HEADER.pack(0, label, key, 0), jpeg)
+        for image in images:
+            lines.append(b"%d\t%d\n" % (image.key, position))
+            record = encode(_IMAGE_HEADER.pack(0, image.label, image.key, 0), image.jpeg)
             pieces += record
             position += sum(map(len, record))
-        _write(self._record, self._record_hash, b"".join(pieces))
-        _write(self._index, self._index_hash, b"".join(lines))
-        self.bytes = position
+        self._record.write(b"".join(pieces))
+        self._index.write(b"".join(lines))
         self.records += len(lines)
 
-    def sha256(self) -> tuple[str, str]:
+    def sha256(self) -> tuple[str, str | None]:
         """The hex SHA-256 of the .rec file and of the .idx file."""
-        return self._record_hash.hexdigest(), self._index_hash.hexdigest()
-
-
-def _write(file: BinaryIO, digest: Any, content: bytes) -> None:
-    file.write(content)
-    digest.update(content)
+        return self._record.sha256(), self._index.sha256()
 
 
 def encode(header: bytes, image: bytes) -> list[bytes]:
@@ -113,42 +94,6 @@ def _encode_split(data: bytes) -> Iterator[bytes]:
     yield _HEAD.pack(MAGIC, flag_of_last << 29 | len(rest)) + rest + bytes(-len(rest) % 4)
 
 
-def count_records(blocks: Iterator[bytes]) -> int:
-    """Counts the records in the bytes of a .rec file, given block by block.
-
-    Raises:
-        ValueError: the bytes are no RecordIO, or end inside a record.
-    """
-    records, held, skip, open_record = 0, b"", 0, False
-    for block in blocks:
-        held = held + block if held else block
-        position = 0
-        while True:
-            if skip:
-                step = min(skip, len(held) - position)
-                position, skip = position + step, skip - step
-            if skip or len(held) - position < _HEAD.size:
-                break
-            flag, length = _head(held, position)
-            if (flag in (MIDDLE, LAST)) != open_record:
-                raise ValueError("the pieces of a split record are out of order")
-            open_record = flag in (FIRST, MIDDLE)
-            records += flag in (WHOLE, LAST)
-            position += _HEAD.size
-            skip = length + -length % 4
-        held = held[position:]
-    if held or skip or open_record:
-        raise ValueError("the file ends inside a record")
-    return records
-
-
-def _head(block: bytes, position: int) -> tuple[int, int]:
-    magic, flag_and_length = _HEAD.unpack_from(block, position)
-    if magic != MAGIC:
-        raise ValueError("a record does not begin with the magic number")
-    return flag_and_length >> 29, flag_and_length & LARGEST_RECORD
-
-
 def _embedded_magics(data: bytes) -> Iterator[int]:
     position = data.find(_MAGIC_BYTES)
     while position != -1:
@@ -156,3 +101,35 @@ def _embedded_magics(data: bytes) -> Iterator[int]:
             yield position
             position += 3
         position = data.find(_MAGIC_BYTES, position + 1)
+
+
+def count_records(blocks: Iterator[bytes]) -> int:
+    """Counts the records in the bytes of a .rec file, given block by block.
+
+    Raises:
+        ValueError: the bytes are no RecordIO, or end inside a record.
+    """
+    stream = Stream(blocks)
+    records, open_record = 0, False
+    while open_record or not stream.at_end():
+        magic, flag_and_length = _HEAD.unpack(stream.read(_HEAD.size))
+        if magic != MAGIC:
+            raise ValueError("a record does not begin with the magic number")
+        flag, length = flag_and_length >> 29, flag_and_length & LARGEST_RECORD
+        if (flag in (MIDDLE, LAST)) != open_record:
+            raise ValueError("the pieces of a split record are out of order")
+        open_record = flag in (FIRST, MIDDLE)
+        records += flag in (WHOLE, LAST)
+        stream.skip(length + -length % 4)
+    return records
+
+
+FORMAT = Format(
+    name=RECORD_IO,
+    suffix="rec",
+    index_suffix="idx",
+    # With an index line of 32 bytes, which is more than most.
+    overhead=_HEAD.size + _IMAGE_HEADER.size + 3 + 32,
+    writer=Writer,
+    count_records=count_records,
+)

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_workloads.prepare import recordio
-from imagenet_workloads.prepare.recordio import MAGIC, StoredImage, Writer, count_records, encode
+from imagenet_workloads.prepare.formats import recordio
+from imagenet_workloads.prepare.formats.interface import LARGEST_JPEG
+from imagenet_workloads.prepare.formats.recordio import MAGIC, Writer, count_records, encode
+from support.stored_images import stored_image
 
 MAGIC_BYTES = struct.pack("<I", MAGIC)
 # Data in which the magic number comes often, at multiples of 4 and beside them.
@@ -26,7 +28,7 @@ def write(path: Path, images: list[bytes]) -> Writer:
         path.with_suffix(".idx").open("wb") as index,
     ):
         writer = Writer(record, index)
-        stored = [StoredImage(3 * key, key % 5, image) for key, image in enumerate(images)]
+        stored = [stored_image(image, 3 * key, key % 5) for key, image in enumerate(images)]
         # As pack does: a few at a time.
         for start in range(0, len(stored), 2):
             writer.append(stored[start : start + 2])
@@ -76,7 +78,7 @@ def test_mxnet_reads_embedded_magic_numbers_back(tmp_path: Path) -> None:
 def test_a_label_or_key_that_is_the_magic_number_is_split_too() -> None:
     record, index = io.BytesIO(), io.BytesIO()
     writer = Writer(record, index)
-    writer.append([StoredImage(MAGIC, 1, b"abcd")])
+    writer.append([stored_image(b"abcd", MAGIC, 1)])
     content = record.getvalue()
     assert content.count(MAGIC_BYTES) == 2  # of the two pieces; the key's own is dropped
     assert count_records(iter([content])) == 1
@@ -112,6 +114,7 @@ def test_damage_is_noticed() -> None:
 
 
 def test_refuses_a_record_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LARGEST_JPEG + recordio.FORMAT.overhead < recordio.LARGEST_RECORD
     monkeypatch.setattr(recordio, "LARGEST_RECORD", 100)
     assert len(b"".join(encode(b"", b"x" * 100))) == 108
     with pytest.raises(ValueError, match="a record of 101 bytes; at most 100 fit"):

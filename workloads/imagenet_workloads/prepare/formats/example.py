@@ -1,0 +1,94 @@
+"""An image as a tf.train.Example, under the names that ImageNet's converters give its features.
+
+The message is written directly in protobuf's wire format, since TensorFlow is far too large for a
+program that only writes one kind of message:
+
+    Example  { features: 1 = Features }
+    Features { feature: 1 = map of string to Feature }    # entries { 1 = key, 2 = value }
+    Feature  { bytes_list: 1 = BytesList, or int64_list: 3 = Int64List }
+    BytesList, Int64List { value: 1 = … }                 # integers are packed
+
+Features stand in the order of their names, so equal images give equal bytes. Labels begin at 1, as
+ImageNet's readers expect: 0 is kept for the background.
+"""
+
+from functools import lru_cache
+
+from imagenet_workloads.prepare.formats.interface import StoredImage
+
+# Tags of length-delimited fields: number << 3 | 2.
+_FIRST, _SECOND, _THIRD = (number << 3 | 2 for number in (1, 2, 3))
+_BYTES_LIST, _INT64_LIST = _FIRST, _THIRD
+
+
+def encode(image: StoredImage) -> list[bytes]:
+    """The bytes of the Example, in pieces; the JPEG, which is most of them, is not copied."""
+    before = b"".join(
+        (
+            _CHANNELS,
+            _class_features(image.label, image.class_name),
+            _COLORSPACE,
+            _opening("image/encoded", _BYTES_LIST, len(image.jpeg)),
+        )
+    )
+    after = b"".join(
+        (
+            _bytes_feature("image/filename", image.name),
+            _FORMAT,
+            _int64_feature("image/height", image.height),
+            _int64_feature("image/width", image.width),
+        )
+    )
+    whole = len(before) + len(image.jpeg) + len(after)
+    return [_opened(_FIRST, b"", whole) + before, image.jpeg, after]
+
+
+@lru_cache(maxsize=4096)
+def _class_features(label: int, class_name: str) -> bytes:
+    """What images of a class have in common."""
+    name = class_name.encode()
+    return b"".join(
+        (
+            _int64_feature("image/class/label", label + 1),
+            _bytes_feature("image/class/synset", name),
+            _bytes_feature("image/class/text", name),
+        )
+    )
+
+
+def _bytes_feature(name: str, value: bytes) -> bytes:
+    return _opening(name, _BYTES_LIST, len(value)) + value
+
+
+def _int64_feature(name: str, value: int) -> bytes:
+    packed = _varint(value)
+    return _opening(name, _INT64_LIST, len(packed)) + packed
+
+
+def _opening(name: str, kind: int, size: int) -> bytes:
+    """All of a feature, an entry of the map, but its one value of so many bytes at the end."""
+    value = _opened(_FIRST, b"", size)
+    values = _opened(kind, value, size)
+    feature = _opened(_SECOND, values, size)
+    key = name.encode()
+    return _opened(_FIRST, _opened(_FIRST, b"", len(key)) + key + feature, size)
+
+
+def _opened(tag: int, start: bytes, size: int) -> bytes:
+    """The start of a field that holds `start` and so many bytes more."""
+    return bytes((tag,)) + _varint(len(start) + size) + start
+
+
+def _varint(value: int) -> bytes:
+    """A whole number of at least 0 in groups of 7 bits, the lowest first."""
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
+
+
+_CHANNELS = _int64_feature("image/channels", 3)
+_COLORSPACE = _bytes_feature("image/colorspace", b"RGB")
+_FORMAT = _bytes_feature("image/format", b"JPEG")

@@ -1,0 +1,95 @@
+"""TFRecord: writes and walks the files that TensorFlow's `tf.data.TFRecordDataset` reads.
+
+A record is `length u64 | mask(crc of length) u32 | data | mask(crc of data) u32`, all little endian
+(tensorflow/core/lib/io/record_writer.h); the checksums are CRC-32C, masked since those of data
+that holds checksums itself are weak. An image's data is a tf.train.Example (`example`).
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import google_crc32c
+
+from imagenet_workloads.dataset import TF_RECORD
+from imagenet_workloads.prepare.formats import example
+from imagenet_workloads.prepare.formats.interface import Format, HashedFile, StoredImage, Stream
+
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<I")
+_MASK_DELTA = 0xA282EAD8
+
+
+class Writer:
+    """Appends images to a .tfrecord file.
+
+    Attributes:
+        records: written so far.
+    """
+
+    def __init__(self, record: BinaryIO) -> None:
+        """Takes a file, open for writing and empty; closing it is the caller's."""
+        self._record = HashedFile(record)
+        self.records = 0
+
+    @property
+    def bytes(self) -> int:
+        """Written so far."""
+        return self._record.bytes
+
+    def append(self, images: Iterable[StoredImage]) -> None:
+        """Writes a few images."""
+        pieces: list[bytes] = []
+        for image in images:
+            pieces += encode(example.encode(image))
+            self.records += 1
+        self._record.write(b"".join(pieces))
+
+    def sha256(self) -> tuple[str, str | None]:
+        """The hex SHA-256 of the file, which has no index."""
+        return self._record.sha256(), None
+
+
+def encode(data: list[bytes]) -> list[bytes]:
+    """The bytes of one record, in pieces, given the pieces of its data."""
+    length = _LENGTH.pack(sum(map(len, data)))
+    return [length + _masked([length]), *data, _masked(data)]
+
+
+def count_records(blocks: Iterator[bytes]) -> int:
+    """Counts the records in the bytes of a .tfrecord file, given block by block.
+
+    Raises:
+        ValueError: a checksum is wrong, or the bytes end inside a record.
+    """
+    stream = Stream(blocks)
+    records = 0
+    while not stream.at_end():
+        length = stream.read(_LENGTH.size)
+        # Before the length is believed.
+        if stream.read(_CHECKSUM.size) != _masked([length]):
+            raise ValueError("the checksum of a record's length is wrong")
+        found = _masked(stream.pieces(*_LENGTH.unpack(length)))
+        if stream.read(_CHECKSUM.size) != found:
+            raise ValueError("the checksum of a record's data is wrong")
+        records += 1
+    return records
+
+
+def _masked(pieces: Iterable[bytes]) -> bytes:
+    crc = 0
+    for piece in pieces:
+        crc = google_crc32c.extend(crc, piece)
+    rotated = crc >> 15 | crc << 17
+    return _CHECKSUM.pack(rotated + _MASK_DELTA & 0xFFFFFFFF)
+
+
+FORMAT = Format(
+    name=TF_RECORD,
+    suffix="tfrecord",
+    index_suffix=None,
+    # Two thirds of it are the features' names.
+    overhead=384,
+    writer=Writer,
+    count_records=count_records,
+)

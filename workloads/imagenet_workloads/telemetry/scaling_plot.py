@@ -1,0 +1,80 @@
+"""Draws speedup against the ideal line, and images/s, over the number of workers.
+
+The picture of `imagenet-plot --scaling`; `scaling` has read what it shows.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+from imagenet_workloads.telemetry.plot import QUIET_COLOUR, style
+from imagenet_workloads.telemetry.scaling import Point
+
+# Of Okabe and Ito's palette, with a mark each, for black and white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKS = "osD^vPX"
+# From this ratio of most to fewest workers on, doublings are drawn as far apart as each other.
+_WIDE = 8
+
+
+def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figure:
+    """Draws the picture; `savefig` of what is returned writes it.
+
+    Args:
+        strategies: the points of each, at least one.
+        title: above the picture.
+    """
+    figure = Figure(figsize=(10, 4.6), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    speedup, speed = figure.subplots(1, 2)
+    workers = sorted({point.workers for points in strategies.values() for point in points})
+    # Reaching one worker, even where none was measured, the line can be read as what it is.
+    ends = sorted({1, workers[-1]})
+    speedup.plot(ends, ends, color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal")
+    for number, (name, points) in enumerate(strategies.items()):
+        line = {
+            "color": _COLOURS[number % len(_COLOURS)],
+            "marker": _MARKS[number % len(_MARKS)],
+            "markersize": 6,
+            "linewidth": 1.8,
+            "label": name,
+        }
+        places = [point.workers for point in points]
+        speedup.plot(places, [point.speedup for point in points], **line)
+        speed.plot(places, [point.images_per_second for point in points], **line)
+    speedup.set_ylabel("speedup over one worker")
+    speed.set_ylabel("images/s, all workers")
+    speed.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    ticks = sorted({1, *workers})
+    for axes in (speedup, speed):
+        _place(axes, ticks)
+    if _is_wide(ticks):
+        speedup.set_yscale("log", base=2)
+        speedup.set_ylim(bottom=0.8)
+        _name(speedup.yaxis, ticks)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    return figure
+
+
+def _place(axes: Axes, workers: Sequence[int]) -> None:
+    """Names the horizontal axis, and marks the numbers of workers on it and no others."""
+    axes.set_xlabel("workers")
+    if _is_wide(workers):
+        axes.set_xscale("log", base=2)
+    axes.set_ylim(bottom=0)
+    _name(axes.xaxis, workers)
+    style(axes, "upper left")
+
+
+def _name(axis: Axis, workers: Sequence[int]) -> None:
+    axis.set_major_locator(FixedLocator([float(number) for number in workers]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
+
+
+def _is_wide(workers: Sequence[int]) -> bool:
+    return workers[-1] >= _WIDE * workers[0]
