@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.load import load
+from imagenet_operator.api.quantities import POSITIVE_BYTES
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile import types
@@ -22,6 +23,7 @@ _Id = Annotated[int, Ge(1), Le(2**31 - 1)]
 _Port = Annotated[int, Ge(1024), Le(65535)]
 _Wait = Annotated[float, Ge(0), Le(86400)]
 _Name = Annotated[str, MinLen(1)]
+_Size = Annotated[str, Field(pattern=POSITIVE_BYTES)]
 
 _PODS = manifests.DEFAULTS
 _WAITS = types.DEFAULTS
@@ -93,6 +95,8 @@ class _File(Model):
     network_policy: NetworkPolicy = NetworkPolicy()
     pod_disruption_budget: bool = _PODS.pod_disruption_budget
     safe_to_evict: bool | None = _PODS.safe_to_evict
+    shared_memory_size: _Size = _PODS.shared_memory_size
+    scratch_size: _Size | None = _PODS.scratch_size
     sampler: Sampler = Sampler()
     restarts: Restarts = Restarts()
 
@@ -170,6 +174,8 @@ def _settings(file: _File, source: str) -> types.Settings:
             metrics_from=file.network_policy.metrics_from,
             pod_disruption_budget=file.pod_disruption_budget,
             safe_to_evict=file.safe_to_evict,
+            shared_memory_size=file.shared_memory_size,
+            scratch_size=file.scratch_size,
         ),
     )
 

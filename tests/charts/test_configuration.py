@@ -66,6 +66,8 @@ def test_the_peers_select_the_operators_pod() -> None:
         ({"metricsPort": 9191}, {"metrics_port": 9191}),
         ({"safeToEvict": False}, {"safe_to_evict": False}),
         ({"podDisruptionBudget": True}, {"pod_disruption_budget": True}),
+        ({"sharedMemorySize": "16Gi"}, {"shared_memory_size": "16Gi"}),
+        ({"scratchSize": "100G"}, {"scratch_size": "100G"}),
         ({"imagePullPolicy": "Never"}, {"image_pull_policy": "Never"}),
         ({"networkPolicy": {"enabled": False}}, {"network_policy": False}),
         (

@@ -121,6 +121,8 @@ def test_a_value_is_explained(path: Path) -> None:
         (("pods", "metricsPort"), 70000),
         (("pods", "networkPolicy", "metricsFrom"), [{"podSelektor": {}}]),
         (("pods", "safeToEvict"), "yes"),
+        (("pods", "sharedMemorySize"), "0"),
+        (("pods", "scratchSize"), "500m"),
         (("registry",), "https://registry.example/ team"),
         (("restarts", "disruptionLimit"), -1),
         (("sampler", "intervalSeconds"), 0),

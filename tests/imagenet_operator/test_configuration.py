@@ -19,6 +19,8 @@ WHOLE: dict[str, Any] = {
     "networkPolicy": {"enabled": False, "metricsFrom": [{"namespaceSelector": {}}]},
     "podDisruptionBudget": True,
     "safeToEvict": False,
+    "sharedMemorySize": "8Gi",
+    "scratchSize": "20Gi",
     "sampler": {"enabled": False, "intervalSeconds": 30, "timeoutSeconds": 0.5},
     "restarts": {
         "delaySeconds": 1,
@@ -44,6 +46,7 @@ def test_every_key_has_its_effect() -> None:
     assert (pods.user, pods.group, pods.metrics_port) == (2000, 3000, 9999)
     assert (pods.network_policy, pods.metrics_from) == (False, ({"namespaceSelector": {}},))
     assert (pods.pod_disruption_budget, pods.safe_to_evict) == (True, False)
+    assert (pods.shared_memory_size, pods.scratch_size) == ("8Gi", "20Gi")
     assert not found.sampler.enabled
     assert (found.sampler.interval_seconds, found.sampler.timeout_seconds) == (30, 0.5)
     assert settings.restart_delay == timedelta(seconds=1)
@@ -61,6 +64,8 @@ def test_every_key_has_its_effect() -> None:
         ({"sampler": {"interval": 1}}, "sampler.interval: is not known"),
         ({"user": 0}, "user: input should be greater than or equal to 1"),
         ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy: input should be 'Always'"),
+        ({"sharedMemorySize": "much"}, "sharedMemorySize: string should match pattern"),
+        ({"scratchSize": 5}, "scratchSize: input should be a valid string"),
         (
             {"images": {"torch": {"cpu": "a", "gpu": "b"}}},
             "images.torch: is no framework; write mx",
