@@ -62,6 +62,7 @@ class FakeApiServer:
         bookmarks: How often `bookmark` was called.
         requests: Every request that was made, watches included.
         faults: Asked in turn before each request.
+        verbs: What may be asked for: what the chart lets the operator do.
         url: Where it listens.
     """
 
@@ -69,6 +70,7 @@ class FakeApiServer:
         self.objects: dict[Name, Manifest] = {}
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
+        self.verbs = dict(kinds.VERBS)
         self.url = ""
         self.version = 100
         self.oldest = 0
@@ -175,7 +177,7 @@ class FakeApiServer:
             asked = await self._read(request, parts)
             self.requests.append(asked)
             resource = "/".join(filter(None, (kinds.BY_NAME[asked.kind].plural, asked.subresource)))
-            if asked.verb not in kinds.VERBS[kinds.BY_NAME[asked.kind].group, resource]:
+            if asked.verb not in self.verbs[kinds.BY_NAME[asked.kind].group, resource]:
                 raise Refusal(403, "Forbidden", f"the operator may not {asked.verb} {resource}")
             for fault in list(self.faults):
                 await fault(asked)

@@ -64,6 +64,8 @@ class Workplace:
     Attributes:
         workdir: The working directory of `imagenetctl run`.
         manifest: The file of the job's manifest.
+        behaviour: What the stand-ins do, by role.
+        variables: Further ones of the environment.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,6 +74,7 @@ class Workplace:
         self.manifest = folder / "job.yaml"
         self._python = self._environment()
         self.behaviour: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
         (self.workdir / "volumes" / "raw").mkdir(parents=True)
         self.write(job())
 
@@ -105,6 +108,7 @@ class Workplace:
             "STAND_IN": json.dumps(self.behaviour),
             "STAND_IN_FOLDER": str(self._folder),
             "PATH": "/usr/bin:/bin",
+            **self.variables,
         }
         return Running(
             subprocess.Popen(
@@ -145,11 +149,11 @@ class Workplace:
         assert record is not None
         return record
 
-    def wait_for_record_of_attempt(self, number: int) -> None:
+    def wait_for_record_of_attempt(self, number: int, job: str = "digits") -> None:
         """Wait until the status tells of an attempt: its pods may run before that."""
 
         def is_recorded() -> bool:
-            training = self.job_file()["job"].get("status", {}).get("training")
+            training = self.job_file(job)["job"].get("status", {}).get("training")
             return training is not None and training["attempt"] == number
 
         wait_until(is_recorded, f"attempt {number} is recorded")

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from imagenet_operator.cli import exit_codes, predict, render, run, validate
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.cli import exit_codes, predict, render, run, scale, validate
+from imagenet_operator.clusters.errors import ClusterError
 from imagenet_operator.errors import ImageNetJobError
 
 PROGRAM = "imagenetctl"
@@ -22,6 +22,8 @@ PROGRAM = "imagenetctl"
 _EXAMPLES = """examples:
   imagenetctl validate job.yaml      check a manifest as the API server and the operator would
   imagenetctl run job.yaml           run it on this machine: each pod is a process
+  imagenetctl scale job.yaml --workers 1,2,4
+                                     compare numbers of workers, and strategies
   imagenetctl render job.yaml        show what a cluster would get
   imagenetctl predict photo.jpg      classify an image with the newest result
 """
@@ -39,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (validate, run, render, predict):
+    for command in (validate, run, scale, render, predict):
         command.add_parser(subparsers)
     return parser
 
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exit_codes.UNREAD
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
-    except LocalError as error:
+    except ClusterError as error:
         return _report(error, exit_codes.ENVIRONMENT)
     except ImageNetJobError as error:
         return _report(error, exit_codes.USAGE)

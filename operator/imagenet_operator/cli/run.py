@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -169,13 +169,21 @@ def display_of(output: str) -> Display:
     return JsonLines(sys.stdout) if output == "json" else displays.of_people()
 
 
-def check(job: ImageNetJob, where: Place) -> preflight.Needs:
+def check(
+    job: ImageNetJob, where: Place, promised: frozenset[str] = frozenset()
+) -> preflight.Needs:
     """What a job is going to need, all of which is there.
+
+    Args:
+        job: One that `read` would return.
+        where: The part of this machine that it may use.
+        promised: Claims whose folders will be there when the job starts.
 
     Raises:
         ImageNetJobError: Something is missing.
     """
     wanted = preflight.needs(job, where.settings.manifests)
+    wanted = replace(wanted, claims=wanted.claims - promised)
     preflight.check(wanted, where.gpus.capacity, where.volumes, program_folders(os.environ))
     return wanted
 

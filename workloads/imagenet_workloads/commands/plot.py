@@ -1,15 +1,20 @@
-"""`imagenet-plot`: draws a training's accuracy and images/s over wall-clock time.
+"""`imagenet-plot`: draws a training's accuracy and images/s over wall-clock time, or a sweep.
 
-Reads the metrics.jsonl that each attempt leaves on the output volume; needs nothing of a cluster.
+Reads the metrics.jsonl that each attempt leaves on the output volume, or the table that
+`imagenetctl scale` has written; needs nothing of a cluster.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imagenet_workloads.commands.program import run_program
 from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PROGRAM = "imagenet-plot"
 PICTURE_NAME = "training.png"
@@ -19,22 +24,32 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of `imagenet-plot`."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Draw accuracy and images/s of a training over time, restarts marked, as PNG.",
+        description="Draw accuracy and images/s of a training over time, restarts marked, or the "
+        "speedup of a sweep over numbers of workers, as PNG.",
     )
     parser.add_argument(
         "folders",
-        nargs="+",
+        nargs="*",
         type=Path,
         metavar="ATTEMPT_FOLDER",
         help="…/attempts/rN, several for a training that restarted; or the folder above attempts",
     )
     parser.add_argument(
+        "--scaling",
+        type=Path,
+        metavar="CSV",
+        help="instead of a training: the table of a sweep, as imagenetctl scale writes it",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
         metavar="PNG",
-        help=f"the picture (default: {PICTURE_NAME} in the last attempt's folder)",
+        help=f"the picture (default: {PICTURE_NAME} in the last attempt's folder, or the table's "
+        "name with .png)",
     )
-    parser.add_argument("--title", help="above the picture (default: the job's folder)")
+    parser.add_argument(
+        "--title", help="above the picture (default: the job's folder, or the table's name)"
+    )
     return parser
 
 
@@ -45,26 +60,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
+    if bool(parsed.folders) == (parsed.scaling is not None):
+        raise InputError("write the folders of a training, or --scaling CSV, one of the two")
     try:
-        # Here, and not above, since the parser must be importable without matplotlib.
-        from imagenet_workloads.telemetry.plot import draw
+        figure, path = _scaling(parsed) if parsed.scaling else _training(parsed)
     except ModuleNotFoundError as error:
         raise WorkloadError(
             f"needs {error.name}; install imagenet-workloads with its extra `plot`"
         ) from error
-    from imagenet_workloads.telemetry.history import attempt_folders, read_runs
-
-    folders = attempt_folders(parsed.folders)
-    path: Path = parsed.output or folders[-1] / PICTURE_NAME
     if path.suffix.lower() != ".png":
         raise InputError(f"--output {path}: the picture is a PNG; write a name that ends in .png")
-    title = parsed.title or folders[-1].resolve().parent.parent.name
-    figure = draw(read_runs(folders), title)
     try:
         figure.savefig(path, format="png")
     except OSError as error:
         raise PlaceError(f"cannot write {path}: {error.strerror or error}") from error
     print(path)
+
+
+# What draws is imported here, and not above: the parser must be importable without matplotlib.
+
+
+def _training(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
+    from imagenet_workloads.telemetry.history import attempt_folders, read_runs
+    from imagenet_workloads.telemetry.plot import draw
+
+    folders = attempt_folders(parsed.folders)
+    title = parsed.title or folders[-1].resolve().parent.parent.name
+    return draw(read_runs(folders), title), parsed.output or folders[-1] / PICTURE_NAME
+
+
+def _scaling(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
+    from imagenet_workloads.telemetry.scaling import read_points
+    from imagenet_workloads.telemetry.scaling_plot import draw_scaling
+
+    table: Path = parsed.scaling
+    figure = draw_scaling(read_points(table), parsed.title or table.stem)
+    return figure, parsed.output or table.with_suffix(".png")
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ class Connection:
         certificate: The file of our own certificate and key, if that is how we log in.
         token_file: The file of our token, which may be renewed, if that is how we log in.
         token: Our token, if it stands in the kubeconfig itself.
+        namespace: Where the kubeconfig's context looks for objects.
     """
 
     server: str
@@ -44,6 +45,7 @@ class Connection:
     certificate: Path | None = None
     token_file: Path | None = None
     token: str | None = None
+    namespace: str = "default"
     _read_at: float = field(default=-_TOKEN_SECONDS, repr=False)
 
     def bearer(self) -> str | None:
@@ -80,8 +82,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Connection:
             authority=SERVICE_ACCOUNT / "ca.crt",
             token_file=SERVICE_ACCOUNT / "token",
         )
-    named = environment.get("KUBECONFIG")
-    path = Path(named) if named else Path.home() / ".kube" / "config"
+    path = _kubeconfig(environment)
     if not path.is_file():
         raise NoConnection(
             f"no API server is known: this is no pod with a service account, and {path} is no "
@@ -90,25 +91,47 @@ def find(environment: Mapping[str, str] = os.environ) -> Connection:
     return from_kubeconfig(path)
 
 
-def from_kubeconfig(path: Path) -> Connection:
-    """Return the connection of a kubeconfig's current context.
+def of_context(name: str, environment: Mapping[str, str] = os.environ) -> Connection:
+    """Return the connection of a context of KUBECONFIG, wherever we are.
+
+    Raises:
+        NoConnection: There is no such context, or it needs what is not supported.
+    """
+    return from_kubeconfig(_kubeconfig(environment), name)
+
+
+def _kubeconfig(environment: Mapping[str, str]) -> Path:
+    named = environment.get("KUBECONFIG")
+    return Path(named) if named else Path.home() / ".kube" / "config"
+
+
+def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
+    """Return the connection of one of a kubeconfig's contexts.
+
+    Args:
+        path: Of the kubeconfig.
+        name: The context's; None for the current one.
 
     Raises:
         NoConnection: It has no such context, or logs in by something else than a certificate or
             a token.
     """
+    which = "current context" if name is None else f"context {name!r}"
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        current = config["current-context"]
-        context = _named(config, "contexts", current)["context"]
+        known = [item["name"] for item in config["contexts"]]
+        if name is not None and name not in known:
+            choices = ", ".join(known)
+            raise NoConnection(f"{path}: has no context {name!r}; write one of {choices}")
+        context = _named(config, "contexts", name or config["current-context"])["context"]
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
         user = _named(config, "users", context["user"])["user"]
         server = str(cluster["server"])
     except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
-        raise NoConnection(f"{path}: is no kubeconfig with a current context: {error!r}") from error
+        raise NoConnection(f"{path}: is no kubeconfig with a {which}: {error!r}") from error
     if cluster.get("insecure-skip-tls-verify") or {"exec", "auth-provider"} & user.keys():
         raise NoConnection(
-            f"{path}: the current context skips TLS verification or logs in by a plugin; use one "
+            f"{path}: the {which} skips TLS verification or logs in by a plugin; use one "
             "with a certificate or a token"
         )
     certificate = _content(user, "client-certificate", path)
@@ -121,6 +144,7 @@ def from_kubeconfig(path: Path) -> Connection:
         certificate=_private_file(certificate + b"\n" + key) if certificate and key else None,
         token_file=None if token_file is None else path.parent / token_file,
         token=user.get("token"),
+        namespace=context.get("namespace") or "default",
     )
 
 

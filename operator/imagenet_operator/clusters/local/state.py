@@ -138,6 +138,15 @@ class JobFolder:
         self.save(job)
         return Opened(job, self._run, resumed)
 
+    def stored(self) -> Manifest | None:
+        """The job with its status, as the last run left it; None if there was none.
+
+        Raises:
+            LocalError: It cannot be read.
+        """
+        document = self._read()
+        return None if document is None else document["job"]
+
     def save(self, job: Manifest) -> None:
         """Write the job with its status, whole or not at all.
 

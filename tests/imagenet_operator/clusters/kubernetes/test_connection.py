@@ -6,7 +6,12 @@ import pytest
 import yaml
 
 from imagenet_operator.clusters.kubernetes import connection
-from imagenet_operator.clusters.kubernetes.connection import NoConnection, find, from_kubeconfig
+from imagenet_operator.clusters.kubernetes.connection import (
+    NoConnection,
+    find,
+    from_kubeconfig,
+    of_context,
+)
 
 
 def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
@@ -106,3 +111,26 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
 def test_nothing_says_where_the_api_server_is(tmp_path: Path) -> None:
     with pytest.raises(NoConnection, match="set KUBECONFIG"):
         find({"KUBECONFIG": str(tmp_path / "missing")})
+
+
+def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, {}, {"token": "secret"})
+    config = yaml.safe_load(path.read_text())
+    config["contexts"].append(
+        {"name": "there", "context": {"cluster": "far", "user": "u", "namespace": "vision"}}
+    )
+    config["clusters"].append({"name": "far", "cluster": {"server": "https://192.0.2.1:6443"}})
+    path.write_text(yaml.safe_dump(config))
+    environment = {"KUBECONFIG": str(path)}
+
+    there, here = of_context("there", environment), of_context("here", environment)
+
+    assert (there.server, there.namespace) == ("https://192.0.2.1:6443", "vision")
+    assert (here.server, here.namespace) == ("https://127.0.0.1:6443", "default")
+    with pytest.raises(NoConnection, match="has no context 'nowhere'; write one of here, there"):
+        of_context("nowhere", environment)
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoConnection, match=f"{tmp_path}/none: is no kubeconfig with a context 'a'"):
+        of_context("a", {"KUBECONFIG": str(tmp_path / "none")})

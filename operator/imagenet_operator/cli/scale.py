@@ -1,0 +1,123 @@
+"""`imagenetctl scale FILE`: one job at several numbers of workers, in several strategies.
+
+`scaling` makes the points and the table; here they are run one after the other, on this machine
+(`sweep_here`) or on a cluster (`sweep_on_cluster`), and `sweep_report` tells what they come to.
+Nothing is remembered but the jobs themselves, so a sweep that was cut short goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from imagenet_operator.api import Manifest
+from imagenet_operator.cli import exit_codes, files, run
+from imagenet_operator.cli.sweep import Runner
+from imagenet_operator.cli.sweep_here import Here
+from imagenet_operator.cli.sweep_report import Report
+from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.scaling import points, variants
+
+_EXAMPLES = """examples:
+  imagenetctl scale examples/digits.yaml --workers 1,2
+  imagenetctl scale job.yaml --workers 1,2,4 --strategies parameterServer,horovod
+  imagenetctl scale job.yaml --workers 2 --strategies parameterServer:dist_async,horovod:TensorFlow
+  imagenetctl scale job.yaml --workers 4,8,16 --context production
+
+The global batch (batchSize) is the same at every point: strong scaling. All points share one
+dataset. The table is WORKDIR/scaling/NAME.csv and NAME.md, the plot NAME.png. A sweep that was cut
+short goes on when the same command is typed again, and points that are done are not run again.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "scale",
+        help="run a job with 1, 2, 4… workers and tabulate the speedup",
+        description="Run one ImageNetJob with several numbers of workers and strategies, "
+        "and compare speed and accuracy in a table and a plot.",
+        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the input"
+    )
+    parser.add_argument(
+        "--workers",
+        type=_numbers,
+        required=True,
+        metavar="N,N…",
+        help="the numbers of workers, such as 1,2,4",
+    )
+    parser.add_argument(
+        "--strategies",
+        type=_variants,
+        metavar="NAME,NAME…",
+        help="strategies to compare, each KIND, KIND:FRAMEWORK or parameterServer:KVSTORE "
+        "(default: the manifest's own)",
+    )
+    parser.add_argument(
+        "--context",
+        metavar="NAME",
+        help="run on the cluster of this context of KUBECONFIG, not on this machine",
+    )
+    parser.add_argument(
+        "--namespace",
+        help="where on the cluster (default: the manifest's, else the context's)",
+    )
+    run.add_place_options(parser)
+    parser.set_defaults(run=sweep)
+
+
+def sweep(arguments: argparse.Namespace) -> int:
+    """Run the sweep; return the exit code."""
+    manifest = run.read(arguments.file).to_manifest()
+    chosen = arguments.strategies or (variants.own(manifest),)
+    try:
+        plan = points.plan(manifest, arguments.workers, chosen, files.problems)
+    except points.InvalidSweep as error:
+        raise ImageNetJobError(f"{arguments.file}: {error}") from error
+    folder = arguments.workdir.resolve() / "scaling"
+    report = Report(folder, str(manifest["metadata"]["name"]), arguments.output)
+    for sentence in plan.left_out:
+        report.say(sentence)
+    runner = _runner(arguments, manifest)
+    runner.get_ready(plan.points)
+    for number, point in enumerate(plan.points, start=1):
+        report.say(f"point {number} of {len(plan.points)}: {point} ({point.name})")
+        outcome = runner.run(point)
+        report.point(outcome)
+        if outcome.is_interrupted:
+            break
+    return report.conclude()
+
+
+def _runner(arguments: argparse.Namespace, manifest: Manifest) -> Runner:
+    if arguments.context is None:
+        if arguments.namespace is not None:
+            raise ImageNetJobError("--namespace: only a cluster has namespaces; add --context")
+        return Here(run.place(arguments), points.shared_claim(manifest), arguments.output)
+    if arguments.volume or arguments.gpus is not None:
+        raise ImageNetJobError("--volume and --gpus: are of runs on this machine; leave them out")
+    # Not above: the other commands would wait for a client of the API server to be imported.
+    from imagenet_operator.cli.sweep_on_cluster import OnCluster
+    from imagenet_operator.clusters.kubernetes import connection
+
+    found = connection.of_context(arguments.context, os.environ)
+    namespace = arguments.namespace or manifest["metadata"].get("namespace") or found.namespace
+    return OnCluster(found, namespace, manifest)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of workers; write 1,2,4")
+    return tuple(int(part) for part in parts)
+
+
+def _variants(text: str) -> tuple[variants.Variant, ...]:
+    try:
+        return tuple(variants.read(part) for part in dict.fromkeys(text.split(",")))
+    except variants.UnknownVariant as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,0 +1,70 @@
+"""The points of a sweep on this machine, each run as `imagenetctl run` runs a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from imagenet_operator.api import ImageNetJob, parse
+from imagenet_operator.cli import result, run
+from imagenet_operator.cli.sweep import Outcome
+from imagenet_operator.clusters.local.state import JobFolder
+from imagenet_operator.scaling.figures import Measured
+from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.standing import Standing, standing
+
+
+class Here:
+    """Runs points one after the other, on one working directory; a `Runner`.
+
+    Args:
+        place: The part of this machine that they may use.
+        claim: Of the dataset, to be made for all of them; None if they name one.
+        output: How each is shown, as --output of `imagenetctl run` says.
+    """
+
+    def __init__(self, place: run.Place, claim: str | None, output: str) -> None:
+        self._place = place
+        self._claim = claim
+        self._output = output
+
+    def get_ready(self, points: Sequence[Point]) -> None:
+        """Check every point, and make the dataset's folder."""
+        if points:
+            self._folder(points[0]).check()
+        promised = frozenset() if self._claim is None else frozenset({self._claim})
+        for point in points:
+            run.check(parse(point.manifest), self._place, promised)
+        if self._claim is not None:
+            self._place.volumes.provision(self._claim)
+
+    def run(self, point: Point) -> Outcome:
+        """Run a point, or go on with it, or read what it came to."""
+        job = parse(point.manifest)
+        stored = self._folder(point).stored()
+        former = None if stored is None else ImageNetJob.model_validate(stored)
+        if former is not None and standing(job, former) is Standing.SUCCEEDED:
+            end = result.collect(former, self._place.volumes, 0.0, None)
+            return Outcome(point, _measured(point, end), is_old=True)
+        end = run.execute(job, self._place, run.display_of(self._output))
+        if end.succeeded:
+            document = result.as_json(end, "Succeeded")
+            return Outcome(point, _measured(point, end), document=document)
+        if end.failure is not None:
+            text, document = result.failure_text(end), result.as_json(end, "Failed")
+            return Outcome(point, failure=text, document=document)
+        return Outcome(point, document=result.as_json(end, "Interrupted"))
+
+    def _folder(self, point: Point) -> JobFolder:
+        return JobFolder(self._place.workdir, point.name)
+
+
+def _measured(point: Point, end: result.Result) -> Measured:
+    training = end.job.status.training
+    assert training is not None
+    return Measured(
+        point.strategy,
+        point.workers,
+        training.clock.seconds,
+        end.training.get("train", {}).get("imagesPerSecond"),
+        (end.training.get("validation") or {}).get("top1"),
+    )

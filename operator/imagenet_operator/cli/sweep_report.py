@@ -1,0 +1,127 @@
+"""What `imagenetctl scale` tells of a sweep, and leaves of it: table and plot.
+
+The table is written after each point, so that a sweep that is cut short leaves what it has found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.sweep import Outcome
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.local.process import find_program, program_folders
+from imagenet_operator.scaling import table
+from imagenet_operator.scaling.figures import Row, rows
+
+_PLOT = "imagenet-plot"
+
+
+class Report:
+    """What is told of a sweep, and written into the working directory.
+
+    Args:
+        folder: For the table and the plot.
+        name: The sweep's, which is the manifest's.
+        output: "text" for people, "json" for scripts.
+    """
+
+    def __init__(self, folder: Path, name: str, output: str) -> None:
+        self._json = output == "json"
+        self._stem = folder / name
+        self._rows: list[Row] = []
+        self._done: list[Outcome] = []
+
+    def say(self, text: str) -> None:
+        """Tell people something."""
+        if not self._json:
+            print(text, file=sys.stderr, flush=True)
+
+    def point(self, outcome: Outcome) -> None:
+        """Tell what a point came to, and write the table of what is known so far."""
+        self._done.append(outcome)
+        if self._json and outcome.document is not None:
+            print(json.dumps(outcome.document), flush=True)
+        elif outcome.failure is not None:
+            self.say(f"imagenetctl: {outcome.failure}")
+        elif outcome.is_old:
+            self.say("it has been run before, and is not run again")
+        if outcome.measured is not None:
+            self._rows = rows([item.measured for item in self._done if item.measured is not None])
+            _write(self._path("csv"), table.as_csv(self._rows))
+            _write(self._path("md"), table.as_markdown(self._rows))
+
+    def conclude(self) -> int:
+        """Draw the plot and show the table; return the exit code."""
+        plot = self._plot() if self._rows else None
+        failed = [outcome.point.name for outcome in self._done if outcome.failure is not None]
+        interrupted = any(outcome.is_interrupted for outcome in self._done)
+        if interrupted:
+            code, end = exit_codes.INTERRUPTED, "Interrupted"
+        else:
+            code = exit_codes.FAILED if failed else exit_codes.SUCCESS
+            end = "Failed" if failed else "Succeeded"
+        if self._json:
+            print(json.dumps(self._document(end, failed, plot)), flush=True)
+        else:
+            self._show(failed, interrupted, plot)
+        return code
+
+    def _show(self, failed: list[str], interrupted: bool, plot: Path | None) -> None:
+        if self._rows:
+            print(table.as_text(self._rows))
+            written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
+            self.say("written: " + ", ".join(map(str, written)))
+        if failed:
+            self.say(f"failed: {', '.join(failed)}; the same command runs them again")
+        if interrupted:
+            self.say("interrupted; type the same command again to go on")
+
+    def _path(self, ending: str) -> Path:
+        return self._stem.with_name(f"{self._stem.name}.{ending}")
+
+    def _document(self, end: str, failed: list[str], plot: Path | None) -> dict[str, Any]:
+        has_table = bool(self._rows)
+        return {
+            "type": "scaling",
+            "outcome": end,
+            "points": [table.record(row) for row in self._rows],
+            "failed": failed,
+            "csv": str(self._path("csv")) if has_table else None,
+            "markdown": str(self._path("md")) if has_table else None,
+            "plot": str(plot) if plot else None,
+        }
+
+    def _plot(self) -> Path | None:
+        """Let the workloads' program draw: matplotlib is no part of the operator's image."""
+        program = find_program(_PLOT, program_folders(os.environ))
+        if program is None:
+            self.say(f"no plot: the program {_PLOT!r} is not installed beside this one")
+            return None
+        picture = self._path("png")
+        command = [*map(str, (program, "--scaling", self._path("csv"), "--output", picture))]
+        drawn = subprocess.run(command, capture_output=True, text=True, check=False)
+        if drawn.returncode != 0:
+            self.say(f"no plot: {drawn.stderr.strip()}")
+            return None
+        return picture
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.rename(path)
+    except OSError as error:
+        raise LocalError(
+            f"cannot write {path}: {error.strerror}; free space there, or name another working "
+            "directory with --workdir"
+        ) from error

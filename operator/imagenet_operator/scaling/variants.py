@@ -1,0 +1,114 @@
+"""What --strategies names: a strategy, its framework or its kvstore, and the block that it becomes.
+
+Which framework trains from which format with which strategy is `api.compatibility`'s table; a
+manifest keeps its own framework and format wherever that has a row for them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.compatibility import COMBINATIONS, Combination
+from imagenet_operator.api.strategies import Strategy
+from imagenet_operator.errors import ImageNetJobError
+
+_FRAMEWORK, _FORMAT = "MXNet", "RecordIO"
+"""What a manifest means that names none."""
+
+_FORMS = "KIND, KIND:FRAMEWORK or parameterServer:KVSTORE"
+
+
+class UnknownVariant(ImageNetJobError):  # noqa: N818 - says what was named
+    """--strategies names what is no strategy."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the strategies of a sweep.
+
+    Attributes:
+        label: How tables call it.
+        kind: The strategy's field in a manifest; None leaves the manifest as it is.
+        framework: The framework; None for the manifest's, if that has the strategy.
+        kv_store: MXNet's kvstore; None for the manifest's or the strategy's default.
+    """
+
+    label: str
+    kind: str | None = None
+    framework: str | None = None
+    kv_store: str | None = None
+
+    @property
+    def slug(self) -> str:
+        """The variant as a part of a job's name; a kvstore needs no strategy before it."""
+        kebab = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", self.kv_store or self.label)
+        return re.sub(r"[^a-z0-9]+", "-", kebab.lower()).strip("-")
+
+
+def own(manifest: Manifest) -> Variant:
+    """Return the strategy that a valid manifest has itself."""
+    (kind,) = manifest["spec"]["training"]["strategy"]
+    return Variant(str(kind))
+
+
+def read(text: str) -> Variant:
+    """Return what one item of --strategies means.
+
+    Raises:
+        UnknownVariant: It means nothing.
+    """
+    kind, colon, detail = text.partition(":")
+    frameworks = [row.framework for row in COMBINATIONS if row.strategy == kind]
+    if not frameworks:
+        kinds = ", ".join(Strategy.kinds())
+        raise UnknownVariant(f"{text!r}: {kind!r} is no strategy; write one of {kinds}")
+    if not colon:
+        return Variant(text, kind)
+    if detail in frameworks:
+        return Variant(text, kind, framework=detail)
+    stores = _kv_stores(kind)
+    if detail in stores:
+        return Variant(text, kind, kv_store=detail)
+    choices = ", ".join(f"{kind}:{word}" for word in (*dict.fromkeys(frameworks), *stores))
+    raise UnknownVariant(f"{text!r} is none of {_FORMS}; write {kind}, or one of {choices}")
+
+
+def applied(variant: Variant, manifest: Manifest) -> Manifest:
+    """Return a valid manifest with another strategy, and the framework and format that it needs."""
+    if variant.kind is None:
+        return manifest
+    training, dataset = manifest["spec"]["training"], manifest["spec"]["dataset"]
+    preprocessing = dataset.get("preprocessing", {})
+    row = _row(variant, training.get("framework"), preprocessing.get("format"))
+    # The manifest's own block stays as it was written, whatever else of it is compared.
+    block = dict(training["strategy"].get(variant.kind) or {})
+    if variant.kv_store is not None:
+        block["kvStore"] = variant.kv_store
+    training = training | {"strategy": {variant.kind: block}}
+    if row.framework != training.get("framework", _FRAMEWORK):
+        training["framework"] = row.framework
+    if row.format != preprocessing.get("format", _FORMAT):
+        dataset = dataset | {"preprocessing": preprocessing | {"format": row.format}}
+    return manifest | {"spec": manifest["spec"] | {"training": training, "dataset": dataset}}
+
+
+def _row(variant: Variant, framework: str | None, form: str | None) -> Combination:
+    """Return the strategy's row that is nearest to what the manifest has."""
+    rows = [
+        row
+        for row in COMBINATIONS
+        if row.strategy == variant.kind and variant.framework in (None, row.framework)
+    ]
+    wanted = variant.framework or framework or _FRAMEWORK
+    return max(rows, key=lambda row: (row.framework == wanted, row.format == (form or _FORMAT)))
+
+
+def _kv_stores(kind: str) -> tuple[str, ...]:
+    """Return the kvstores that a strategy lets choose from; none if it has none."""
+    schema: dict[str, Any] = Strategy.model_json_schema(by_alias=True)
+    model = schema["properties"][kind]
+    name = next(item["$ref"] for item in model["anyOf"] if "$ref" in item).rpartition("/")[2]
+    return tuple(schema["$defs"][name].get("properties", {}).get("kvStore", {}).get("enum", ()))

@@ -1,0 +1,251 @@
+"""`imagenetctl scale`, as a process, on stand-ins for the workloads' programs."""
+
+import csv
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support import stand_ins
+from support.stand_ins import Finished, Running, Workplace
+
+SHARDS = 2
+"""Pods that pack the stand-ins' dataset."""
+
+PLOT = """#!/bin/sh
+[ "$1" = --scaling ] && [ -f "$2" ] && [ "$3" = --output ] && cp "$2" "$4"
+"""
+
+
+def start(workplace: Workplace, *options: str) -> Running:
+    return workplace.start("scale", workplace.manifest, "--workdir", workplace.workdir, *options)
+
+
+def scale(workplace: Workplace, *options: str) -> Finished:
+    return start(workplace, *options).finish()
+
+
+def workers(workplace: Workplace) -> list[str]:
+    """The workers that have started, in order."""
+    return [name for name in workplace.pods() if "-worker-" in name]
+
+
+def written(workplace: Workplace) -> list[dict[str, str]]:
+    """The lines of the CSV."""
+    with (workplace.workdir / "scaling" / "digits.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def with_plot(workplace: Workplace, text: str = PLOT) -> None:
+    workplace.program("plot").write_text(text)
+    workplace.program("plot").chmod(0o755)
+
+
+def test_a_sweep_runs_each_point_and_writes_the_table(workplace: Workplace) -> None:
+    with_plot(workplace)
+
+    finished = scale(workplace, "--workers", "2,1", "--strategies", "single,parameterServer")
+
+    assert finished.code == 0, finished.errors
+    head, *lines = finished.output.splitlines()
+    assert head.split()[:2] == ["strategy", "workers"]
+    assert [line.split()[:2] for line in lines] == [
+        ["single", "1"],
+        ["parameterServer", "1"],
+        ["parameterServer", "2"],
+    ]
+    assert [(line["strategy"], line["workers"], line["top1"]) for line in written(workplace)] == [
+        ("single", "1", "0.95"),
+        ("parameterServer", "1", "0.95"),
+        ("parameterServer", "2", "0.95"),
+    ]
+    # The stand-in is as fast with two as with one.
+    assert [line["speedup"] for line in written(workplace)] == ["1.0", "1.0", "1.0"]
+    assert "single: 2 workers are left out; it takes one" in finished.errors
+    folder = workplace.workdir / "scaling"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "digits.csv",
+        "digits.md",
+        "digits.png",
+    ]
+    assert (folder / "digits.png").read_text() == (folder / "digits.csv").read_text()
+    assert len(workers(workplace)) == 1 + 1 + 2
+
+
+def test_all_points_train_on_one_dataset(workplace: Workplace) -> None:
+    scale(workplace, "--workers", "1,2")
+
+    assert sorted(path.name for path in (workplace.workdir / "volumes").iterdir()) == [
+        "digits-dataset",
+        "raw",
+    ]
+    assert len([name for name in workplace.pods() if "pack" in name]) == SHARDS
+
+
+def test_json_output_is_json_alone(workplace: Workplace) -> None:
+    with_plot(workplace)
+
+    finished = scale(workplace, "--workers", "1,2", "--output", "json")
+
+    assert finished.code == 0, finished.errors
+    assert finished.errors == ""
+    *lines, last = [json.loads(line) for line in finished.output.splitlines()]
+    results = [line for line in lines if line["type"] == "result"]
+    assert [line["job"] for line in results] == [
+        "digits-w1-parameter-server",
+        "digits-w2-parameter-server",
+    ]
+    assert {line["outcome"] for line in results} == {"Succeeded"}
+    assert (last["type"], last["outcome"], last["failed"]) == ("scaling", "Succeeded", [])
+    assert [point["workers"] for point in last["points"]] == [1, 2]
+    for name in ("csv", "markdown", "plot"):
+        assert Path(last[name]).is_file()
+
+
+def test_a_finished_point_is_not_run_again(workplace: Workplace) -> None:
+    scale(workplace, "--workers", "1")
+    first, before = written(workplace), workers(workplace)
+
+    finished = scale(workplace, "--workers", "1,2")
+
+    assert finished.code == 0, finished.errors
+    assert "it has been run before, and is not run again" in finished.errors
+    assert workers(workplace)[len(before) :] == [
+        f"digits-w2-parameter-server-r0-worker-{number}" for number in (0, 1)
+    ]
+    assert written(workplace)[0] == first[0]
+
+
+def test_a_changed_job_is_measured_anew(workplace: Workplace) -> None:
+    scale(workplace, "--workers", "1")
+    before = workers(workplace)
+    changed = stand_ins.job()
+    changed["spec"]["training"]["epochs"] += 1
+    workplace.write(changed)
+
+    assert scale(workplace, "--workers", "1").code == 0
+    assert len(workers(workplace)) == 2 * len(before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_that_was_cut_short_goes_on(workplace: Workplace, number: signal.Signals) -> None:
+    scale(workplace, "--workers", "1")
+    workplace.behaviour = {"worker@0": "hold"}
+    running = start(workplace, "--workers", "1,2")
+    second = [f"digits-w2-parameter-server-r0-worker-{index}" for index in (0, 1)]
+    for name in second:
+        workplace.wait_for_pod(name)
+    workplace.wait_for_record_of_attempt(0, "digits-w2-parameter-server")
+
+    running.send(number)
+
+    cut = running.finish()
+    if number is signal.SIGINT:
+        assert cut.code == 130
+        assert "interrupted; type the same command again to go on" in cut.errors
+        assert "parameterServer" in cut.output, "what is known is shown"
+    finished = scale(workplace, "--workers", "1,2")
+    assert finished.code == 0, finished.errors
+    assert [line["workers"] for line in written(workplace)] == ["1", "2"]
+    assert sum(name.startswith("digits-w1-") for name in workers(workplace)) == 1
+    assert workers(workplace)[-2].startswith("digits-w2-parameter-server-r1-")
+
+
+def test_a_point_that_fails_does_not_keep_the_others_from_running(workplace: Workplace) -> None:
+    workplace.write(stand_ins.job(run_policy={"backoffLimit": 0}))
+    workplace.behaviour = {"worker@0": "exit 1"}
+
+    finished = scale(workplace, "--workers", "1,2")
+
+    assert finished.code == 1
+    assert "digits-w1-parameter-server failed: BackoffLimitExceeded" in finished.errors
+    assert "digits-w2-parameter-server failed: BackoffLimitExceeded" in finished.errors
+    assert "the same command runs them again" in finished.errors
+    workplace.behaviour = {}
+    assert scale(workplace, "--workers", "1,2").code == 0
+
+
+def test_a_point_that_cannot_run_stops_the_sweep_before_it_starts(workplace: Workplace) -> None:
+    finished = scale(workplace, "--workers", "1,2,3")
+
+    assert finished.code == 2
+    assert finished.errors.splitlines()[-1].startswith(
+        "imagenetctl: error:   parameterServer, 3 workers: spec.training.batchSize: 512 does not"
+    )
+    assert workplace.started() == []
+
+
+def test_what_this_machine_cannot_do_stops_the_sweep_before_it_starts(workplace: Workplace) -> None:
+    workplace.write(stand_ins.job(training={"workers": {"replicas": 2, "gpus": 1}}))
+
+    finished = scale(workplace, "--workers", "1,2,4", "--gpus", "2")
+
+    assert finished.code == 3
+    assert "the job asks for 4 GPUs at a time and this machine has 2" in finished.errors
+    assert workplace.started() == []
+    assert not (workplace.workdir / "volumes" / "digits-dataset").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no plot: the program 'imagenet-plot' is not installed beside this one"),
+        ("#!/bin/sh\necho no matplotlib >&2; exit 1\n", "no plot: no matplotlib"),
+    ],
+)
+def test_without_the_plot_there_is_still_the_table(
+    workplace: Workplace, text: str, said: str
+) -> None:
+    if text:
+        with_plot(workplace, text)
+
+    finished = scale(workplace, "--workers", "1")
+
+    assert finished.code == 0
+    assert said in finished.errors
+    assert "parameterServer" in finished.output
+
+
+def test_a_folder_that_cannot_be_written_is_named(workplace: Workplace) -> None:
+    (workplace.workdir / "scaling").write_text("in the way")
+
+    finished = scale(workplace, "--workers", "1")
+
+    assert finished.code == 3
+    assert f"cannot write {workplace.workdir}/scaling/digits.csv" in finished.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "the following arguments are required: --workers"),
+        (["--workers", "0,1"], "'0,1' is no list of workers; write 1,2,4"),
+        (["--workers", "1,,2"], "'1,,2' is no list of workers"),
+        (["--workers", "1", "--strategies", "dist_sync"], "'dist_sync' is no strategy"),
+        (["--workers", "1", "--namespace", "a"], "--namespace: only a cluster has namespaces"),
+        (["--workers", "1", "--context", "a", "--gpus", "1"], "are of runs on this machine"),
+    ],
+)
+def test_bad_options_are_wrong_usage(
+    workplace: Workplace, options: list[str], message: str
+) -> None:
+    finished = scale(workplace, *options)
+
+    assert finished.code == 2
+    assert message in finished.errors
+    assert "Traceback" not in finished.errors
+
+
+def test_an_unknown_context_is_told_which_there_are(workplace: Workplace) -> None:
+    config: dict[str, Any] = {"contexts": [{"name": "here", "context": {}}]}
+    path = workplace.workdir / "config"
+    path.write_text(yaml.safe_dump(config))
+    workplace.variables = {"KUBECONFIG": str(path)}
+
+    finished = scale(workplace, "--workers", "1", "--context", "there")
+
+    assert finished.code == 2
+    assert "has no context 'there'; write one of here" in finished.errors

@@ -1,0 +1,210 @@
+"""The points of a sweep on a cluster: an API server, of which the test plays the operator."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from imagenet_operator.cli import files
+from imagenet_operator.cli.sweep import Outcome
+from imagenet_operator.cli.sweep_on_cluster import OnCluster
+from imagenet_operator.clusters.errors import ClusterError
+from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.scaling import points, variants
+from imagenet_operator.scaling.figures import Measured
+from imagenet_operator.scaling.points import Point
+from support import job_table
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+
+Manifest = dict[str, Any]
+JOB = kinds.JOB.name
+CLAIM = "PersistentVolumeClaim"
+NOW = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
+TRAINED: Manifest = {
+    "dataset": {"key": "k", "classes": 9, "images": {"train": 100}, "shards": 2},
+    "training": {
+        "attempt": 0,
+        "clock": {"seconds": 45},
+        "accuracy": {"train": 0.99, "validation": 0.9611},
+    },
+}
+
+
+def manifest(**changes: Any) -> Manifest:
+    """A manifest as a user writes it."""
+    found = job_table.manifest(**changes)
+    found["metadata"] = {"name": "digits"}
+    return found
+
+
+def sweep(**changes: Any) -> tuple[Point, ...]:
+    chosen = [variants.read("parameterServer")]
+    return points.plan(manifest(**changes), (1, 2), chosen, files.problems).points
+
+
+class Place:
+    """An API server, and a sweep that runs on it in another thread."""
+
+    def __init__(self, server: FakeApiServer, **changes: Any) -> None:
+        self.server = server
+        self.runner = OnCluster(
+            Connection(server.url), "vision", manifest(**changes), look_seconds=0.001
+        )
+
+    async def get_ready(self, found: tuple[Point, ...]) -> None:
+        await asyncio.to_thread(self.runner.get_ready, found)
+
+    async def run(self, point: Point) -> Outcome:
+        return await asyncio.to_thread(self.runner.run, point)
+
+    async def finish(self, name: str, kind: str, **status: Any) -> None:
+        """End a job, as the operator would."""
+        condition = {"type": kind, "status": "True", "reason": "R", "message": "why"}
+        conditions = [{**condition, "lastTransitionTime": NOW}]
+
+        def edit(job: Manifest) -> None:
+            job["status"] = {"conditions": conditions, **status}
+
+        await self.server.until(lambda: self.server.get(JOB, name))
+        await self.server.change(JOB, name, edit)
+
+
+@contextlib.asynccontextmanager
+async def place(**changes: Any) -> AsyncIterator[Place]:
+    async with FakeApiServer() as server:
+        # A person with a kubeconfig makes the jobs that an operator may not.
+        server.verbs[kinds.JOB.group, kinds.JOB.plural] |= {"create"}
+        yield Place(server, **changes)
+
+
+@asynchronous
+async def test_a_point_is_made_waited_for_and_read() -> None:
+    async with place() as here:
+        (first, _) = found = sweep()
+        await here.get_ready(found)
+
+        outcome, _ = await asyncio.gather(
+            here.run(first), here.finish(first.name, "Succeeded", **TRAINED)
+        )
+
+        # 90 epochs of 100 images in 45 seconds.
+        assert outcome.measured == Measured("parameterServer", 1, 45, 200.0, 0.9611)
+        assert not outcome.is_old
+        stored = here.server.get(JOB, first.name)
+        assert stored is not None
+        assert stored["metadata"]["labels"] == {points.SWEEP: "digits"}
+        assert stored["spec"]["dataset"]["volume"] == {"claimName": "digits-dataset"}
+
+
+@asynchronous
+async def test_all_points_share_a_claim_that_nobody_owns() -> None:
+    changes = {"run_policy": {"retentionPolicy": "Delete"}}
+    async with place(**changes) as here:
+        for _ in range(2):
+            await here.get_ready(sweep(**changes))
+
+        (claim,) = here.server.all(CLAIM)
+        assert claim["metadata"]["name"] == "digits-dataset"
+        assert claim["metadata"]["namespace"] == "vision"
+        assert "ownerReferences" not in claim["metadata"]
+        assert claim["spec"]["resources"]["requests"]["storage"] == "200Gi"
+
+
+@asynchronous
+async def test_a_claim_that_exists_is_not_made() -> None:
+    changes = {"dataset": {"volume": {"claimName": "mine"}}}
+    async with place(**changes) as here:
+        await here.get_ready(sweep(**changes))
+        assert here.server.all(CLAIM) == []
+
+
+@asynchronous
+async def test_a_point_that_is_done_is_read_and_one_that_runs_is_waited_for() -> None:
+    async with place() as here:
+        first, second = sweep()
+        for point in (first, second):
+            metadata = {**point.manifest["metadata"], "namespace": "vision"}
+            await here.server.add({**point.manifest, "metadata": metadata})
+        await here.finish(first.name, "Succeeded", **TRAINED)
+        await here.get_ready((first, second))
+
+        old = await here.run(first)
+        gone_on, _ = await asyncio.gather(
+            here.run(second), here.finish(second.name, "Succeeded", **TRAINED)
+        )
+
+        assert old.is_old
+        assert old.measured == Measured("parameterServer", 1, 45, 200.0, 0.9611)
+        assert gone_on.measured == Measured("parameterServer", 2, 45, 200.0, 0.9611)
+        assert [item.verb for item in here.server.writes() if item.kind == JOB] == []
+
+
+@asynchronous
+async def test_a_point_that_fails_says_why() -> None:
+    async with place() as here:
+        (first, _) = sweep()
+
+        outcome, _ = await asyncio.gather(here.run(first), here.finish(first.name, "Failed"))
+
+        assert outcome.failure == f"{first.name} failed: R: why"
+        assert outcome.measured is None
+
+
+@asynchronous
+async def test_a_point_that_is_deleted_meanwhile_is_not_waited_for() -> None:
+    async with place() as here:
+        (first, _) = sweep()
+
+        async def delete() -> None:
+            await here.server.until(lambda: here.server.get(JOB, first.name))
+            await here.server.remove(JOB, first.name)
+
+        outcome, _ = await asyncio.gather(here.run(first), delete())
+
+        assert outcome.failure == f"{first.name} has been deleted meanwhile"
+
+
+@asynchronous
+async def test_jobs_in_the_way_are_named_before_anything_is_made() -> None:
+    async with place() as here:
+        first, second = sweep()
+        for point in (first, second):
+            metadata = {**point.manifest["metadata"], "namespace": "vision"}
+            await here.server.add({**point.manifest, "metadata": metadata})
+        await here.finish(first.name, "Failed")
+        await here.server.change(
+            JOB, second.name, lambda job: job["spec"]["training"].update(epochs=1)
+        )
+
+        with pytest.raises(ImageNetJobError) as caught:
+            await here.get_ready((first, second))
+
+        message = str(caught.value)
+        assert f"{first.name} (it has failed), {second.name} (another job has" in message
+        assert "kubectl delete imagenetjob --namespace vision" in message
+        assert here.server.all(CLAIM) == []
+
+
+@asynchronous
+async def test_without_validation_there_is_no_accuracy_and_without_images_no_speed() -> None:
+    bare = {"training": {"attempt": 0, "clock": {"seconds": 45}}}
+    async with place() as here:
+        (first, _) = sweep()
+
+        outcome, _ = await asyncio.gather(
+            here.run(first), here.finish(first.name, "Succeeded", **bare)
+        )
+
+        assert outcome.measured == Measured("parameterServer", 1, 45, None, None)
+
+
+def test_a_cluster_that_cannot_be_reached_is_a_clear_error() -> None:
+    runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest())
+    with pytest.raises(ClusterError, match=f"GET /apis/{kinds.JOB.group}/"):
+        runner.get_ready(sweep())

@@ -1,0 +1,141 @@
+"""The jobs of a sweep: what they have in common, what differs, and what is refused."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imagenet_operator.api import ImageNetJob, parse
+from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
+from imagenet_operator.cli import files
+from imagenet_operator.scaling import points, variants
+from imagenet_operator.scaling.points import InvalidSweep, Plan
+from support import job_table
+
+SERVERS = variants.read("parameterServer")
+SINGLE = variants.read("single")
+NAMES = st.from_regex(DNS_LABEL.replace("*", "{0,60}"), fullmatch=True).filter(
+    lambda name: len(name) <= JOB_NAME_MAXIMUM
+)
+VARIANTS = st.sampled_from(
+    [SERVERS, SINGLE, variants.read("parameterServer:dist_device_sync"), variants.Variant("x" * 50)]
+)
+
+
+def plan(
+    manifest: dict[str, Any] | None = None,
+    workers: tuple[int, ...] = (1, 2),
+    *chosen: variants.Variant,
+) -> Plan:
+    manifest = job_table.manifest() if manifest is None else manifest
+    return points.plan(manifest, workers, chosen or (SERVERS,), files.problems)
+
+
+def jobs(found: Plan) -> list[ImageNetJob]:
+    return [parse(point.manifest) for point in found.points]
+
+
+def test_a_point_for_each_strategy_and_number_in_order() -> None:
+    asynchronous = variants.read("parameterServer:dist_async")
+    found = plan(None, (4, 1, 4, 2), SERVERS, asynchronous)
+    assert [point.name for point in found.points] == [
+        *(f"digits-w{number}-parameter-server" for number in (1, 2, 4)),
+        *(f"digits-w{number}-dist-async" for number in (1, 2, 4)),
+    ]
+    assert [job.spec.training.workers.replicas for job in jobs(found)] == [1, 2, 4] * 2
+    assert str(found.points[0]) == "parameterServer, 1 worker"
+    assert str(found.points[-1]) == "parameterServer:dist_async, 4 workers"
+
+
+def test_only_workers_strategy_and_names_differ() -> None:
+    manifest = job_table.manifest(
+        training={"workers": {"replicas": 8, "template": {"metadata": {"labels": {"a": "b"}}}}}
+    )
+    manifest["metadata"]["labels"] = {"team": "vision"}
+    first, second = jobs(plan(manifest, (2, 4)))
+    assert first.metadata.labels == second.metadata.labels
+    assert first.metadata.labels == {"team": "vision", points.SWEEP: "digits"}
+    one, other = first.spec.training.to_manifest(), second.spec.training.to_manifest()
+    assert one.pop("workers") == {**other.pop("workers"), "replicas": 2}
+    assert one == other
+    assert first.spec.training.batch_size == 512, "strong scaling"
+    assert first.spec.dataset == second.spec.dataset
+
+
+def test_all_points_share_a_claim_that_is_made_for_them() -> None:
+    manifest = job_table.manifest()
+    assert points.shared_claim(manifest) == "digits-dataset"
+    for job in jobs(plan(manifest)):
+        assert job.spec.dataset.volume is not None
+        assert job.spec.dataset.volume.to_manifest() == {"claimName": "digits-dataset"}
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        {"volume": {"claimName": "mine"}},
+        {"source": job_table.PREPARED, "volume": None},
+    ],
+)
+def test_a_claim_that_exists_is_taken_as_it_is(dataset: dict[str, Any]) -> None:
+    manifest = job_table.manifest(dataset=dataset)
+    manifest["spec"]["dataset"] = {
+        key: value for key, value in manifest["spec"]["dataset"].items() if value is not None
+    }
+    assert points.shared_claim(manifest) is None
+    for point in plan(manifest).points:
+        assert point.manifest["spec"]["dataset"] == manifest["spec"]["dataset"]
+
+
+def test_points_are_kept_until_they_are_read() -> None:
+    manifest = job_table.manifest(run_policy={"ttlSecondsAfterFinished": 0, "backoffLimit": 2})
+    for job in jobs(plan(manifest)):
+        assert job.spec.run_policy.ttl_seconds_after_finished is None
+        assert job.spec.run_policy.backoff_limit == 2
+
+
+def test_a_strategy_with_one_worker_has_one_point() -> None:
+    found = plan(None, (1, 2, 4), SINGLE, SERVERS)
+    assert [(point.strategy, point.workers) for point in found.points] == [
+        ("single", 1),
+        *(("parameterServer", number) for number in (1, 2, 4)),
+    ]
+    assert found.left_out == ("single: 2 and 4 workers are left out; it takes one",)
+
+
+def test_a_strategy_with_one_worker_and_no_such_point_is_refused() -> None:
+    with pytest.raises(InvalidSweep, match=r"single, 2 workers: spec\.training\.workers"):
+        plan(None, (2, 4), SINGLE, SERVERS)
+
+
+def test_every_batch_that_does_not_divide_is_listed() -> None:
+    with pytest.raises(InvalidSweep) as caught:
+        plan(None, (1, 3, 5), SERVERS)
+    first, *wrong = str(caught.value).splitlines()
+    assert "nothing was started" in first
+    assert "the global batch of 512 stays the same" in first
+    assert wrong == [
+        "  parameterServer, 3 workers: spec.training.batchSize: 512 does not divide by 3 devices; "
+        "write 510 or 513",
+        "  parameterServer, 5 workers: spec.training.batchSize: 512 does not divide by 5 devices; "
+        "write 510 or 515",
+    ]
+
+
+@given(NAMES, VARIANTS, st.integers(1, 10_000))
+def test_names_are_good_and_tell_points_apart(
+    base: str, variant: variants.Variant, workers: int
+) -> None:
+    name = points.point_name(base, variant, workers)
+    assert len(name) <= JOB_NAME_MAXIMUM
+    assert re.fullmatch(DNS_LABEL, name)
+    assert name != points.point_name(base, variant, workers + 1)
+    assert name != points.point_name(base, variants.Variant("other"), workers)
+    assert name == points.point_name(base, variant, workers)
+
+
+def test_names_that_begin_alike_stay_apart_when_they_are_cut() -> None:
+    long = "a" * (JOB_NAME_MAXIMUM - 1)
+    assert points.point_name(f"{long}b", SERVERS, 1) != points.point_name(f"{long}c", SERVERS, 1)

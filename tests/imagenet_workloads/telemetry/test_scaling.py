@@ -1,0 +1,122 @@
+"""The picture of a sweep, from its table to the command."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from imagenet_workloads.commands import plot as command
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.telemetry.scaling import Point, read_points
+from imagenet_workloads.telemetry.scaling_plot import draw_scaling
+
+TABLE = """strategy,workers,seconds,images_per_second,speedup,efficiency,top1
+parameterServer,1,61,100.0,1.0,1.0,0.97
+horovod,4,20,330.0,3.0,0.75,0.97
+horovod,1,60,110.0,1.0,1.0,0.97
+parameterServer,2,33,180.0,1.8,0.9,
+single,1,60,,,,
+"""
+
+
+def write(folder: Path, text: str = TABLE) -> Path:
+    path = folder / "digits.csv"
+    path.write_text(text)
+    return path
+
+
+def lines(axes: Axes) -> dict[str, list[tuple[float, float]]]:
+    """The points of each line by its label."""
+    return {
+        str(line.get_label()): list(
+            zip(
+                np.asarray(line.get_xdata(), float).tolist(),
+                np.asarray(line.get_ydata(), float).tolist(),
+                strict=True,
+            )
+        )
+        for line in axes.get_lines()
+    }
+
+
+def ticks(axes: Axes) -> list[float]:
+    found: list[float] = np.asarray(axes.get_xticks(), float).tolist()
+    return found
+
+
+def test_points_are_read_by_strategy_and_workers(tmp_path: Path) -> None:
+    assert read_points(write(tmp_path)) == {
+        "parameterServer": [Point(1, 100.0, 1.0), Point(2, 180.0, 1.8)],
+        "horovod": [Point(1, 110.0, 1.0), Point(4, 330.0, 3.0)],
+    }
+
+
+def test_speedup_is_drawn_against_the_ideal(tmp_path: Path) -> None:
+    speedup, speed = draw_scaling(read_points(write(tmp_path)), "digits").axes
+    assert lines(speedup) == {
+        "ideal": [(1, 1), (4, 4)],
+        "parameterServer": [(1, 1), (2, 1.8)],
+        "horovod": [(1, 1), (4, 3)],
+    }
+    assert lines(speed) == {
+        "parameterServer": [(1, 100), (2, 180)],
+        "horovod": [(1, 110), (4, 330)],
+    }
+    assert ticks(speedup) == ticks(speed) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(("most", "scale"), [(4, "linear"), (7, "linear"), (8, "log"), (64, "log")])
+def test_many_workers_are_drawn_by_doublings(most: int, scale: str) -> None:
+    points = [Point(2, 200.0, 2.0), Point(most, 300.0, 3.0)]
+    speedup, speed = draw_scaling({"horovod": points}, "digits").axes
+    assert {speedup.get_xscale(), speedup.get_yscale(), speed.get_xscale()} == {scale}
+    assert ticks(speedup) == [1, 2, most]
+    assert lines(speedup)["ideal"] == [(1, 1), (most, most)]
+
+
+def test_a_single_point_is_a_picture_too() -> None:
+    speedup, _ = draw_scaling({"single": [Point(1, 100.0, 1.0)]}, "digits").axes
+    assert lines(speedup)["single"] == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no column 'strategy'; write strategy,workers,images_per_second,speedup"),
+        ("strategy,workers,speedup\n", "has no column 'images_per_second'"),
+        (TABLE.splitlines()[0], "holds no point with a speed"),
+        (TABLE.replace("parameterServer,1", "parameterServer,one"), "cannot read"),
+        (TABLE.replace("100.0,1.0", "100.0,fast"), "cannot read"),
+    ],
+)
+def test_what_is_no_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_points(write(tmp_path, text))
+
+
+def test_the_command_writes_a_png_beside_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--scaling", str(write(tmp_path))]) == 0
+    picture = tmp_path / "digits.png"
+    assert capsys.readouterr().out == f"{picture}\n"
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n")
+    assert struct.unpack(">II", content[16:24]) == (1500, 690)
+
+
+@pytest.mark.parametrize("arguments", [[], ["folder", "--scaling", "table.csv"]])
+def test_the_command_draws_one_of_the_two(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(arguments) == 3
+    assert "the folders of a training, or --scaling CSV, one of" in capsys.readouterr().err
+
+
+def test_a_table_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--scaling", str(tmp_path / "none.csv")]) == 3
+    assert f"cannot read {tmp_path}/none.csv: " in capsys.readouterr().err
