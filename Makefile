@@ -29,10 +29,11 @@ RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operat
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format generate verify images test-kind bench clean
+.PHONY: help install install-horovod demo test lint format generate verify images
+.PHONY: test-strategies test-kind bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Make .venv with both packages and the development tools
 
@@ -40,6 +41,18 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
 		-e ./operator -e './workloads[mxnet,planes,plot]'
+	touch $@
+
+install-horovod: .venv-horovod/.installed ## Make .venv-horovod with Horovod for MXNet (builds it)
+
+.venv-horovod/.installed: workloads/pyproject.toml images/build_horovod.py \
+		$(foreach name,workloads.txt development.txt horovod.in horovod.txt,constraints/$(name))
+	$(PYTHON) -m venv .venv-horovod
+	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt \
+		-c constraints/development.txt -c constraints/horovod.txt -r constraints/horovod.in \
+		-e './workloads[mxnet,planes]'
+	.venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod/mxnet
+	.venv-horovod/bin/pip install --quiet --no-deps --force-reinstall build/horovod/mxnet/*.whl
 	touch $@
 
 demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine
@@ -78,7 +91,10 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml
 	$(PYTHON) tests/kind/airgap/build.py --into $(TOOLS) helm
 	@touch $@
 
-test-kind: $(INSTALLED) ## Run the stories on a kind cluster, made for them (needs a Docker engine)
+test-strategies: .venv-horovod/.installed ## Run the tests that need Horovod
+	.venv-horovod/bin/pytest tests/with_horovod
+
+test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for them (needs a Docker engine)
 	$(BIN)/python tests/kind/run.py test
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side

@@ -1,0 +1,155 @@
+"""Builds Horovod's wheel for MXNet or TensorFlow; `make install-horovod` and the images run it.
+
+Horovod comes as source only, compiled against one installed framework. So the Python that runs this
+is that of an environment which has the framework, and the tools that constraints/horovod.txt pins:
+
+    .venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod
+
+A build takes minutes, so wheels are kept, under a name that stands for everything that goes into
+one. Gloo is its only transport: no MPI, no NCCL.
+"""
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+VERSION = "0.28.1"
+FRAMEWORKS = ("mxnet", "tensorflow", "pytorch")
+# What TensorFlow is called on PyPI, by the environment that has it.
+DISTRIBUTIONS = {
+    "mxnet": ("mxnet", "mxnet-cu112"),
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+}
+TOOLS = ("cmake", "setuptools", "wheel")
+
+
+class BuildError(Exception):
+    """The wheel cannot be built; says what is missing."""
+
+
+def settings(framework: str) -> dict[str, str]:
+    """Give the variables that tell Horovod's setup.py what to build."""
+    others = {name: "WITHOUT" for name in FRAMEWORKS if name != framework}
+    wanted = {framework: "WITH", "gloo": "WITH", "mpi": "WITHOUT"} | others
+    return {f"HOROVOD_{choice}_{name.upper()}": "1" for name, choice in wanted.items()}
+
+
+def ingredients(framework: str, compiler: str) -> dict[str, str]:
+    """Give everything that decides about the wheel's content.
+
+    Raises:
+        BuildError: the environment lacks the framework or a tool.
+    """
+    return {
+        "horovod": VERSION,
+        **settings(framework),
+        **_installed(DISTRIBUTIONS[framework]),
+        **{name: version for tool in TOOLS for name, version in _installed((tool,)).items()},
+        "compiler": _first_line([compiler, "--version"]),
+        "python": str(sysconfig.get_config_var("SOABI")),
+        "libc": "-".join(platform.libc_ver()),
+    }
+
+
+def key(parts: Mapping[str, str]) -> str:
+    """Give the name under which a wheel of these ingredients is kept."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def find_compiler(variables: Mapping[str, str]) -> str:
+    """Give the C++ compiler that CMake will take.
+
+    Raises:
+        BuildError: there is none, or no make.
+    """
+    compiler = variables.get("CXX") or "c++"
+    for program in (compiler, "make"):
+        if shutil.which(program, path=variables.get("PATH")) is None:
+            raise BuildError(
+                f"no {program} on the PATH: Horovod is built from source and needs a C++ compiler "
+                "and make (Debian, Ubuntu: apt-get install g++ make)"
+            )
+    return compiler
+
+
+def build(framework: str, into: Path) -> Path:
+    """Build the wheel in a folder; give its path.
+
+    Raises:
+        BuildError: Horovod does not build here.
+    """
+    variables = dict(os.environ) | settings(framework)
+    # CMake is of the environment, where it is a package like any other.
+    variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables.get('PATH', '')}"
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    command += ["--no-cache-dir", "--no-binary", "horovod", "--wheel-dir", str(into)]
+    print(f"Horovod {VERSION} is built for {framework}; that takes some minutes", file=sys.stderr)
+    if subprocess.run([*command, f"horovod=={VERSION}"], env=variables, check=False).returncode:
+        raise BuildError(f"Horovod {VERSION} does not build for {framework}: see above")
+    return next(into.glob("horovod-*.whl"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Leave the wheel in a folder, built now or kept from an earlier time."""
+    parser = argparse.ArgumentParser(description="Build Horovod's wheel for this environment.")
+    parser.add_argument("framework", choices=sorted(DISTRIBUTIONS))
+    parser.add_argument("--into", type=Path, required=True, help="folder that gets the wheel")
+    parser.add_argument("--cache", type=Path, default=_cache(), help="folder of kept wheels")
+    chosen = parser.parse_args(arguments)
+    chosen.into.mkdir(parents=True, exist_ok=True)
+    try:
+        kept = chosen.cache / key(ingredients(chosen.framework, find_compiler(os.environ)))
+        wheel = next(kept.glob("horovod-*.whl"), None)
+        if wheel is not None:
+            shutil.copy(wheel, chosen.into)
+        else:
+            _keep(build(chosen.framework, chosen.into), kept)
+    except BuildError as error:
+        print(f"build_horovod: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _keep(wheel: Path, kept: Path) -> None:
+    """Keep a wheel for the next time, whole or not at all; a cache that cannot is none."""
+    temporary = kept / f".{os.getpid()}"
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copy(wheel, temporary)
+        temporary.replace(kept / wheel.name)
+    except OSError as error:
+        print(f"build_horovod: the wheel is not kept in {kept}: {error}", file=sys.stderr)
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "imagenetjob" / "horovod"
+
+
+def _installed(names: tuple[str, ...]) -> dict[str, str]:
+    for name in names:
+        try:
+            return {name: importlib.metadata.version(name)}
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    raise BuildError(
+        f"{sys.prefix} has no {' or '.join(names)}; install it from PyPI first, at the version "
+        f"in constraints/: {sys.executable} -m pip install {names[0]}"
+    )
+
+
+def _first_line(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

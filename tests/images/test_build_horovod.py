@@ -1,0 +1,120 @@
+"""The build of Horovod's wheel, up to the compiler."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.chart import REPOSITORY
+
+PROGRAM = REPOSITORY / "images" / "build_horovod.py"
+
+
+def _load() -> Any:
+    specification = importlib.util.spec_from_file_location("build_horovod", PROGRAM)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+build_horovod = _load()
+PARTS = {"horovod": "0.28.1", "mxnet": "1.9.1", "compiler": "c++ 12.2.0"}
+
+
+def test_only_the_framework_that_is_asked_for_is_built() -> None:
+    assert build_horovod.settings("mxnet") == {
+        "HOROVOD_WITH_MXNET": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_PYTORCH": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MPI": "1",
+    }
+    assert build_horovod.settings("tensorflow").keys() >= {
+        "HOROVOD_WITH_TENSORFLOW",
+        "HOROVOD_WITHOUT_MXNET",
+    }
+
+
+def test_a_kept_wheel_is_of_the_same_ingredients() -> None:
+    assert build_horovod.key(PARTS) == build_horovod.key(dict(reversed(PARTS.items())))
+    for name in PARTS:
+        assert build_horovod.key(PARTS | {name: "other"}) != build_horovod.key(PARTS)
+
+
+def test_a_compiler_is_found(tmp_path: Path) -> None:
+    for name in ("c++", "clang++", "make"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert build_horovod.find_compiler({"PATH": str(tmp_path)}) == "c++"
+    named = {"PATH": str(tmp_path), "CXX": "clang++"}
+    assert build_horovod.find_compiler(named) == "clang++"
+
+
+@pytest.mark.parametrize(("present", "missing"), [("make", "c++"), ("c++", "make")])
+def test_without_one_it_says_what_to_install(tmp_path: Path, present: str, missing: str) -> None:
+    (tmp_path / present).write_text("#!/bin/sh\n")
+    (tmp_path / present).chmod(0o755)
+    message = rf"no {missing.replace('+', '.')} on the PATH.*apt-get install g\+\+ make"
+    with pytest.raises(build_horovod.BuildError, match=message):
+        build_horovod.find_compiler({"PATH": str(tmp_path)})
+
+
+def test_without_framework_or_tools_it_says_what_to_install(tmp_path: Path) -> None:
+    """An environment that has nothing; the machine's c++ is not asked before that is known."""
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    for name in ("c++", "make"):
+        (bare / "bin" / name).write_text("#!/bin/sh\n")
+        (bare / "bin" / name).chmod(0o755)
+    ended = subprocess.run(
+        [str(bare / "bin/python"), str(PROGRAM), "mxnet", "--into", str(tmp_path / "wheels")],
+        env={"PATH": str(bare / "bin"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert f"{bare} has no mxnet or mxnet-cu112; install it from PyPI first" in ended.stderr
+
+
+def test_a_kept_wheel_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def build(framework: str, into: Path) -> Path:
+        built.append(framework)
+        wheel = into / "horovod-0.28.1-cp311.whl"
+        wheel.write_text("wheel")
+        return wheel
+
+    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
+    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
+    monkeypatch.setattr(build_horovod, "build", build)
+    for into in ("first", "second"):
+        options = ["--into", str(tmp_path / into), "--cache", str(tmp_path / "cache")]
+        assert build_horovod.main(["mxnet", *options]) == 0
+        assert (tmp_path / into / "horovod-0.28.1-cp311.whl").read_text() == "wheel"
+    assert built == ["mxnet"]
+
+
+def test_a_cache_that_cannot_be_written_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+
+    def build(framework: str, into: Path) -> Path:
+        wheel = into / "horovod-0.28.1-cp311.whl"
+        wheel.write_text("wheel")
+        return wheel
+
+    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
+    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
+    monkeypatch.setattr(build_horovod, "build", build)
+    options = ["--into", str(tmp_path / "wheels"), "--cache", str(tmp_path / "cache")]
+    assert build_horovod.main(["mxnet", *options]) == 0
+    assert (tmp_path / "wheels/horovod-0.28.1-cp311.whl").read_text() == "wheel"
