@@ -26,7 +26,7 @@ def plain_environment(**more: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("DMLC_", "PS_", "IMAGENET_", "MXNET_"))
+        if not name.startswith(("DMLC_", "PS_", "HOROVOD_", "IMAGENET_", "MXNET_"))
     }
     return kept | {"OMP_NUM_THREADS": "1"} | more
 
@@ -47,6 +47,19 @@ def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedP
         timeout=120,
         check=False,
     )
+
+
+def ask(address: str, port: int, path: str) -> tuple[int, str]:
+    """What somebody answers over HTTP; (0, "") where nobody does."""
+    connection = http.client.HTTPConnection(address, port, timeout=30)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode().strip()
+    except OSError:
+        return 0, ""
+    finally:
+        connection.close()
 
 
 @dataclass
@@ -109,15 +122,7 @@ class TrainingCluster:
 
     def readiness(self, name: str) -> tuple[int, str]:
         """What a member answers to a readiness probe; (0, "") before it answers at all."""
-        connection = http.client.HTTPConnection(self.address(name), METRICS_PORT, timeout=10)
-        try:
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode().strip()
-        except OSError:
-            return 0, ""
-        finally:
-            connection.close()
+        return ask(self.address(name), METRICS_PORT, "/readyz")
 
     def wait(self, *names: str) -> dict[str, int]:
         """Exit codes of these members (all of them, if none is named), when they have ended."""

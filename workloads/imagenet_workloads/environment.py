@@ -22,6 +22,7 @@ class Role(StrEnum):
     SEAL = "seal"
     SCHEDULER = "scheduler"
     SERVER = "server"
+    RENDEZVOUS = "rendezvous"
     WORKER = "worker"
 
 

@@ -6,13 +6,14 @@ So the work is done by a child, for which SIGTERM has its usual effect, while th
 never imports MXNet, passes signals on, reaps what dies, and ends as the child ended.
 """
 
-import ctypes
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
+
+from imagenet_workloads.train.following import follow
 
 # What the child gets to decide about; all else keeps its usual effect on both.
 FORWARDED = (
@@ -23,7 +24,6 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-_PR_SET_PDEATHSIG = 1
 # si_code of a signal from the kernel, such as a terminal's Ctrl-C, which the child gets as well.
 _SI_KERNEL = 0x80
 
@@ -41,7 +41,7 @@ def run_in_child(body: Callable[[], int]) -> int:
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _die_with(parent)
+        follow(parent)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _end_with(body)
     try:
@@ -53,29 +53,33 @@ def run_in_child(body: Callable[[], int]) -> int:
 def _serve(child: int, waited: set[signal.Signals]) -> int:
     while True:
         received = signal.sigwaitinfo(waited)
-        if received.si_signo != signal.SIGCHLD:
-            if received.si_code != _SI_KERNEL:
-                os.kill(child, received.si_signo)
-            continue
-        # As PID 1 also the orphans of others; one SIGCHLD may stand for several.
-        while (ended := _reap()) is not None:
-            if ended[0] == child:
-                code = os.waitstatus_to_exitcode(ended[1])
-                return code if code >= 0 else 128 - code
+        if received.si_signo == signal.SIGCHLD:
+            for process, code in reap():
+                if process == child:
+                    return code
+        elif is_for_children(received):
+            os.kill(child, received.si_signo)
 
 
-def _reap() -> tuple[int, int] | None:
-    try:
-        process, status = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return (process, status) if process else None
+def is_for_children(received: signal.struct_siginfo) -> bool:
+    """Whether a signal has to be passed on, since it did not reach the children by itself."""
+    return received.si_code != _SI_KERNEL
 
 
-def _die_with(parent: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+def reap() -> Iterator[tuple[int, int]]:
+    """Give the processes that have ended, with their exit codes (128 + N by signal N).
+
+    One SIGCHLD may stand for several; and of PID 1 the orphans of others are children as well.
+    """
+    while True:
+        try:
+            process, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not process:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        yield process, code if code >= 0 else 128 - code
 
 
 def _end_with(body: Callable[[], int]) -> NoReturn:

@@ -19,8 +19,8 @@ def _role(options: Options) -> int:
     log_readably()
     hide_unused_packages()
     member = Member.from_mapping(os.environ)
-    if member is None or member.role is Role.WORKER:
-        if member is not None:
-            os.environ.update(member.variables())
-        return worker.run(options, member, os.environ)
-    return servant.run(member, options.cluster.join_timeout, os.environ)
+    if member is not None:
+        os.environ.update(member.variables())
+        if member.role is not Role.WORKER:
+            return servant.run(member, options.cluster.join_timeout, os.environ)
+    return worker.run(options, os.environ)

@@ -49,35 +49,27 @@ def wait_for_scheduler(member: Member, timeout: float) -> str:
         WorkloadError: the time is over; says what was missing last.
     """
     if member.role is Role.SCHEDULER:
-        attempt: Callable[[str, int], str] = _resolve
         wanted = f"its own name {member.host} to resolve"
-    else:
-        attempt = _connect
-        wanted = f"the scheduler {member.host}:{member.port}"
-    started = time.monotonic()
-    reported = -REPORT_INTERVAL
-    while True:
-        try:
-            return attempt(member.host, member.port)
-        except OSError as error:
-            waited = time.monotonic() - started
-            reason = _reason(error)
-            if waited >= timeout:
-                raise WorkloadError(
-                    f"{member.role} gave up after {timeout:g} s of waiting for {wanted}: {reason}"
-                ) from error
-            if waited - reported >= REPORT_INTERVAL:
-                reported = waited
-                _log.info(
-                    "%s waits for %s: %s (%.0f s of %g s)",
-                    member.role,
-                    wanted,
-                    reason,
-                    waited,
-                    timeout,
-                )
-            unknown = isinstance(error, socket.gaierror)
-            time.sleep(RESOLVE_INTERVAL if unknown else RETRY_INTERVAL)
+        return _keep_trying(
+            lambda: _resolve(member.host, member.port), member.role, wanted, timeout
+        )
+    return wait_for_port(member.role, "the scheduler", member.host, member.port, timeout)
+
+
+def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> str:
+    """Return the IP address of a host when its port answers.
+
+    Args:
+        who: waits, for the log.
+        whom: it waits for.
+        host: a name or an address.
+        port: which.
+        timeout: seconds.
+
+    Raises:
+        WorkloadError: the time is over; says what was missing last.
+    """
+    return _keep_trying(lambda: _connect(host, port), who, f"{whom} {host}:{port}", timeout)
 
 
 def scheduler_is_gone(address: str, port: int) -> bool:
@@ -141,6 +133,26 @@ def give_up(message: str) -> NoReturn:
     print(f"imagenet-train: error: {message}", file=sys.stderr, flush=True)
     write_termination_message(message)
     os._exit(WorkloadError.exit_code)
+
+
+def _keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: float) -> str:
+    started = time.monotonic()
+    reported = -REPORT_INTERVAL
+    while True:
+        try:
+            return attempt()
+        except OSError as error:
+            waited, reason = time.monotonic() - started, _reason(error)
+            if waited >= timeout:
+                raise WorkloadError(
+                    f"{who} gave up after {timeout:g} s of waiting for {wanted}: {reason}"
+                ) from error
+            if waited - reported >= REPORT_INTERVAL:
+                reported = waited
+                passed = f"{waited:.0f} s of {timeout:g} s"
+                _log.info("%s waits for %s: %s (%s)", who, wanted, reason, passed)
+            unknown = isinstance(error, socket.gaierror)
+            time.sleep(RESOLVE_INTERVAL if unknown else RETRY_INTERVAL)
 
 
 def _resolve(host: str, port: int) -> str:

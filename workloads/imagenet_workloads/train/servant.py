@@ -6,7 +6,6 @@ has left. So whatever they do besides is started before.
 
 import importlib
 import logging
-import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -56,7 +55,6 @@ def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
             name="deadline",
             daemon=True,
         ).start()
-    os.environ.update(member.variables())
     importlib.import_module("mxnet")
     raise WorkloadError(f"MXNet did not become a {member.role}: is its build one with ps-lite?")
 

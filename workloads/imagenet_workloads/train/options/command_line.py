@@ -102,8 +102,11 @@ def _contradiction(options: Options) -> str | None:
             "argument --random-resized-crop: not together with --random-crop, --min-random-scale "
             "or --max-random-scale, which MXNet refuses"
         )
-    if options.cluster.gc_type != "none" and options.cluster.kv_store == "local":
-        return "argument --gc-type: --kv-store local cannot compress; write device or a dist one"
+    if options.cluster.gc_type != "none" and options.cluster.kv_store in ("local", "horovod"):
+        return (
+            f"argument --gc-type: --kv-store {options.cluster.kv_store} cannot compress; write "
+            "device or a dist one"
+        )
     losses = {name.strip() for name in options.model.loss.split(",")} - {""}
     if not losses <= {"ce", "nll", "nll_loss"}:
         return f"argument --loss: {options.model.loss!r}: write ce, nll_loss or both with a comma"

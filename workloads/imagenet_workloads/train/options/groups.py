@@ -16,8 +16,9 @@ from pathlib import Path
 
 from imagenet_workloads.train.options import kinds
 from imagenet_workloads.train.options.declare import option
+from imagenet_workloads.train.strategies.names import STRATEGIES
+from imagenet_workloads.train.tensorflow.strategies.names import PEERS
 
-KV_STORES = ("local", "device", "dist_sync", "dist_device_sync", "dist_async")
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
 
@@ -167,9 +168,9 @@ class ClusterOptions:
     distribution_strategy: str = option(
         "mirrored",
         "how TensorFlow's workers exchange; mirrored is one worker with all its devices",
-        choices=("mirrored", "multi_worker_mirrored", "horovod"),
+        choices=tuple(PEERS),
     )
-    kv_store: str = option("device", "how MXNet adds gradients up", choices=KV_STORES)
+    kv_store: str = option("device", "how MXNet adds gradients up", choices=tuple(STRATEGIES))
     gpus: tuple[int, ...] = option((), "GPUs of this worker, 0,1,…; none is the CPU", kinds.devices)
     gc_type: str = option("none", "compression of gradients", choices=("none", "2bit"))
     gc_threshold: float = option(0.5, "threshold of 2bit", kinds.amount_above_zero)

@@ -9,14 +9,21 @@ from collections.abc import Mapping, Sequence
 
 import mxnet as mx
 
+from imagenet_workloads.train.options.groups import ClusterOptions
 from imagenet_workloads.train.replicas import Replicas
 from imagenet_workloads.train.strategies.exchange import (
     Compression,
     average_over_devices,
+    chosen_compression,
     compress,
 )
 from imagenet_workloads.train.strategies.interface import Votes
 from imagenet_workloads.train.strategies.server_store import ServerStore
+
+
+def join(options: ClusterOptions) -> "Asynchronous":
+    """Join the others."""
+    return Asynchronous(options.kv_store, chosen_compression(options))
 
 
 class Asynchronous:

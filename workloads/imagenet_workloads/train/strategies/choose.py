@@ -1,20 +1,14 @@
-"""Picks the strategy that --kv-store names, and checks that it fits this process's role."""
+"""Finds the strategy that --kv-store names; see `names`."""
+
+import importlib
 
 from imagenet_workloads.train.options.groups import ClusterOptions
-from imagenet_workloads.train.strategies.asynchronous import Asynchronous
-from imagenet_workloads.train.strategies.exchange import Compression
 from imagenet_workloads.train.strategies.interface import Strategy
-from imagenet_workloads.train.strategies.single import Single
-from imagenet_workloads.train.strategies.synchronous import Synchronous
+from imagenet_workloads.train.strategies.names import STRATEGIES
 
 
 def join(options: ClusterOptions) -> Strategy:
-    """Make the strategy; over a parameter server, returns when every member has joined."""
-    compression = None
-    if options.gc_type != "none":
-        compression = Compression(options.gc_type, options.gc_threshold)
-    if not options.kv_store.startswith("dist"):
-        return Single(options.kv_store, compression)
-    if options.kv_store == "dist_async":
-        return Asynchronous(options.kv_store, compression)
-    return Synchronous(options.kv_store, compression)
+    """Make the strategy; returns when every member has joined."""
+    module = importlib.import_module(f"{__package__}.{STRATEGIES[options.kv_store].strategy}")
+    strategy: Strategy = module.join(options)
+    return strategy

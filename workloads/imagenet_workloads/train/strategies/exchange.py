@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import mxnet as mx
 
+from imagenet_workloads.train.options.groups import ClusterOptions
 from imagenet_workloads.train.replicas import Replicas
 
 
@@ -14,6 +15,13 @@ class Compression:
 
     kind: str
     threshold: float
+
+
+def chosen_compression(options: ClusterOptions) -> Compression | None:
+    """Give what --gc-type asks for; None for none."""
+    if options.gc_type == "none":
+        return None
+    return Compression(options.gc_type, options.gc_threshold)
 
 
 def compress(store: mx.kv.KVStore, compression: Compression) -> None:

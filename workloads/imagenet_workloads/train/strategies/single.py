@@ -5,14 +5,21 @@ from collections.abc import Mapping, Sequence
 import mxnet as mx
 
 from imagenet_workloads.train.optimizer import LocalUpdater
+from imagenet_workloads.train.options.groups import ClusterOptions
 from imagenet_workloads.train.replicas import Replicas
 from imagenet_workloads.train.strategies.exchange import (
     Compression,
     average_over_devices,
+    chosen_compression,
     compress,
     sum_gradients,
 )
 from imagenet_workloads.train.strategies.interface import Votes
+
+
+def join(options: ClusterOptions) -> "Single":
+    """Make the only worker."""
+    return Single(options.kv_store, chosen_compression(options))
 
 
 class Single:

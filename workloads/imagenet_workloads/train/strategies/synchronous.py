@@ -11,10 +11,12 @@ import mxnet as mx
 
 from imagenet_workloads.train.counts import LIMBS, from_limbs, to_limbs
 from imagenet_workloads.train.optimizer import LocalUpdater
+from imagenet_workloads.train.options.groups import ClusterOptions
 from imagenet_workloads.train.replicas import Replicas
 from imagenet_workloads.train.strategies.exchange import (
     Compression,
     average_over_devices,
+    chosen_compression,
     compress,
     sum_gradients,
 )
@@ -25,6 +27,11 @@ _VOTES = "votes"
 _SUM = "sum"
 # Numbers that `add` takes at most; a key of the kvstore has one size for ever.
 SUM_WIDTH = 16
+
+
+def join(options: ClusterOptions) -> "Synchronous":
+    """Join the others."""
+    return Synchronous(options.kv_store, chosen_compression(options))
 
 
 class Synchronous:

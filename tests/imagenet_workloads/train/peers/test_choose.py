@@ -1,0 +1,121 @@
+"""Whom a worker waits for, and what does not fit."""
+
+import socket
+
+import pytest
+
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.peers.choose import find
+from imagenet_workloads.train.peers.horovod import Slots
+from imagenet_workloads.train.peers.nobody import Nobody
+from imagenet_workloads.train.peers.parameter_server import ParameterServer
+from imagenet_workloads.train.strategies.names import STRATEGIES
+
+SERVER = {
+    "DMLC_ROLE": "worker",
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_PS_ROOT_PORT": "1",
+    "DMLC_NUM_WORKER": "2",
+    "DMLC_NUM_SERVER": "1",
+}
+HOROVOD = {
+    "HOROVOD_RANK": "1",
+    "HOROVOD_SIZE": "2",
+    "HOROVOD_LOCAL_RANK": "0",
+    "HOROVOD_LOCAL_SIZE": "1",
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT": "1",
+}
+TENSORFLOW = ["--framework", "TensorFlow", "--distribution-strategy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "peers"),
+    [
+        (["--kv-store", "local"], {}, Nobody),
+        (["--kv-store", "device"], {}, Nobody),
+        (["--kv-store", "dist_sync"], SERVER, ParameterServer),
+        (["--kv-store", "dist_device_sync"], SERVER, ParameterServer),
+        (["--kv-store", "dist_async"], SERVER, ParameterServer),
+        (["--kv-store", "horovod"], HOROVOD, Slots),
+        ([*TENSORFLOW, "mirrored"], {}, Nobody),
+        ([*TENSORFLOW, "horovod"], HOROVOD, Slots),
+    ],
+)
+def test_the_strategy_decides(
+    arguments: list[str], variables: dict[str, str], peers: type[object]
+) -> None:
+    assert isinstance(find(parse(arguments), variables), peers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (["--kv-store", "dist_sync"], {}, "--kv-store dist_sync: needs scheduler and servers"),
+        (["--kv-store", "dist_sync"], HOROVOD, "--kv-store dist_sync: needs scheduler"),
+        (["--kv-store", "horovod"], {}, "--kv-store horovod: needs a rendezvous"),
+        (["--kv-store", "horovod"], SERVER, "imagenet-slots sets them for each"),
+        (["--kv-store", "local"], SERVER, "local: DMLC_ROLE is worker, and that needs dist_sync"),
+        (["--kv-store", "device"], HOROVOD, "device: HOROVOD_RANK is 1, and that needs horovod"),
+        ([*TENSORFLOW, "mirrored"], HOROVOD, "--distribution-strategy mirrored: HOROVOD_RANK is 1"),
+        ([*TENSORFLOW, "horovod"], {}, "--distribution-strategy horovod: needs a rendezvous"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    arguments: list[str], variables: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        find(parse(arguments), variables)
+
+
+def test_every_kv_store_of_the_command_line_has_peers() -> None:
+    for name, names in STRATEGIES.items():
+        variables = {"parameter_server": SERVER, "horovod": HOROVOD}.get(names.peers, {})
+        find(parse(["--kv-store", name]), variables)
+
+
+def test_who_is_alone_waits_for_nobody_and_has_hope() -> None:
+    peers = find(parse([]), {})
+    assert peers.wait(0.1)() is False
+    with peers.joining(0.1):
+        pass
+
+
+def test_a_worker_has_hope_as_long_as_the_scheduler_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = {"DMLC_PS_ROOT_PORT": str(server.getsockname()[1])}
+        peers = find(parse(["--kv-store", "dist_sync"]), SERVER | port)
+        is_hopeless = peers.wait(60)
+        assert not is_hopeless()
+    assert is_hopeless()
+
+
+def test_a_slot_waits_for_the_rendezvous_and_then_always_has_hope() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = {"HOROVOD_GLOO_RENDEZVOUS_PORT": str(server.getsockname()[1])}
+        is_hopeless = find(parse(["--kv-store", "horovod"]), HOROVOD | port).wait(60)
+    assert not is_hopeless()
+
+
+def test_a_slot_gives_up_on_the_rendezvous() -> None:
+    peers = find(parse(["--kv-store", "horovod"]), HOROVOD)
+    with pytest.raises(WorkloadError, match=r"slot of rank 1 gave up.*the rendezvous 127.0.0.1:1"):
+        peers.wait(0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "text", "reason"),
+    [
+        ("horovod", HOROVOD, "Horovod has been shut down. This was caused by", "another slot has"),
+        ("horovod", HOROVOD, "Check failed: shape", None),
+        ("local", {}, "Horovod has been shut down", None),
+        ("dist_sync", SERVER, "Check failed: shape", None),
+    ],
+)
+def test_what_an_error_tells_of_the_others(
+    arguments: str, variables: dict[str, str], text: str, reason: str | None
+) -> None:
+    found = find(parse(["--kv-store", arguments]), variables).explain(RuntimeError(text))
+    assert (found or "").startswith(reason or "")
+    assert (found is None) is (reason is None)

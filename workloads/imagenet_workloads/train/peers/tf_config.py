@@ -1,0 +1,57 @@
+"""A worker among those that TF_CONFIG lists; TensorFlow does all the waiting, without an end."""
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.train.peers.interface import IsHopeless, never
+from imagenet_workloads.train.rendezvous import deadline, give_up
+
+VARIABLE = "TF_CONFIG"
+# What TensorFlow's errors say where a worker has gone while others counted on it.
+_LOST = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
+
+
+def find(asked: str, variables: Mapping[str, str]) -> "Listed":
+    """Read who this worker is.
+
+    Raises:
+        InputError: the variable is missing or wrong.
+    """
+    text = variables.get(VARIABLE)
+    if not text:
+        raise InputError(
+            f"{asked}: {VARIABLE} must list the workers and say which this is: "
+            + json.dumps({"cluster": {"worker": ["host:port"]}, "task": {"type": "worker"}})
+        )
+    fields = Fields.parse(text, VARIABLE)
+    workers = fields.object("cluster").texts("worker")
+    index = fields.object("task").integer("index")
+    if not 0 <= index < len(workers):
+        raise fields.wrong("task", f"names worker {index} of {len(workers)}")
+    return Listed(workers, index)
+
+
+class Listed:
+    """The other workers; implements `Peers`."""
+
+    def __init__(self, workers: tuple[str, ...], index: int) -> None:
+        """Take all of them, and which this is."""
+        self._workers, self._index = workers, index
+
+    def wait(self, timeout: float) -> IsHopeless:
+        """Return at once: whoever listens first is of no matter to TensorFlow."""
+        return never
+
+    def joining(self, timeout: float) -> AbstractContextManager[None]:
+        """Watch TensorFlow wait."""
+        others = [name for place, name in enumerate(self._workers) if place != self._index]
+        return deadline(f"{', '.join(others) or 'itself'} to join", timeout, give_up)
+
+    def explain(self, error: Exception) -> str | None:
+        """Tell of a worker that has gone, by what TensorFlow then raises."""
+        if type(error).__name__ in _LOST:
+            return "another worker has ended, and this one cannot go on without it"
+        return None

@@ -1,0 +1,118 @@
+"""Horovod: every update is made of one batch from each slot, and nobody stands between them.
+
+Gradients are added up among the slots themselves, over Gloo. Each is its own operation, as in
+Horovod's DistributedTrainer, so that those of the last layers travel while the backward pass still
+works on the first ones; but the optimizer is this package's, on equal sums and equal weights, as
+with dist_sync, so its state can be saved and weights never differ.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import mxnet as mx
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.optimizer import LocalUpdater
+from imagenet_workloads.train.options.groups import ClusterOptions
+from imagenet_workloads.train.replicas import Replicas
+from imagenet_workloads.train.strategies.exchange import average_over_devices, sum_gradients
+from imagenet_workloads.train.strategies.interface import Votes
+
+try:
+    import horovod.mxnet as hvd
+except ImportError as error:
+    raise InputError(
+        f"--kv-store horovod: Horovod for MXNet is not installed here ({error}); make "
+        "install-horovod makes an environment that has it"
+    ) from error
+
+
+def join(options: ClusterOptions) -> "Horovod":
+    """Meet the other slots."""
+    return Horovod()
+
+
+class Horovod:
+    """One of several slots in step; implements `Strategy`."""
+
+    collective = True
+
+    def __init__(self) -> None:
+        """Meet the others, by the variables HOROVOD_*."""
+        hvd.init()
+        self.rank, self.workers = int(hvd.rank()), int(hvd.size())
+        self.images_divisor = self.workers
+
+    def agree(self, name: str, numbers: Sequence[int]) -> list[int]:
+        """Give rank 0's numbers to every rank."""
+        shared = mx.nd.array(numbers, dtype="int64")
+        return _whole(hvd.broadcast_(shared, root_rank=0, name=f"agree:{name}"))
+
+    def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
+        """Give rank 0's values to every device, and keep the optimizer here."""
+        self._replicas = replicas
+        values = {f"weight:{name}": replicas.weights(name) for name in replicas.weight_names}
+        for name in replicas.statistic_names:
+            values[f"statistic:{name}"] = replicas.statistics(name)
+        for name, parts in values.items():
+            hvd.broadcast_(parts[0], root_rank=0, name=name)
+            _copy_to_others(parts)
+        self._updater = LocalUpdater(optimizer, replicas)
+        self._devices = len(replicas.weights(replicas.weight_names[0]))
+        if self._devices > 1:
+            self._store = mx.kv.create("device")
+            for name in replicas.weight_names:
+                self._store.init(name, replicas.weights(name)[0])
+
+    def update(self, votes: Votes) -> Votes:
+        """Add gradients up, move the weights; the votes are everybody's."""
+        ballots = mx.nd.array([votes.save, votes.stop], dtype="int32")
+        # Before the gradients: nobody's vote waits for anybody's backward pass.
+        hvd.allreduce_(ballots, op=hvd.Sum, name="votes", priority=1)
+        if self._devices > 1:
+            sum_gradients(self._store, self._replicas)
+        for place, name in enumerate(self._replicas.weight_names):
+            gradients = self._replicas.gradients(name)
+            hvd.allreduce_(gradients[0], op=hvd.Sum, name=f"gradient:{name}", priority=-place)
+            _copy_to_others(gradients)
+        self._updater()
+        save, stop = _whole(ballots)
+        return Votes(bool(save), bool(stop))
+
+    def add(self, numbers: Sequence[int]) -> list[int]:
+        """Add up over the slots."""
+        sums = mx.nd.array(numbers, dtype="int64")
+        return _whole(hvd.allreduce_(sums, op=hvd.Sum, name=f"sum:{len(numbers)}"))
+
+    def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
+        """Average over the devices of all slots; each has as many."""
+        average_over_devices(arrays)
+        for name, parts in arrays.items():
+            hvd.allreduce_(parts[0], op=hvd.Average, name=f"average:{name}")
+            _copy_to_others(parts)
+
+    def states(self) -> dict[str, mx.nd.NDArray] | None:
+        """Give the optimizer's state, equal on every slot."""
+        return self._updater.states()
+
+    def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
+        """Continue from saved states."""
+        self._updater.load_states(states)
+
+    def wait_for_all(self) -> None:
+        """Return when every slot has come here and has nothing under way."""
+        mx.nd.waitall()
+        self.add([0])
+
+    def close(self) -> None:
+        """Leave in good order."""
+        hvd.shutdown()
+
+
+def _whole(numbers: mx.nd.NDArray) -> list[int]:
+    return [int(number) for number in numbers.asnumpy()]
+
+
+def _copy_to_others(parts: Sequence[mx.nd.NDArray]) -> None:
+    first, *others = parts
+    for other in others:
+        first.copyto(other)
