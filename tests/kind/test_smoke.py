@@ -72,4 +72,40 @@ while True:
     )
 
     for name in ("asks-a", "asks-b"):
-        namespace.wait(f"pod/{name}", "jsonpath={.status.phase}=Succeeded", 60)
+        namespace.wait(f"pod/{name}", "jsonpath={.status.phase}=Succeeded")
+
+
+def test_a_claim_of_the_default_storage_class_is_bound(namespace: Kubectl) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "claim"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "writes"},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "writes",
+                    "image": IMAGE,
+                    "command": ["sh", "-c", "echo something > /claim/file && cat /claim/file"],
+                    "volumeMounts": [{"name": "claim", "mountPath": "/claim"}],
+                }
+            ],
+            "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": "claim"}}],
+        },
+    }
+
+    namespace.apply(claim, pod)
+
+    namespace.wait("pod/writes", "jsonpath={.status.phase}=Succeeded")
+    assert namespace("logs", "writes") == "something\n"
+    bound = namespace.get("persistentvolumeclaim", "claim")
+    assert bound["spec"]["storageClassName"] == "standard"
