@@ -31,7 +31,7 @@ def test_a_name_stands_for_one_pod() -> None:
 def test_it_is_ready_when_every_slot_has_told_where_it_is() -> None:
     arrivals = Arrivals(2)
     assert arrivals.missing() == "2 of 2 slots to come"
-    for path in ("/global/1", "/local_a/0", "/global/1", "/cross_0/0"):
+    for path in ("/global/rank_1", "/global/1", "/local_a/0", "/global/1", "/cross_0/0"):
         arrivals.note(path)
     assert arrivals.missing() == "1 of 2 slots to come"
     arrivals.note("/global/0")

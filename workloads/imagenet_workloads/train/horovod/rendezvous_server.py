@@ -32,7 +32,8 @@ class Arrivals:
     def note(self, path: str) -> None:
         """Take in the path of something that a slot has told."""
         scope, _, rank = path.strip("/").partition("/")
-        if scope != _GLOBAL:
+        # Beside its address a slot tells its host's name, under rank_N.
+        if scope != _GLOBAL or not rank.isdecimal():
             return
         with self._lock:
             self._ranks.add(rank)
