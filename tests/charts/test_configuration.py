@@ -10,7 +10,7 @@ import yaml
 
 from imagenet_operator import configuration
 from imagenet_operator.configuration import Configuration
-from imagenet_operator.manifests.settings import Images
+from imagenet_operator.manifests.settings import PUBLISHED, Images
 from support import chart
 
 OPERATOR = {
@@ -72,7 +72,12 @@ def test_the_peers_select_the_operators_pod() -> None:
         ({"networkPolicy": {"enabled": False}}, {"network_policy": False}),
         (
             {"images": {"mxnet": {"cpu": {"repository": "ours", "tag": "2"}}}},
-            {"images": {"MXNet": Images(cpu="ours:2", gpu="imagenet-workloads-mxnet-cu112:0.1.0")}},
+            {
+                "images": {
+                    **PUBLISHED,
+                    "MXNet": Images(cpu="ours:2", gpu="imagenet-workloads-mxnet-cu112:0.1.0"),
+                }
+            },
         ),
     ],
     ids=lambda value: "-".join(value),

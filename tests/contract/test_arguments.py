@@ -4,10 +4,11 @@ The two packages share these command lines and nothing else, so that each may be
 """
 
 import argparse
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +16,20 @@ from hypothesis import given, settings
 from imagenet_operator.api import ImageNetJob, load
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.compatibility import COMBINATIONS
+from imagenet_operator.api.frameworks import Framework
 from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_operator.api.strategies import ParameterServer, Single
+from imagenet_operator.api.strategies.parameter_server import ParameterServer
+from imagenet_operator.api.strategies.single import Single
 from imagenet_operator.manifests import preview
 from support.job_table import JOBS, KEY, jobs
 from support.pod_subset import REFERENCE, REPOSITORY, console_scripts
 
 Manifest = dict[str, Any]
+
+SLOTS = "imagenet-slots"
+OWN_PROGRAMS = {"own-command", "own-image"}
+"""Published manifests whose workers run a program of somebody else's."""
 
 GOOD = [
     *sorted((REPOSITORY / "examples").glob("*.yaml")),
@@ -50,9 +58,28 @@ def expanded(container: Manifest) -> list[str]:
     ]
 
 
-def parse(container: Manifest) -> argparse.Namespace:
-    """Parse a container's arguments; a parser that refuses them fails the test with its message."""
-    return parser_of(container["command"][0]).parse_args(expanded(container))
+Line = tuple[str, list[str]]
+"""A console script and its arguments."""
+
+
+def lines(container: Manifest) -> list[Line]:
+    """Return what a container runs: its program, and what that in turn runs."""
+    (script,) = container["command"]
+    own = (script, expanded(container))
+    if script != SLOTS:
+        return [own]
+    inner, *arguments = parser_of(script).parse_args(own[1]).command
+    return [own, (inner, arguments)]
+
+
+def parse(line: Line) -> argparse.Namespace:
+    """Parse a program's arguments; a parser that refuses them fails the test with its message."""
+    return parser_of(line[0]).parse_args(line[1])
+
+
+def is_ours(container: Manifest) -> bool:
+    """Whether a container runs a program of the workloads, and not a user's own."""
+    return container["command"][0] in console_scripts()
 
 
 @pytest.fixture
@@ -64,10 +91,10 @@ def accept(monkeypatch: pytest.MonkeyPatch) -> Callable[[Manifest], None]:
     beyond_the_parser = {"imagenet-train": train.parse, "imagenet-index": index.main}
 
     def check(container: Manifest) -> None:
-        parse(container)
-        (script,) = container["command"]
-        if script in beyond_the_parser:
-            beyond_the_parser[script](expanded(container))
+        for script, arguments in lines(container):
+            parse((script, arguments))
+            if script in beyond_the_parser:
+                beyond_the_parser[script](arguments)
 
     return check
 
@@ -86,8 +113,11 @@ def test_the_programs_take_what_published_manifests_give(
 ) -> None:
     for document in load(file):
         named = {**document, "metadata": {**document["metadata"], "name": "published"}}
-        for spec in pods(parse_job(named)):
-            accept(spec["containers"][0])
+        containers = [spec["containers"][0] for spec in pods(parse_job(named))]
+        ours = [container for container in containers if is_ours(container)]
+        assert ours == containers or file.stem in OWN_PROGRAMS
+        for container in ours:
+            accept(container)
 
 
 @given(job=jobs())
@@ -96,14 +126,15 @@ def test_the_parsers_take_what_any_job_gives(job: ImageNetJob) -> None:
     seen = set()
     for spec in pods(job):
         container = spec["containers"][0]
-        line = (container["command"][0], *container["args"])
-        if line not in seen:
-            parse(container)
-            seen.add(line)
+        key = (container["command"][0], *container["args"])
+        if key not in seen:
+            seen.add(key)
+            for line in lines(container):
+                parse(line)
 
 
 def worker_options(job: ImageNetJob) -> argparse.Namespace:
-    return parse(pods(job)[-1]["containers"][0])
+    return parse(lines(pods(job)[-1]["containers"][0])[-1])
 
 
 def test_each_field_arrives_at_its_option() -> None:
@@ -140,9 +171,8 @@ def test_augmentation_is_the_same_on_both_sides(name: str) -> None:
 
 def test_every_option_of_a_worker_is_one_that_extra_arguments_may_not_repeat() -> None:
     for name, job in JOBS.items():
-        container = pods(job)[-1]["containers"][0]
-        extra = len(job.spec.training.extra_args)
-        built = container["args"][: len(container["args"]) - extra]
+        _, arguments = lines(pods(job)[-1]["containers"][0])[-1]
+        built = arguments[: len(arguments) - len(job.spec.training.extra_args)]
         assert {text for text in built if text.startswith("--")} <= OPERATOR_OPTIONS.keys(), name
 
 
@@ -157,9 +187,40 @@ def test_every_option_that_is_the_operators_exists() -> None:
 
 @pytest.mark.parametrize("strategy", [ParameterServer, Single])
 def test_every_kvstore_is_known_to_the_program(strategy: type[ParameterServer | Single]) -> None:
-    action = next(
-        action for action in parser_of("imagenet-train")._actions if action.dest == "kv_store"
-    )
-    assert action.choices is not None
     stores = strategy.model_fields["kv_store"].annotation.__args__  # type: ignore[union-attr]
-    assert set(stores) <= set(action.choices)
+    assert set(stores) <= choices("kv_store")
+
+
+def choices(option: str) -> set[str]:
+    """Return the values that an option of `imagenet-train` has."""
+    actions = parser_of("imagenet-train")._actions
+    (action,) = (action for action in actions if action.dest == option)
+    return set(action.choices or ())
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if "rrored" in name or "orovod" in name])
+def test_the_program_is_told_framework_and_strategy(name: str) -> None:
+    job = JOBS[name]
+    options, training = worker_options(job), job.spec.training
+    assert options.framework == training.framework
+    snake = re.sub("([A-Z])", lambda match: f"_{match[1].lower()}", training.strategy.kind)
+    told = options.kv_store if training.framework == "MXNet" else options.distribution_strategy
+    assert told == snake
+
+
+def test_the_frameworks_and_their_strategies_are_the_same_on_both_sides() -> None:
+    assert choices("framework") == set(get_args(Framework))
+    of_tensorflow = {row.strategy for row in COMBINATIONS if row.framework == "TensorFlow"}
+    snake = {
+        re.sub("([A-Z])", lambda match: f"_{match[1].lower()}", kind) for kind in of_tensorflow
+    }
+    assert choices("distribution_strategy") == snake
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if name.startswith("horovod")])
+def test_the_slots_of_all_workers_share_the_batch(name: str) -> None:
+    job = JOBS[name]
+    container = pods(job)[-1]["containers"][0]
+    slots = parse(lines(container)[0]).slots
+    processes = job.spec.training.workers.replicas * slots
+    assert worker_options(job).batch_size * processes == job.spec.training.batch_size

@@ -12,6 +12,8 @@ from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
 from imagenet_workloads import environment as workloads
 from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
 from imagenet_workloads.prepare.index import Result
+from imagenet_workloads.train.horovod import rendezvous_server
+from imagenet_workloads.train.horovod.slot import Slot
 from support.job_table import JOBS, KEY, UID
 from support.pod_subset import REFERENCE
 
@@ -28,7 +30,22 @@ PS_LITE = {
 }
 """Read by MXNet's own code."""
 
-FOR_LIBRARIES = {"HOME", "TMPDIR", "OMP_NUM_THREADS"}
+HOROVOD = {
+    "HOROVOD_CONTROLLER",
+    "HOROVOD_CPU_OPERATIONS",
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT",
+    "HOROVOD_GLOO_TIMEOUT_SECONDS",
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+    "HOROVOD_HOSTNAME",
+    *(f"HOROVOD_{scope}{what}" for scope in ("", "LOCAL_", "CROSS_") for what in ("RANK", "SIZE")),
+}
+"""Read by Horovod's own code."""
+
+FOR_LIBRARIES = {"TF_CONFIG", "HOME", "TMPDIR", "OMP_NUM_THREADS"}
+
+FOR_USERS = {"IMAGENET_DATASET", "IMAGENET_RESULTS"}
+"""Read by programs of one's own, and by the arguments of ours."""
 
 
 class Recorded(dict[str, str]):
@@ -64,7 +81,8 @@ def test_every_variable_is_read_by_somebody(name: str) -> None:
     for container in containers(name):
         recorded = Recorded(variables(container))
         workloads.Environment.from_mapping(recorded)
-        assert recorded.keys() <= recorded.asked | PS_LITE | FOR_LIBRARIES
+        known = PS_LITE | HOROVOD | FOR_LIBRARIES | FOR_USERS | {rendezvous_server.HOSTS}
+        assert recorded.keys() <= recorded.asked | known
 
 
 def test_every_variable_that_is_read_is_set_on_some_pod() -> None:
@@ -105,8 +123,20 @@ def test_results_go_beside_the_dataset_where_no_output_is_named() -> None:
 
 
 def test_the_roles_are_the_same_on_both_sides() -> None:
-    built = {variables(container)["IMAGENET_ROLE"] for container in containers("defaults")}
-    assert built == {role.value for role in workloads.Role}
+    built = {
+        variables(container)["IMAGENET_ROLE"]
+        for name in ("defaults", "horovod")
+        for container in containers(name)
+    }
+    assert built | {"rendezvous"} == {role.value for role in workloads.Role}
+
+
+def test_the_rendezvous_reads_every_worker_and_each_worker_its_place() -> None:
+    rendezvous, *workers = containers("horovod with slots")[-3:]
+    hosts = rendezvous_server.read_hosts(variables(rendezvous))
+    assert hosts == [("digits-r3-worker-0", 4), ("digits-r3-worker-1", 4)]
+    slots = [Slot.from_mapping(variables(worker)) for worker in workers]
+    assert [(slot.rank, slot.size) for slot in slots if slot] == [(0, 8), (4, 8)]
 
 
 def test_the_exit_codes_of_failures_that_last_are_the_same_on_both_sides() -> None:

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from imagenet_operator.manifests import ports
 from imagenet_operator.manifests.settings import DEFAULTS
-from imagenet_operator.manifests.strategies import parameter_server
 from support.pod_subset import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -40,5 +40,5 @@ def test_every_policy_is_named() -> None:
 def test_the_ports_are_those_of_the_builders() -> None:
     text = (DOCS / "security.md").read_text()
     assert f"metrics, {DEFAULTS.metrics_port}" in text
-    assert f"NAME-r0-server-0.NAME-r0 {parameter_server.MEMBER_PORT}" in text
+    assert f"NAME-r0-server-0.NAME-r0 {ports.MEMBER}" in text
     assert f"({DEFAULTS.user})" in text

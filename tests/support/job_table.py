@@ -56,6 +56,34 @@ def manifest(
     return copy.deepcopy(built)
 
 
+TFRECORD = {"preprocessing": {"format": "TFRecord"}}
+
+
+def tensorflow(strategy: Manifest, **training: Any) -> Manifest:
+    """Return the manifest of a job for TensorFlow."""
+    fields = {"framework": "TensorFlow", "strategy": strategy, **training}
+    return manifest(dataset=TFRECORD, training=fields)
+
+
+OWN_PROGRAM: Manifest = {
+    "image": "registry.example/team/train:7",
+    "workers": {
+        "replicas": 2,
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "command": ["python", "-m", "team.train"],
+                        "args": ["--data", "$(IMAGENET_DATASET)", "--into", "$(IMAGENET_RESULTS)"],
+                    }
+                ]
+            }
+        },
+    },
+}
+"""Fields of `training` for a program of somebody else's."""
+
 TABLE: dict[str, Manifest] = {
     "defaults": manifest(),
     "synthetic": manifest(dataset={"source": SYNTHETIC}),
@@ -166,6 +194,19 @@ TABLE: dict[str, Manifest] = {
         run_policy={"retentionPolicy": "Delete"},
         training={"output": {"volume": {"size": "1Gi"}}},
     ),
+    "horovod": manifest(training={"strategy": {"horovod": {}}}),
+    "horovod with slots": manifest(
+        training={"strategy": {"horovod": {"slotsPerWorker": 4}}, "workers": {"replicas": 2}}
+    ),
+    "horovod with gpus": manifest(
+        training={
+            "strategy": {"horovod": {"slotsPerWorker": 2}},
+            "workers": {"replicas": 4, "gpus": 8},
+        }
+    ),
+    "horovod of tensorflow": tensorflow({"horovod": {}}, workers={"replicas": 2, "gpus": 4}),
+    "mirrored": tensorflow({"mirrored": {}}, workers={"replicas": 1, "gpus": 4}),
+    "multi-worker mirrored": tensorflow({"multiWorkerMirrored": {}}),
     "longest name": manifest(name="a" * 40),
 }
 """Name → manifest, each valid."""
@@ -192,6 +233,23 @@ def members(job: ImageNetJob, number: int = 0, settings: Settings = DEFAULTS) ->
     return [item for item in attempt.build(job, number, settings) if item["kind"] == "Pod"]
 
 
+def _strategies(gpus: int) -> st.SearchStrategy[Manifest]:
+    """Return the strategies that workers with so many GPUs may have."""
+    stores = st.sampled_from(["dist_sync", "dist_device_sync", "dist_async"])
+    servers = st.integers(1, 3).map(lambda count: {"replicas": count})
+    slots = [count for count in (1, 2, 3) if gpus % count == 0]
+    return st.one_of(
+        st.builds(
+            lambda store, some: {"parameterServer": {"kvStore": store, "servers": some}},
+            stores,
+            servers,
+        ),
+        st.sampled_from(["local", "device"]).map(lambda store: {"single": {"kvStore": store}}),
+        st.sampled_from(slots).map(lambda count: {"horovod": {"slotsPerWorker": count}}),
+        st.sampled_from([{"horovod": {}}, {"mirrored": {}}, {"multiWorkerMirrored": {}}]),
+    )
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> ImageNetJob:
     """Draw a valid job whose images are listed."""
@@ -206,21 +264,21 @@ def jobs(draw: st.DrawFn) -> ImageNetJob:
         dataset["preprocessing"] = {"parallelism": draw(st.integers(1, 12))}
     if source is VOLUME and draw(st.booleans()):
         dataset["validation"] = LABELS
-    single = draw(st.booleans())
-    replicas = 1 if single else draw(st.integers(1, 4))
     gpus = draw(st.integers(0, 3))
-    stores = ["dist_sync", "dist_device_sync", "dist_async"]
+    strategy = draw(_strategies(gpus))
+    (kind,) = strategy
+    replicas = 1 if kind in ("single", "mirrored") else draw(st.integers(1, 4))
+    framework = "TensorFlow" if "irrored" in kind else "MXNet"
+    if kind == "horovod":
+        framework = draw(st.sampled_from(["MXNet", "TensorFlow"]))
+    if framework == "TensorFlow":
+        dataset.setdefault("preprocessing", {})["format"] = "TFRecord"
+    share = max(gpus, strategy[kind].get("slotsPerWorker", 1))
     training: Manifest = {
-        "strategy": {"single": {"kvStore": draw(st.sampled_from(["local", "device"]))}}
-        if single
-        else {
-            "parameterServer": {
-                "kvStore": draw(st.sampled_from(stores)),
-                "servers": {"replicas": draw(st.integers(1, 3))},
-            }
-        },
+        "framework": framework,
+        "strategy": strategy,
         "workers": {"replicas": replicas, "gpus": gpus},
-        "batchSize": replicas * max(gpus, 1) * draw(st.integers(1, 64)),
+        "batchSize": replicas * share * draw(st.integers(1, 64)),
     }
     if draw(st.booleans()):
         training["output"] = {"volume": draw(volumes)}

@@ -127,7 +127,7 @@ def _exactly_one(names: tuple[str, ...]) -> Rule:
         given = list(union.given)
         if not given:
             return "no kind is given", f"write one of {listing}"
-        return f"{' and '.join(given)} are given together", f"keep one of {listing}"
+        return f"{' and '.join(given)} are given together", f"keep one of {', '.join(given)}"
 
     return Rule(
         cel=f"[{', '.join(f'has(self.{name})' for name in names)}].exists_one(given, given)",

@@ -8,20 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from imagenet_operator.api import own_program
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.job import ImageNetJob
+from imagenet_operator.api.own_program import OwnProgram
 from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import owned_field_conflicts
 
+WORKERS = "spec.training.workers.template"
+"""The one template that may bring a program of its own."""
+
 
 def operator_problems(job: ImageNetJob) -> list[Problem]:
     """Return every reason why the operator would fail a job that the API server has taken."""
-    return [
+    programs = {WORKERS: own_program.of_workers(job.spec.training)}
+    return own_program.problems(job.spec.training) + [
         problem
         for path, template in _templates(job.spec, "spec")
         for problem in (
-            *owned_field_conflicts(template, path),
+            *owned_field_conflicts(template, path, programs.get(path, OwnProgram.NEVER)),
             *_unreadable_quantities(template, path),
         )
     ]

@@ -1,6 +1,7 @@
 """Which framework trains from which dataset format with which strategy: one table.
 
-A combination is possible when, and only when, it has a row here.
+A combination is possible when, and only when, it has a row here. The rows follow from what the
+strategies say (the frameworks that have them) and from what each framework reads.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.strategies import Strategy
+from imagenet_operator.api.frameworks import FORMATS
+from imagenet_operator.api.strategies import STRATEGIES
 
 
 class Combination(NamedTuple):
@@ -19,44 +21,80 @@ class Combination(NamedTuple):
     strategy: str
 
 
-COMBINATIONS = (
-    Combination("MXNet", "RecordIO", "parameterServer"),
-    Combination("MXNet", "RecordIO", "single"),
+Table = tuple[Combination, ...]
+
+COMBINATIONS: Table = tuple(
+    Combination(framework, format_, strategy)
+    for strategy, fields in STRATEGIES.items()
+    for framework in fields.frameworks
+    for format_ in FORMATS[framework]
 )
 
 
-def _of(spec: Any) -> Combination | None:
-    strategy = spec.training.strategy
-    if len(strategy.given) != 1:
-        return None  # The union's own rule says so already.
-    return Combination(spec.training.framework, spec.dataset.preprocessing.format, strategy.kind)
+def rules(table: Table = COMBINATIONS) -> tuple[Rule, ...]:
+    """Return the rules for `spec` that its combination is in a table."""
+    return _strategy_rule(table), _format_rule(table)
 
 
-def rule(table: tuple[Combination, ...] = COMBINATIONS) -> Rule:
-    """Return the rule for `spec` that its combination is in a table."""
-    clauses = []
-    for name in Strategy.kinds():
-        rows = [
-            f"(self.training.framework == '{row.framework}'"
-            f" && self.dataset.preprocessing.format == '{row.format}')"
-            for row in table
-            if row.strategy == name
-        ]
-        clauses.append(f"(!has(self.training.strategy.{name}) || {' || '.join(rows) or 'false'})")
+def _strategy_rule(table: Table) -> Rule:
+    """Return the rule that the framework has the strategy, whatever the format."""
+    pairs = {(row.framework, row.strategy) for row in table}
 
     def explain(spec: Any) -> tuple[str, str]:
-        combination = _of(spec)
-        assert combination is not None
-        return (
-            f"{combination.framework} cannot train from {combination.format} with"
-            f" {combination.strategy}",
-            "write one of " + "; ".join(", ".join(row) for row in table),
-        )
+        framework = spec.training.framework
+        given = spec.training.strategy.given
+        kind = next(kind for kind in given if (framework, kind) not in pairs)
+        known = dict.fromkeys(row.strategy for row in table if row.framework == framework)
+        others = [
+            f"framework: {row.framework} with preprocessing.format: {row.format}"
+            for row in table
+            if row.strategy == kind
+        ]
+        remedies = [*([f"one of {', '.join(known)}"] if known else []), *others]
+        return f"{framework} has no strategy {kind}", f"write {', or '.join(remedies)}"
 
     return Rule(
-        cel=" && ".join(clauses),
-        message="framework, preprocessing.format and strategy do not go together",
+        cel=_each(
+            {kind: [f for f, other in sorted(pairs) if other == kind] for kind in STRATEGIES},
+            "self.training.framework",
+        ),
+        message="must be one that the framework has",
         field="training.strategy",
-        holds=lambda spec: _of(spec) in {None, *table},
+        holds=lambda spec: all(
+            (spec.training.framework, kind) in pairs for kind in spec.training.strategy.given
+        ),
         explain=explain,
+    )
+
+
+def _format_rule(table: Table) -> Rule:
+    """Return the rule that the framework reads the format; what has no strategy it leaves alone."""
+    formats: dict[str, list[str]] = {}
+    for row in table:
+        if row.format not in formats.setdefault(row.framework, []):
+            formats[row.framework].append(row.format)
+    clauses = [
+        f"(self.training.framework != '{framework}'"
+        f" || self.dataset.preprocessing.format in {known})"
+        for framework, known in formats.items()
+    ]
+    return Rule(
+        cel=" && ".join(clauses),
+        message="must be one that the framework reads",
+        field="dataset.preprocessing.format",
+        holds=lambda spec: (
+            spec.training.framework not in formats
+            or spec.dataset.preprocessing.format in formats[spec.training.framework]
+        ),
+        explain=lambda spec: (
+            f"{spec.training.framework} does not read {spec.dataset.preprocessing.format}",
+            f"write {' or '.join(formats[spec.training.framework])}",
+        ),
+    )
+
+
+def _each(allowed: dict[str, list[str]], field: str) -> str:
+    return " && ".join(
+        f"(!has(self.training.strategy.{kind}) || {field} in {values})"
+        for kind, values in allowed.items()
     )

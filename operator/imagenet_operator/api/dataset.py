@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge, Le
 
@@ -15,6 +15,7 @@ from imagenet_operator.api.fields import (
     Template,
     stays_below,
 )
+from imagenet_operator.api.frameworks import Format
 from imagenet_operator.api.sources import DATASET_RULES, Source
 from imagenet_operator.api.volumes import VolumeClaim
 
@@ -67,8 +68,8 @@ class Validation(Model):
 class Preprocessing(Model):
     """What becomes of the images. A `prepared` source ignores this, but for `format`."""
 
-    format: Literal["RecordIO"] = "RecordIO"
-    """The format of the prepared dataset."""
+    format: Format = "RecordIO"
+    """The format of the prepared dataset: RecordIO for MXNet, TFRecord for TensorFlow."""
 
     resize: Annotated[int, Ge(1), Le(8192), Unit("pixels")] | None = None
     """The length of an image's shorter edge. Absent: images keep their size, and RGB JPEGs their

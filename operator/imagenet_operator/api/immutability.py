@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from imagenet_operator.api.base import Manifest, TransitionRule
-from imagenet_operator.api.strategies import FROZEN
+from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.api.training import TrainingSpec
 
 _STARTED = "has(oldSelf.status) && has(oldSelf.status.startTime)"
@@ -78,22 +78,22 @@ def _fixed(path: str, when: _When, message: str, guard: str = "") -> TransitionR
 def _rules() -> tuple[TransitionRule, ...]:
     never = "cannot change once the job has started; make a new job"
     paused = "cannot change while the job runs; suspend it first"
-    fields = [field.alias or name for name, field in TrainingSpec.model_fields.items()]
+    names = [field.alias or name for name, field in TrainingSpec.model_fields.items()]
     return (
         _fixed("spec.runPolicy.managedBy", "always", "cannot change; make a new job"),
         _fixed("spec.dataset", "started", never),
         *(
             _fixed(f"{_TRAINING}.{name}", "started", never)
-            for name in fields
+            for name in names
             if name not in _CHANGE_WHILE_PAUSED
         ),
         *(_fixed(f"{_TRAINING}.{name}", "running", paused) for name in _CHANGE_WHILE_PAUSED),
         *(
             _fixed(f"{_STRATEGY}.{kind}.{name}", "paused", never, guard=f"{_STRATEGY}.{kind}")
-            for kind, names in FROZEN.items()
-            for name in names
+            for kind, fields in STRATEGIES.items()
+            for name in fields.frozen
         ),
-        *(_kind_stays(kind, never) for kind in FROZEN),
+        *(_kind_stays(kind, never) for kind in STRATEGIES),
     )
 
 

@@ -32,7 +32,7 @@ class ImageNetJobSpec(Model):
     run_policy: RunPolicy = RunPolicy()
     """When pods go, when the job gives up."""
 
-    rules = (compatibility.rule(), *sharing.RULES)
+    rules = (*compatibility.rules(), *sharing.RULES)
 
 
 class ImageNetJob(Model):

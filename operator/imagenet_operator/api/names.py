@@ -12,8 +12,8 @@ LABEL_MAXIMUM = 63
 DNS_LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 """A DNS-1035 label: a Service's name may not start with a digit."""
 
-ATTEMPT_DIGITS = 9
-"""Room for an attempt's number: one a second for thirty years."""
+ATTEMPT_DIGITS = 8
+"""Room for an attempt's number: one a second for three years."""
 
 REPLICAS_MAXIMUM = 10_000
 """Most members of one role, so that an index has four digits at most."""
@@ -29,6 +29,7 @@ _SUFFIXES = (
     f"-pack-{10**5 - 1}-abcde",
     f"-r{_LAST_ATTEMPT}",
     f"-r{_LAST_ATTEMPT}-scheduler-0",
+    f"-r{_LAST_ATTEMPT}-rendezvous-0",
     f"-r{_LAST_ATTEMPT}-server-{REPLICAS_MAXIMUM - 1}",
     f"-r{_LAST_ATTEMPT}-worker-{REPLICAS_MAXIMUM - 1}",
 )

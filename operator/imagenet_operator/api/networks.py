@@ -1,7 +1,8 @@
 """`spec.training.model`: which networks there are, how deep they come, what images they take.
 
 What a network cannot be is refused here, before a dataset is prepared for hours in vain. The
-workloads build the networks; a contract test builds each one that this table allows.
+workloads build the networks; contract tests build each one that this table allows, in each of the
+frameworks that it names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Rule
 from imagenet_operator.api.fields import ImageShape
+from imagenet_operator.api.frameworks import Framework
 
 NetworkName = Literal[
     "lenet",
@@ -30,10 +32,17 @@ NetworkName = Literal[
 
 
 class Family(NamedTuple):
-    """What a network's name stands for: its depths (none for a single one), its smallest image."""
+    """What a network's name stands for.
+
+    Attributes:
+        depths: Those that it comes in; none for a single one.
+        smallest: The shortest side of an image that it takes, in pixels.
+        frameworks: Which have it.
+    """
 
     depths: tuple[int, ...] = ()
     smallest: int = 1
+    frameworks: tuple[Framework, ...] = ("MXNet", "TensorFlow")
 
 
 _RESNET = (18, 34, 50, 101, 152)
@@ -43,14 +52,14 @@ FAMILIES: dict[str, Family] = {
     "mlp": Family(),
     "alexnet": Family(smallest=64),
     "resnet": Family(_RESNET),
-    "resnet-v1": Family(_RESNET),
+    "resnet-v1": Family(_RESNET, frameworks=("MXNet",)),
     "vgg": Family(_VGG, smallest=32),
-    "vgg-bn": Family(_VGG, smallest=32),
+    "vgg-bn": Family(_VGG, smallest=32, frameworks=("MXNet",)),
     "inception-v3": Family(smallest=299),
     "densenet": Family((121, 161, 169, 201), smallest=224),
     "squeezenet": Family(smallest=224),
     "mobilenet": Family(),
-    "mobilenet-v2": Family(),
+    "mobilenet-v2": Family(frameworks=("MXNet",)),
 }
 
 SMALL_IMAGE = 32
@@ -124,7 +133,8 @@ class Network(Model):
     """The network to train."""
 
     network: NetworkName
-    """The network's name, as in MXNet's programs."""
+    """The network's name, as in MXNet's programs. `imagenetctl networks` lists which framework has
+    which."""
 
     num_layers: Annotated[int, Ge(1), Le(2000)] | None = None
     """The depth, for resnet (18, 34, 50, 101, 152; for images of up to 32 pixels 6n+2, such as 20,

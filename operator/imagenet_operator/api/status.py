@@ -31,7 +31,7 @@ Phase = Literal[
     "Succeeded",
     "Failed",
 ]
-Role = Literal["scheduler", "server", "worker"]
+Role = Literal["scheduler", "server", "rendezvous", "worker"]
 
 
 class Condition(Model):

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from imagenet_operator.api.own_program import MAIN_CONTAINER, OwnProgram
 from imagenet_operator.api.problems import Problem
-
-MAIN_CONTAINER = "main"
-"""The container that runs the program; others in a template are the user's own."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 
@@ -23,7 +21,12 @@ _OWNED_LABELS = re.compile(
     r"training\.imagenet\.dev/.*|app\.kubernetes\.io/(managed-by|name)"
     r"|(batch\.kubernetes\.io/)?(job-name|controller-uid|job-completion-index)"
 )
-_OWNED_VARIABLES = re.compile(r"(DMLC|IMAGENET|POD)_.*|PORT|JOB_COMPLETION_INDEX")
+# Of Horovod's variables those that place a process; its tuning is the user's.
+_OWNED_VARIABLES = re.compile(
+    r"(DMLC|IMAGENET|POD)_.*|PORT|TF_CONFIG|JOB_COMPLETION_INDEX"
+    r"|HOROVOD_(CONTROLLER|CPU_OPERATIONS|GLOO_RENDEZVOUS_.*|HOSTNAME)"
+    r"|HOROVOD_((LOCAL|CROSS)_)?(RANK|SIZE)"
+)
 _OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
 _OWNED_MOUNTS = frozenset({"/source", "/data", "/output", "/scratch", "/dev/shm"})
 _CAPABILITIES_ALLOWED = frozenset({"NET_BIND_SERVICE"})
@@ -63,26 +66,28 @@ _SECURITY = {
     "runAsNonRoot": _Owned(_FLOOR, (True,)),
     "procMount": _Owned(_FLOOR, ("Default",)),
 }
+_PROGRAM = "the operator runs its own program; extraArgs adds options"
 _MAIN = {
-    "command": _Owned("the operator runs its own program; extraArgs adds options"),
-    "args": _Owned("the operator runs its own program; extraArgs adds options"),
     "terminationMessagePath": _Owned("programs report through it"),
     "terminationMessagePolicy": _Owned("programs report through it"),
 }
 
 
-def owned_field_conflicts(template: Mapping[str, Any], path: str) -> list[Problem]:
+def owned_field_conflicts(
+    template: Mapping[str, Any], path: str, own_program: OwnProgram = OwnProgram.NEVER
+) -> list[Problem]:
     """Return every place where a template overrides what is not the user's.
 
     Args:
         template: A PodTemplateSpec as a manifest gives it.
         path: Where it stands, such as ``spec.training.workers.template``.
+        own_program: Whether it may bring a program of its own.
     """
     return [
         *_deletions(template, path),
         *_directives(template, path),
         *_metadata(template.get("metadata", {}), f"{path}.metadata"),
-        *_spec(template.get("spec", {}), f"{path}.spec"),
+        *_spec(template.get("spec", {}), f"{path}.spec", own_program),
     ]
 
 
@@ -140,7 +145,7 @@ def _metadata(metadata: Any, path: str) -> Iterator[Problem]:
                 yield _conflict(f"{path}.labels[{key}]", "the operator selects its pods by it")
 
 
-def _spec(spec: Any, path: str) -> Iterator[Problem]:
+def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:
     yield from _misshapen(spec, dict, path)
     if not isinstance(spec, dict):
         return
@@ -151,6 +156,7 @@ def _spec(spec: Any, path: str) -> Iterator[Problem]:
         yield from _container(container, place)
         if name == MAIN_CONTAINER:
             yield from _main_container(container, place)
+            yield from _program(container, place, own_program)
     for _, place, container in _items(spec, "initContainers", path):
         yield from _container(container, place)
     for name, place, volume in _items(spec, "volumes", path):
@@ -220,6 +226,21 @@ def _container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
     for _, place, port in _items(container, "ports", path):
         if "hostPort" in port:
             yield _conflict(f"{place}.hostPort", _FLOOR)
+
+
+def _program(container: Mapping[str, Any], path: str, own_program: OwnProgram) -> Iterator[Problem]:
+    """Refuse a command that would run in the operator's image, and arguments without one."""
+    if own_program is OwnProgram.ALLOWED:
+        if "args" in container and not container.get("command"):
+            what = "is given without a command, and so is meant for the operator's program"
+            yield Problem(f"{path}.args", what, "write a command too, or extraArgs", "operator")
+        return
+    remedy = "remove it"
+    if own_program is OwnProgram.WITH_AN_IMAGE:
+        remedy += ", or give the image that it runs in as spec.training.image"
+    for field in ("command", "args"):
+        if field in container:
+            yield _conflict(f"{path}.{field}", _PROGRAM, remedy)
 
 
 def _main_container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen
 
+from imagenet_operator.api import capabilities
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Model, Rule, Unit
 from imagenet_operator.api.fields import (
@@ -18,10 +19,11 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
+from imagenet_operator.api.frameworks import Framework
 from imagenet_operator.api.networks import Network
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import NO_REPEATED_OPTION
-from imagenet_operator.api.strategies import TRAINING_RULES, Strategy
+from imagenet_operator.api.strategies import DEVICES_CEL, TRAINING_RULES, Strategy
 from imagenet_operator.api.volumes import VolumeClaim
 
 
@@ -71,8 +73,8 @@ class SecretReference(Model):
 
 
 def devices(training: TrainingSpec) -> int:
-    """Return how many devices share a batch: every GPU, or every worker's CPU."""
-    return training.workers.replicas * max(training.workers.gpus, 1)
+    """Return how many devices share a batch: every GPU, or every process on a CPU."""
+    return training.workers.replicas * training.strategy.devices(training.workers.gpus)
 
 
 def _explain_batch(training: TrainingSpec) -> tuple[str, str]:
@@ -85,7 +87,7 @@ def _explain_batch(training: TrainingSpec) -> tuple[str, str]:
 class TrainingSpec(Model):
     """What is trained, on how many machines, and for how long."""
 
-    framework: Literal["MXNet"] = "MXNet"
+    framework: Framework = "MXNet"
     """The framework that trains."""
 
     strategy: Strategy
@@ -120,27 +122,32 @@ class TrainingSpec(Model):
     """Where results go. Absent: the dataset's volume."""
 
     image: Text | None = None
-    """The image of the training pods. Absent: the operator's own for CPU or GPU. Schedulers and
-    servers always run the one for CPU."""
+    """The image of the workers. Absent: the operator's own for CPU or GPU. It runs
+    `imagenet-train`, or what the workers' template gives as `command`, by which any program can be
+    a worker. Schedulers, servers and rendezvous always run the operator's own for CPU."""
 
     image_pull_secrets: Annotated[tuple[SecretReference, ...], MaxLen(16)] = ()
     """Secrets for pulling images, for every pod of the job."""
 
     extra_args: Annotated[tuple[Text, ...], MaxLen(64)] = ()
     """Further options of ``imagenet-train``, for the workers. One that a field here already sets is
-    refused."""
+    refused, and so is any beside a command of one's own."""
 
     rules = (
         Rule(
             cel=(
-                "self.workers.replicas < 1 || self.batchSize % (self.workers.replicas *"
-                " (self.workers.gpus > 0 ? self.workers.gpus : 1)) == 0"
+                "self.workers.replicas < 1"
+                f" || self.batchSize % (self.workers.replicas * {DEVICES_CEL}) == 0"
             ),
-            message="must divide by the devices: workers.replicas times workers.gpus (1 if none)",
+            message=(
+                "must divide by the devices: workers.replicas times workers.gpus (1 if none, or"
+                " the slots of Horovod)"
+            ),
             field="batchSize",
             holds=lambda training: training.batch_size % devices(training) == 0,
             explain=_explain_batch,
         ),
         NO_REPEATED_OPTION,
+        *capabilities.RULES,
         *TRAINING_RULES,
     )

@@ -30,8 +30,8 @@ from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.manifests import ports
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.manifests.strategies.parameter_server import ROOT_PORT
 from imagenet_operator.reconcile.types import Settings
 
 DEFAULT_WORKDIR = Path("imagenet-work")
@@ -324,10 +324,11 @@ def _mapping(text: str) -> tuple[str, Path]:
 
 
 def _port(text: str) -> int:
-    if not (text.isdecimal() and 1024 <= int(text) <= 65535) or int(text) == ROOT_PORT:
+    own = (ports.MEETING, ports.MEMBER)
+    if not (text.isdecimal() and 1024 <= int(text) <= 65535) or int(text) in own:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a port for metrics; write 1024 to 65535, and not the scheduler's "
-            f"({ROOT_PORT})"
+            f"{text!r} is not a port for metrics; write 1024 to 65535, and not "
+            f"{' or '.join(map(str, own))}, where members meet"
         )
     return int(text)
 

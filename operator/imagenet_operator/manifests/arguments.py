@@ -1,44 +1,44 @@
 """The command line of a worker: from the resource's fields to the options of `imagenet-train`.
 
-Strategies add what they decide (the kvstore) and put the result into their workers' pods. The
+Strategies add what they decide (the kvstore, say) and put the result into their workers' pods. The
 options are those of MXNet's example/image-classification; one that is absent here has the same
 default in the resource and in the program, which the contract tests check.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.manifests import names
-from imagenet_operator.manifests.volumes import DATA, OUTPUT
+from imagenet_operator.manifests.volumes import DATASET, OUTPUT, RESULTS
 
 
-def of_worker(job: ImageNetJob, kv_store: str) -> tuple[str, ...]:
-    """Return the arguments of one worker; `batchSize` is divided among the workers."""
+def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple[str, ...]:
+    """Return the arguments of `imagenet-train` in a worker.
+
+    Args:
+        job: The job.
+        options: The strategy's own.
+        slots: How many processes of a worker are given these arguments. They share its GPUs and its
+            part of `batchSize`.
+    """
     training = job.spec.training
+    processes = training.workers.replicas * slots
     return (
-        *("--dataset", _dataset(job)),
-        *("--output", f"$({OUTPUT})/{names.output_folder(job.metadata.name, job.metadata.uid)}"),
+        *("--dataset", f"$({DATASET})"),
+        *("--output", f"$({RESULTS})"),
         *_network(job),
-        *("--kv-store", kv_store),
-        *("--batch-size", str(training.batch_size // training.workers.replicas)),
+        *options,
+        *("--batch-size", str(training.batch_size // processes)),
         *("--num-epochs", str(training.epochs)),
-        *_gpus(training.workers.gpus),
+        *_gpus(training.workers.gpus // slots),
         *("--data-nthreads", str(training.data_threads)),
         *_optimizer(job),
         *_augmentation(training.augmentation),
         *_checkpoint(job),
         *training.extra_args,
     )
-
-
-def _dataset(job: ImageNetJob) -> str:
-    prepared = job.spec.dataset.source.prepared
-    if prepared is not None:
-        return f"$({DATA})/{prepared.path}"
-    if job.status.dataset is None:
-        raise ValueError("the dataset has no key yet: an attempt begins after index has ended")
-    return f"$({DATA})/{names.dataset_folder(job.status.dataset.key)}"
 
 
 def _network(job: ImageNetJob) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def _network(job: ImageNetJob) -> tuple[str, ...]:
 
 
 def _gpus(count: int) -> tuple[str, ...]:
-    """Name a worker's GPUs as it sees them: from 0, whichever of the node's they are."""
+    """Name a process's GPUs as it sees them: from 0, whichever of the node's they are."""
     return ("--gpus", ",".join(map(str, range(count)))) if count else ()
 
 

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.strategies import STRATEGIES
 
 # Where, how wide and how safely a job runs, as opposed to what it computes. Workers, templates and
 # the batch size may change while a job is suspended, and it then goes on from its checkpoints.
@@ -25,8 +26,12 @@ _ELSEWHERE = frozenset(
         "training.image",
         "training.imagePullSecrets",
         "training.output",
-        "training.strategy.parameterServer.servers",
         "training.workers",
+        *(
+            f"training.strategy.{kind}.{field}"
+            for kind, fields in STRATEGIES.items()
+            for field in fields.incidental
+        ),
     }
 )
 

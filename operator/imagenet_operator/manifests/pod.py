@@ -18,6 +18,7 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.own_program import OwnProgram
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings
@@ -49,6 +50,7 @@ class Program:
         grace_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role (and attempt) have to be on one node.
         template: The user's template for it, and where that stands in the job.
+        own_program: Whether the template may bring a program of its own.
     """
 
     role: str
@@ -65,6 +67,7 @@ class Program:
     shares_node: bool = False
     template: Mapping[str, Any] | None = None
     template_path: str = ""
+    own_program: OwnProgram = OwnProgram.NEVER
 
 
 def pod_template(
@@ -96,7 +99,7 @@ def pod_template(
     }
     metadata = {"labels": dict(pod_labels), "annotations": _annotations(settings)}
     built: Manifest = {"metadata": metadata, "spec": spec}
-    merged = template.merge(built, program.template, program.template_path)
+    merged = template.merge(built, program.template, program.template_path, program.own_program)
     # What follows is added after the merge, so that no template can take it away.
     path = f"{program.template_path}.spec"
     if program.shared_memory:

@@ -19,7 +19,7 @@ class Images:
     """The images of one framework.
 
     Attributes:
-        cpu: Runs preparation, schedulers, servers and workers without GPUs.
+        cpu: Runs preparation, schedulers, servers, rendezvous and workers without GPUs.
         gpu: Runs workers with GPUs. It cannot run anything else: its framework does not import on a
             node without a GPU driver.
     """
@@ -32,7 +32,11 @@ PUBLISHED: Mapping[str, Images] = MappingProxyType(
     {
         "MXNet": Images(
             cpu="imagenet-workloads-mxnet:0.1.0", gpu="imagenet-workloads-mxnet-cu112:0.1.0"
-        )
+        ),
+        "TensorFlow": Images(
+            cpu="imagenet-workloads-tensorflow:0.1.0",
+            gpu="imagenet-workloads-tensorflow-gpu:0.1.0",
+        ),
     }
 )
 """The images that the project publishes, by `spec.training.framework`."""

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.own_program import OwnProgram
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import owned_field_conflicts
 from imagenet_operator.errors import InvalidTemplate
@@ -24,20 +25,26 @@ from imagenet_operator.manifests.strategic import POD_TEMPLATE, strategic_merge
 THREADS = "OMP_NUM_THREADS"
 
 
-def merge(built: Manifest, template: Mapping[str, Any] | None, path: str) -> Manifest:
+def merge(
+    built: Manifest,
+    template: Mapping[str, Any] | None,
+    path: str,
+    own_program: OwnProgram = OwnProgram.NEVER,
+) -> Manifest:
     """Return the built PodTemplateSpec with a user's merged over it.
 
     Args:
         built: A PodTemplateSpec whose first container is the program's; not changed.
         template: The user's, as the job has it; None for none.
         path: Where that stands in the job, such as ``spec.training.workers.template``.
+        own_program: Whether the template may bring a program of its own.
 
     Raises:
         InvalidTemplate: The template overrides a field that is the operator's, or has no meaning.
     """
     if template is None:
         return copied(built)
-    for problem in owned_field_conflicts(template, path):
+    for problem in owned_field_conflicts(template, path, own_program):
         raise InvalidTemplate(problem.path, f"{problem.message}; {problem.hint}")
     merged = strategic_merge(built, template, POD_TEMPLATE, path)
     spec = merged["spec"]

@@ -18,6 +18,10 @@ from imagenet_operator.manifests import labels, names
 SOURCE = "IMAGENET_SOURCE"
 DATA = "IMAGENET_DATA"
 OUTPUT = "IMAGENET_OUTPUT"
+DATASET = "IMAGENET_DATASET"
+"""The variable of a worker's dataset, below DATA."""
+RESULTS = "IMAGENET_RESULTS"
+"""The variable of the folder for everything that a job's attempts write, below OUTPUT."""
 
 DATASET_PURPOSE = "dataset"
 OUTPUT_PURPOSE = "output"
@@ -73,6 +77,21 @@ def output(job: ImageNetJob) -> Mount | None:
     if claim == _data_claim(job):
         return None
     return Mount("output", OUTPUT, claim, "/output")
+
+
+def dataset_path(job: ImageNetJob) -> str:
+    """Return where the prepared dataset is, as a worker finds it."""
+    prepared = job.spec.dataset.source.prepared
+    if prepared is not None:
+        return f"$({DATA})/{prepared.path}"
+    if job.status.dataset is None:
+        raise ValueError("the dataset has no key yet: an attempt begins after index has ended")
+    return f"$({DATA})/{names.dataset_folder(job.status.dataset.key)}"
+
+
+def results_path(job: ImageNetJob) -> str:
+    """Return where everything goes that the job's attempts write."""
+    return f"$({OUTPUT})/{names.output_folder(job.metadata.name, job.metadata.uid)}"
 
 
 @dataclass(frozen=True)

@@ -1,58 +1,86 @@
-"""The worker, as every strategy has it; a strategy adds its kvstore and its environment.
+"""The worker, as every strategy has it; a strategy adds its options and its environment.
 
-Workers alone mount volumes: they read the dataset and write checkpoints and results.
+Workers alone mount volumes: they read the dataset and write checkpoints and results. A worker whose
+template brings an image and a command of its own runs that in place of `imagenet-train`, in the
+same surroundings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, own_program
+from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import arguments, volumes
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.volumes import DATA, OUTPUT, Mount
+from imagenet_operator.manifests.volumes import DATA, DATASET, OUTPUT, RESULTS, Mount
 
 ROLE = "worker"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_PORTS: Mapping[str, int] = MappingProxyType({})
 
 
 def program(
     job: ImageNetJob,
     settings: Settings,
-    kv_store: str,
-    environment: Mapping[str, str],
-    ports: Mapping[str, int] | None = None,
+    options: Sequence[str],
+    environment: Mapping[str, str] = _NOTHING,
+    ports: Mapping[str, int] = _NO_PORTS,
+    slots: int | None = None,
 ) -> Program:
     """Return the program of a job's workers.
 
     Args:
         job: The job.
         settings: The operator's configuration.
-        kv_store: MXNet's kvstore.
+        options: Of `imagenet-train`, by which it trains as the strategy does.
         environment: What the strategy's members need to find each other.
         ports: On which they do.
+        slots: How many processes `imagenet-slots` runs in each worker; None for one without it.
+
+    Raises:
+        InvalidJob: The job has options for `imagenet-train`, and another program to run.
     """
     workers = job.spec.training.workers
     mounts = _mounts(job)
     images = settings.images[job.spec.training.framework]
-    # Results beside the dataset: one volume, mounted once.
-    beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}
+    is_own = own_program.has_command(workers.template)
+    if problems := own_program.problems(job.spec.training):
+        raise InvalidJob(problems)
     return Program(
         role=ROLE,
-        command="imagenet-train",
-        arguments=arguments.of_worker(job, kv_store),
+        command="imagenet-train" if slots is None else "imagenet-slots",
+        arguments=() if is_own else _arguments(job, options, slots),
         image=job.spec.training.image or (images.gpu if workers.gpus else images.cpu),
         grace_seconds=settings.checkpoint_seconds,
-        environment={**beside, **environment},
+        environment={**_places(job, mounts), **environment},
         mounts=mounts,
         gpus=workers.gpus,
         shared_memory=True,
-        ports=ports or {},
-        tells_readiness=True,
+        ports=ports,
+        # A program of somebody else's need not serve /readyz; its template may have a probe.
+        tells_readiness=not is_own,
         shares_node=volumes.must_share_node(job, mounts, workers.replicas),
         template=workers.template,
         template_path="spec.training.workers.template",
+        own_program=own_program.of_workers(job.spec.training),
     )
+
+
+def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> tuple[str, ...]:
+    if slots is None:
+        return arguments.of_worker(job, options)
+    trainer = arguments.of_worker(job, options, slots)
+    return ("--slots", str(slots), "--", "imagenet-train", *trainer)
+
+
+def _places(job: ImageNetJob, mounts: tuple[Mount, ...]) -> dict[str, str]:
+    """Return the variables of where a worker reads and writes, below its mounts."""
+    # Results beside the dataset: one volume, mounted once.
+    beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}
+    return {**beside, DATASET: volumes.dataset_path(job), RESULTS: volumes.results_path(job)}
 
 
 def _mounts(job: ImageNetJob) -> tuple[Mount, ...]:

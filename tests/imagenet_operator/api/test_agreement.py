@@ -54,7 +54,15 @@ VALUES: dict[str, list[Any]] = {
         {"split": {}, "labels": "val.txt"},
         {},
     ],
-    "spec.dataset.preprocessing": [ABSENT, {}, {"minImagesPerClass": 0}, {"shards": 0}, ALONE],
+    "spec.dataset.preprocessing": [
+        ABSENT,
+        {},
+        {"minImagesPerClass": 0},
+        {"shards": 0},
+        ALONE,
+        {"format": "TFRecord"},
+    ],
+    "spec.training.framework": [ABSENT, "MXNet", "TensorFlow", "Caffe"],
     "spec.training.strategy": [
         {"parameterServer": {}},
         {"parameterServer": {"kvStore": "dist_async", "servers": {"replicas": 2}}},
@@ -62,6 +70,13 @@ VALUES: dict[str, list[Any]] = {
         {"single": {}},
         {"single": {"kvStore": "local"}},
         {"single": {}, "parameterServer": {}},
+        {"horovod": {}},
+        {"horovod": {"slotsPerWorker": 2}},
+        {"horovod": {"slotsPerWorker": 4}},
+        {"horovod": {"slotsPerWorker": 0}},
+        {"horovod": {"slotsPerWorker": 3}, "single": {}},
+        {"mirrored": {}},
+        {"multiWorkerMirrored": {}},
     ],
     "spec.training.model": [
         {"network": "lenet", "imageShape": [1, 28, 28]},
@@ -83,6 +98,7 @@ VALUES: dict[str, list[Any]] = {
         {},
         {"replicas": 2},
         {"replicas": 3, "gpus": 2},
+        {"replicas": 2, "gpus": 4},
         {"replicas": 0},
         {"template": TEMPLATE},
     ],
@@ -94,6 +110,8 @@ VALUES: dict[str, list[Any]] = {
         {"randomResizedCrop": True, "minRandomScale": 0.5},
         {"randomResizedCrop": True, "minRandomScale": 1, "maxRandomScale": 1.0},
         {"randomCrop": True, "maxRandomScale": 2},
+        {"maxRandomH": 36},
+        {"pcaNoise": 1},
     ],
     "spec.training.output": [
         ABSENT,
@@ -119,21 +137,33 @@ STATUSES: list[dict[str, Any]] = [
 ]
 
 
+TENSORFLOW = {
+    "spec.training.framework": "TensorFlow",
+    "spec.dataset.preprocessing": {"format": "TFRecord"},
+    "spec.training.strategy": {"multiWorkerMirrored": {}},
+}
+
+
 @st.composite
 def manifests(draw: st.DrawFn) -> dict[str, Any]:
     """A manifest with up to four fields that are not those of the base."""
     document = copy.deepcopy(BASE)
+    for path, value in (TENSORFLOW if draw(st.booleans()) else {}).items():
+        _write(document, path, value)
     for path in draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=4, unique=True)):
-        *parents, last = path.split(".")
-        node = document
-        for name in parents:
-            node = node[name]
-        value = draw(st.sampled_from(VALUES[path]))
-        if value is ABSENT:
-            node.pop(last, None)
-        else:
-            node[last] = copy.deepcopy(value)
+        _write(document, path, draw(st.sampled_from(VALUES[path])))
     return document
+
+
+def _write(document: dict[str, Any], path: str, value: object) -> None:
+    *parents, last = path.split(".")
+    node = document
+    for name in parents:
+        node = node[name]
+    if value is ABSENT:
+        node.pop(last, None)
+    else:
+        node[last] = copy.deepcopy(value)
 
 
 def refused(document: dict[str, Any], stored: ImageNetJob | None = None) -> set[str]:

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from imagenet_operator.api import ImageNetJob, load, parse
 from imagenet_operator.api.base import Model
-from imagenet_operator.api.compatibility import COMBINATIONS, Combination, rule
 from imagenet_operator.api.run_policy import RunPolicy
 from imagenet_operator.api.sources import Source, SyntheticSource
 from imagenet_operator.api.status import Condition, Status, TrainingStatus
@@ -86,18 +85,3 @@ def test_a_default_object_is_what_its_own_defaults_make(model: type[Model]) -> N
     for field in model.model_fields.values():
         if isinstance(default := field.get_default(), Model):
             assert default == type(default)()
-
-
-def test_every_combination_in_the_table_can_be_written_and_no_other() -> None:
-    table = (Combination("MXNet", "RecordIO", "single"),)
-    job = ImageNetJob.model_validate(GOOD["parameter-server"])
-    assert rule(COMBINATIONS).holds(job.spec)
-    narrow = rule(table)
-    assert not narrow.holds(job.spec)
-    assert narrow.explain is not None
-    assert narrow.explain(job.spec) == (
-        "MXNet cannot train from RecordIO with parameterServer",
-        "write one of MXNet, RecordIO, single",
-    )
-    assert narrow.holds(ImageNetJob.model_validate(GOOD["single"]).spec)
-    assert "(!has(self.training.strategy.parameterServer) || false)" in narrow.cel

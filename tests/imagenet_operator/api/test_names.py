@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from imagenet_operator.api import templates
+from imagenet_operator.api import own_program
 from imagenet_operator.api.names import (
     ATTEMPT_DIGITS,
     DNS_LABEL,
@@ -24,6 +24,7 @@ CHILDREN = [
     *(names.claim(LONGEST, purpose) for purpose in ("dataset", "output")),
     names.service(LONGEST, LAST_ATTEMPT),
     names.member(LONGEST, LAST_ATTEMPT, "scheduler", 0),
+    names.member(LONGEST, LAST_ATTEMPT, "rendezvous", 0),
     names.member(LONGEST, LAST_ATTEMPT, "server", REPLICAS_MAXIMUM - 1),
     names.member(LONGEST, LAST_ATTEMPT, "worker", REPLICAS_MAXIMUM - 1),
 ]
@@ -44,4 +45,4 @@ def test_the_limit_is_not_stricter_than_needed() -> None:
 
 
 def test_templates_and_builders_mean_the_same_container() -> None:
-    assert templates.MAIN_CONTAINER == names.CONTAINER
+    assert own_program.MAIN_CONTAINER == names.CONTAINER

@@ -144,8 +144,8 @@ SENTENCES = [
     ),
     (
         f"{TRAINING}.framework",
-        "TensorFlow",
-        'spec.training.framework: "TensorFlow" is not possible; write MXNet',
+        "Tensorflow",
+        'spec.training.framework: "Tensorflow" is not possible; did you mean TensorFlow?',
     ),
     (
         f"{TRAINING}.model",
@@ -200,6 +200,99 @@ SENTENCES = [
 @pytest.mark.parametrize(("path", "value", "sentence"), SENTENCES)
 def test_a_problem_is_one_sentence_with_its_remedy(path: str, value: object, sentence: str) -> None:
     assert [str(problem) for problem in validate(changed(path, value))] == [sentence]
+
+
+def of_tensorflow(strategy: object, **training: object) -> dict[str, Any]:
+    """Return a manifest for TensorFlow, with further fields of the training."""
+    document = changed(f"{TRAINING}.framework", "TensorFlow")
+    document["spec"]["dataset"]["preprocessing"] = {"format": "TFRecord"}
+    document["spec"]["training"] |= {"strategy": strategy, **training}
+    return document
+
+
+EVERYWHERE = "lenet, mlp, alexnet, resnet, vgg, inception-v3, densenet, squeezenet, mobilenet"
+STRATEGY_SENTENCES = [
+    (
+        changed(f"{TRAINING}.framework", "TensorFlow"),
+        "spec.training.strategy: TensorFlow has no strategy parameterServer; write one of horovod, "
+        "mirrored, multiWorkerMirrored, or framework: MXNet with preprocessing.format: RecordIO",
+        "spec.dataset.preprocessing.format: TensorFlow does not read RecordIO; write TFRecord",
+    ),
+    (
+        changed(f"{TRAINING}.strategy", {"multiWorkerMirrored": {}}),
+        "spec.training.strategy: MXNet has no strategy multiWorkerMirrored; write one of "
+        "parameterServer, single, horovod, or framework: TensorFlow with preprocessing.format: "
+        "TFRecord",
+    ),
+    (
+        of_tensorflow({"mirrored": {}}),
+        "spec.training.workers: must have 1 replica with the strategy mirrored, not 2; write "
+        "replicas: 1, or strategy: {multiWorkerMirrored: {}}",
+    ),
+    (
+        of_tensorflow({"horovod": {}}, model={"network": "mobilenet-v2"}),
+        f"spec.training.model.network: TensorFlow has no mobilenet-v2; write one of {EVERYWHERE}, "
+        "or framework: MXNet",
+    ),
+    (
+        of_tensorflow({"horovod": {}}, optimizer={"name": "lbsgd"}),
+        "spec.training.optimizer.name: TensorFlow has no lbsgd; write another optimizer, such as "
+        "sgd, or framework: MXNet",
+    ),
+    (
+        of_tensorflow({"horovod": {}}, augmentation={"maxRandomS": 1, "minRandomScale": 0.5}),
+        "spec.training.augmentation: TensorFlow has no maxRandomS and no minRandomScale; remove "
+        "it, or write framework: MXNet",
+    ),
+    (
+        changed(f"{TRAINING}.strategy", {"horovod": {"slotsPerWorker": 3}}),
+        "spec.training.batchSize: 128 does not divide by 6 devices; write 126 or 132",
+    ),
+    (
+        changed(
+            TRAINING,
+            {
+                **GOOD["spec"]["training"],
+                "strategy": {"horovod": {"slotsPerWorker": 3}},
+                "workers": {"gpus": 8},
+            },
+        ),
+        "spec.training.strategy.horovod.slotsPerWorker: 8 GPUs do not divide by 3 slots; write one "
+        "of 1, 2, 4, 8",
+    ),
+    (
+        changed(
+            f"{TRAINING}.workers.template",
+            {"spec": {"containers": [{"name": "main", "command": ["bash"]}]}},
+        ),
+        "spec.training.workers.template.spec.containers[0].command: cannot be overridden: the "
+        "operator runs its own program; extraArgs adds options; remove it, or give the image that "
+        "it runs in as spec.training.image",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", STRATEGY_SENTENCES, ids=lambda case: case[1].split(": ")[0])
+def test_what_does_not_go_together_is_said_with_what_would(
+    case: tuple[dict[str, Any], ...],
+) -> None:
+    document, *sentences = case
+    assert sorted(str(problem) for problem in validate(document)) == sorted(map(str, sentences))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("resnet50", "did you mean resnet?"),
+        ("vgg16", "did you mean vgg?"),
+        ("Inception", "did you mean inception-v3?"),
+        ("mobilenetv2", "did you mean mobilenet-v2?"),
+        ("transformer", "write one of lenet, mlp, alexnet"),
+    ],
+)
+def test_an_unknown_network_gets_the_nearest_name(name: str, hint: str) -> None:
+    (problem,) = validate(changed(f"{TRAINING}.model.network", name))
+    assert str(problem.hint).startswith(hint)
 
 
 def test_each_of_several_problems_is_a_sentence() -> None:

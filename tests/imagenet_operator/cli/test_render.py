@@ -88,9 +88,10 @@ def test_what_is_given_takes_the_placeholders_place(
     assert len(comments(text)) == 1
     manifests = {item["metadata"]["name"]: item for item in yaml.safe_load_all(text)}
     assert manifests["digits-pack"]["spec"]["completions"] == 11
-    args = manifests["digits-r4-worker-0"]["spec"]["containers"][0]["args"]
-    assert f"$(IMAGENET_DATA)/datasets/{KEY}" in args
-    assert f"$(IMAGENET_OUTPUT)/jobs/digits-{UID[:8]}" in args
+    env = manifests["digits-r4-worker-0"]["spec"]["containers"][0]["env"]
+    given = {item["name"]: item.get("value") for item in env}
+    assert given["IMAGENET_DATASET"] == f"$(IMAGENET_DATA)/datasets/{KEY}"
+    assert given["IMAGENET_RESULTS"] == f"$(IMAGENET_OUTPUT)/jobs/digits-{UID[:8]}"
 
 
 def test_a_prepared_dataset_has_nothing_to_stand_in_for(

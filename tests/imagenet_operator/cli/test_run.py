@@ -425,7 +425,7 @@ def test_a_suspended_job_is_not_waited_for(workplace: Workplace) -> None:
         (["--gpus", "many"], "'many' is not a number of GPUs"),
         (["--metrics-port", "http"], "'http' is not a port for metrics"),
         (["--metrics-port", "80"], "write 1024 to 65535"),
-        (["--metrics-port", "9091"], "not the scheduler's (9091)"),
+        (["--metrics-port", "9091"], "not 9091 or 9092, where members meet"),
     ],
 )
 def test_bad_options_are_wrong_usage(

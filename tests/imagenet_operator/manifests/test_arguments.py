@@ -5,12 +5,14 @@ from hypothesis import given
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import arguments
-from support.job_table import JOBS, KEY, jobs
+from support.job_table import JOBS, jobs
+
+SYNC = ("--kv-store", "dist_sync")
 
 
-def options(name: str, kv_store: str = "dist_sync") -> dict[str, str]:
+def options(name: str) -> dict[str, str]:
     """Return option → value of a job whose extra arguments come in pairs or have their value."""
-    texts = arguments.of_worker(JOBS[name], kv_store)
+    texts = arguments.of_worker(JOBS[name], SYNC)
     found = {}
     for position, text in enumerate(texts):
         if text.startswith("--"):
@@ -20,9 +22,9 @@ def options(name: str, kv_store: str = "dist_sync") -> dict[str, str]:
 
 
 def test_the_command_line_of_a_plain_job() -> None:
-    assert arguments.of_worker(JOBS["defaults"], "dist_sync") == (
-        *("--dataset", f"$(IMAGENET_DATA)/datasets/{KEY}"),
-        *("--output", "$(IMAGENET_OUTPUT)/jobs/digits-6f3c1f0e"),
+    assert arguments.of_worker(JOBS["defaults"], SYNC) == (
+        *("--dataset", "$(IMAGENET_DATASET)"),
+        *("--output", "$(IMAGENET_RESULTS)"),
         *("--network", "resnet", "--num-layers", "50", "--image-shape", "3,224,224"),
         *("--kv-store", "dist_sync", "--batch-size", "256", "--num-epochs", "90"),
         *("--data-nthreads", "4"),
@@ -36,7 +38,6 @@ def test_the_command_line_of_a_plain_job() -> None:
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [
-        ("prepared", "--dataset", "$(IMAGENET_DATA)/datasets/imagenet"),
         ("single", "--image-shape", "1,28,28"),
         ("single", "--num-layers", None),
         ("single", "--gpus", None),
@@ -62,7 +63,7 @@ def test_each_field_becomes_its_option(name: str, option: str, value: str | None
 
 
 def test_extra_arguments_come_last() -> None:
-    assert arguments.of_worker(JOBS["all of training"], "dist_sync")[-3:] == (
+    assert arguments.of_worker(JOBS["all of training"], SYNC)[-3:] == (
         "--disp-batches",
         "50",
         "--benchmark=1",
@@ -71,8 +72,24 @@ def test_extra_arguments_come_last() -> None:
 
 @given(job=jobs())
 def test_the_workers_batches_add_up_to_the_jobs(job: ImageNetJob) -> None:
-    texts = arguments.of_worker(job, "dist_sync")
+    texts = arguments.of_worker(job, SYNC)
     batch = int(texts[texts.index("--batch-size") + 1])
     workers = job.spec.training.workers
     assert batch * workers.replicas == job.spec.training.batch_size
     assert batch % max(workers.gpus, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "slots", "batch", "gpus"),
+    [
+        ("horovod with slots", 4, "64", None),
+        ("horovod with gpus", 2, "64", "0,1,2,3"),
+        ("horovod of tensorflow", 4, "64", "0"),
+    ],
+)
+def test_slots_share_the_gpus_and_the_batch_of_their_worker(
+    name: str, slots: int, batch: str, gpus: str | None
+) -> None:
+    texts = arguments.of_worker(JOBS[name], ("--kv-store", "horovod"), slots)
+    assert texts[texts.index("--batch-size") + 1] == batch
+    assert (texts[texts.index("--gpus") + 1] if "--gpus" in texts else None) == gpus

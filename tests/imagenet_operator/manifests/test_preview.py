@@ -49,4 +49,5 @@ def test_what_is_known_is_taken() -> None:
     job = parse(TABLE["defaults"])
     built = preview.everything(job, status=preview.stand_in(job, KEY, 11))
     assert jobs_of(built)[1]["spec"]["completions"] == 11
-    assert f"$(IMAGENET_DATA)/datasets/{KEY}" in built[-1]["spec"]["containers"][0]["args"]
+    where = {"name": "IMAGENET_DATASET", "value": f"$(IMAGENET_DATA)/datasets/{KEY}"}
+    assert where in built[-1]["spec"]["containers"][0]["env"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import Replicas, Template
+from imagenet_operator.api.strategies.fields import StrategyFields
 
 
 class Servers(Model):
@@ -18,7 +19,7 @@ class Servers(Model):
     """A PodTemplateSpec, merged strategically into the pods of the servers and the scheduler."""
 
 
-class ParameterServer(Model):
+class ParameterServer(StrategyFields):
     """Workers push gradients to servers and pull parameters; a scheduler introduces them."""
 
     kv_store: Literal["dist_sync", "dist_device_sync", "dist_async"] = "dist_sync"
@@ -28,9 +29,6 @@ class ParameterServer(Model):
     servers: Servers = Servers()
     """The servers."""
 
-
-TRAINING_RULES: tuple[Rule, ...] = ()
-"""What this strategy asks of the rest of the training: nothing."""
-
-FROZEN = ("kvStore", "servers.replicas")
-"""What stays as it is in a job that has started, even while it is suspended."""
+    frameworks = ("MXNet",)
+    frozen = ("kvStore", "servers.replicas")
+    incidental = ("servers",)

@@ -8,8 +8,8 @@ reaches a later scheduler.
 from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.strategies import ParameterServer
-from imagenet_operator.manifests import names, worker
+from imagenet_operator.api.strategies.parameter_server import ParameterServer
+from imagenet_operator.manifests import names, ports, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Member
@@ -17,12 +17,6 @@ from imagenet_operator.manifests.strategies import Member
 SCHEDULER = "scheduler"
 SERVER = "server"
 WORKER = worker.ROLE
-
-ROOT_PORT = 9091
-"""Where the scheduler listens."""
-
-MEMBER_PORT = 9092
-"""Where each server and worker listens."""
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
@@ -33,9 +27,9 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
     trainer = worker.program(
         job,
         settings,
-        strategy.kv_store,
-        _environment(job, attempt, WORKER),
-        {"training": MEMBER_PORT},
+        ("--kv-store", strategy.kv_store),
+        environment=_environment(job, attempt, WORKER),
+        ports={"training": ports.MEMBER},
     )
     return [
         Member(0, scheduler),
@@ -53,7 +47,7 @@ def _strategy(job: ImageNetJob) -> ParameterServer:
 def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Program:
     """Return the program of a scheduler or server: no data, no GPU, and so the image for CPUs."""
     strategy = _strategy(job)
-    port = ROOT_PORT if role == SCHEDULER else MEMBER_PORT
+    port = ports.MEETING if role == SCHEDULER else ports.MEMBER
     return Program(
         role=role,
         command="imagenet-train",
@@ -70,11 +64,11 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
 
 def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:
     strategy = _strategy(job)
-    port = {} if role == SCHEDULER else {"PORT": str(MEMBER_PORT)}
+    port = {} if role == SCHEDULER else {"PORT": str(ports.MEMBER)}
     return {
         "DMLC_ROLE": role,
         "DMLC_PS_ROOT_URI": names.address(job.metadata.name, attempt, SCHEDULER, 0),
-        "DMLC_PS_ROOT_PORT": str(ROOT_PORT),
+        "DMLC_PS_ROOT_PORT": str(ports.MEETING),
         "DMLC_NUM_WORKER": str(job.spec.training.workers.replicas),
         "DMLC_NUM_SERVER": str(strategy.servers.replicas),
         # Bound and told to others; without it ps-lite takes whatever interface comes first.

@@ -12,4 +12,4 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
     """Return the one member of an attempt."""
     single = job.spec.training.strategy.single
     assert single is not None, "this module serves no other strategy"
-    return [Member(0, worker.program(job, settings, single.kv_store, {}))]
+    return [Member(0, worker.program(job, settings, ("--kv-store", single.kv_store)))]

@@ -1,0 +1,62 @@
+"""The strategy `horovod`: ring-allreduce over Gloo, in either framework, one process a slot."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le
+
+from imagenet_operator.api.base import Rule
+from imagenet_operator.api.strategies.fields import StrategyFields
+
+_SLOTS = "self.strategy.horovod.slotsPerWorker"
+_NOT_GIVEN = f"!has(self.strategy.horovod) || !has({_SLOTS})"
+
+
+class Horovod(StrategyFields):
+    """Every slot of every worker is a process; all of them add their gradients up in each step."""
+
+    slots_per_worker: Annotated[int, Ge(1), Le(64)] | None = None
+    """Processes of each worker, which share its GPUs evenly. Absent: one for each GPU, or one on
+    the CPU."""
+
+    frameworks = ("MXNet", "TensorFlow")
+    training_rules = (
+        Rule(
+            cel=(
+                f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.workers.gpus < 1"
+                f" || self.workers.gpus % {_SLOTS} == 0"
+            ),
+            message="must divide workers.gpus, so that every slot gets as many",
+            field="strategy.horovod.slotsPerWorker",
+            holds=lambda training: (
+                (given := _given(training)) is None or training.workers.gpus % given == 0
+            ),
+            explain=lambda training: (
+                f"{training.workers.gpus} GPUs do not divide by {_given(training)} slots",
+                f"write one of {', '.join(map(str, _divisors(training.workers.gpus)))}",
+            ),
+        ),
+    )
+    incidental = ("slotsPerWorker",)
+    devices_cel = (
+        f"(has({_SLOTS}) && {_SLOTS} > self.workers.gpus ? {_SLOTS}"
+        " : self.workers.gpus > 0 ? self.workers.gpus : 1)"
+    )
+
+    def slots(self, gpus: int) -> int:
+        """Return how many processes a worker with so many GPUs runs."""
+        return max(gpus, 1) if self.slots_per_worker is None else self.slots_per_worker
+
+    def devices(self, gpus: int) -> int:
+        """Return the greater of slots and GPUs: a slot may have several GPUs, or none."""
+        return max(gpus, self.slots(gpus))
+
+
+def _given(training: Any) -> int | None:
+    horovod = training.strategy.horovod
+    return None if horovod is None else horovod.slots_per_worker
+
+
+def _divisors(count: int) -> list[int]:
+    return [number for number in range(1, count + 1) if count % number == 0]

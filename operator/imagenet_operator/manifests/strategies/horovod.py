@@ -1,0 +1,97 @@
+"""The strategy `horovod`: workers that reduce among themselves over Gloo, and their rendezvous.
+
+No ssh and no MPI: the environment is what `horovodrun` would give each process. A worker's own is
+that of its first slot; `imagenet-slots` runs the others beside it and counts on from there. The
+rendezvous, one for each attempt, is where they learn each other's addresses; it needs no data and
+no GPU, and serves a user's own program as well.
+"""
+
+from __future__ import annotations
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.strategies.horovod import Horovod
+from imagenet_operator.manifests import names, ports, worker
+from imagenet_operator.manifests.pod import Program
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.strategies import Member
+
+RENDEZVOUS = "rendezvous"
+
+HOSTS = "IMAGENET_HOROVOD_HOSTS"
+"""Horovod's host assignments, ``NAME:SLOTS,…``, for the rendezvous."""
+
+PATIENCE_SECONDS = 600
+"""How long processes wait for a peer: a node may have to pull an image of several GB first."""
+
+_OPTIONS = {
+    "MXNet": ("--kv-store", "horovod"),
+    "TensorFlow": ("--framework", "TensorFlow", "--distribution-strategy", "horovod"),
+}
+
+
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+    """Return the rendezvous and the workers of an attempt."""
+    replicas = range(job.spec.training.workers.replicas)
+    return [
+        Member(0, _rendezvous(job, attempt, settings)),
+        *(Member(index, _worker(job, attempt, index, settings)) for index in replicas),
+    ]
+
+
+def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
+    replicas = range(job.spec.training.workers.replicas)
+    hosts = [names.member(job.metadata.name, attempt, worker.ROLE, index) for index in replicas]
+    return Program(
+        role=RENDEZVOUS,
+        command="imagenet-rendezvous",
+        arguments=(),
+        image=settings.images[job.spec.training.framework].cpu,
+        grace_seconds=settings.farewell_seconds,
+        environment={
+            HOSTS: ",".join(f"{host}:{_slots(job)}" for host in hosts),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports.MEETING),
+        },
+        ports={"training": ports.MEETING},
+        tells_readiness=True,
+    )
+
+
+def _worker(job: ImageNetJob, attempt: int, index: int, settings: Settings) -> Program:
+    return worker.program(
+        job,
+        settings,
+        _OPTIONS[job.spec.training.framework],
+        environment=_environment(job, attempt, index),
+        slots=_slots(job),
+    )
+
+
+def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
+    """Return what tells a worker's first slot its place."""
+    slots, workers = _slots(job), job.spec.training.workers.replicas
+    return {
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": names.address(job.metadata.name, attempt, RENDEZVOUS, 0),
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports.MEETING),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE_SECONDS),
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(PATIENCE_SECONDS),
+        # As in the host assignments, by which the rendezvous knows it.
+        "HOROVOD_HOSTNAME": names.member(job.metadata.name, attempt, worker.ROLE, index),
+        "HOROVOD_SIZE": str(workers * slots),
+        "HOROVOD_RANK": str(index * slots),
+        "HOROVOD_LOCAL_SIZE": str(slots),
+        "HOROVOD_LOCAL_RANK": "0",
+        "HOROVOD_CROSS_SIZE": str(workers),
+        "HOROVOD_CROSS_RANK": str(index),
+    }
+
+
+def _slots(job: ImageNetJob) -> int:
+    return _strategy(job).slots(job.spec.training.workers.gpus)
+
+
+def _strategy(job: ImageNetJob) -> Horovod:
+    strategy = job.spec.training.strategy.horovod
+    assert strategy is not None, "this module serves no other strategy"
+    return strategy

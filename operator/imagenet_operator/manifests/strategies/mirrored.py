@@ -1,0 +1,15 @@
+"""The strategy `mirrored`: TensorFlow's MirroredStrategy in one worker, which needs nobody."""
+
+from __future__ import annotations
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import worker
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.strategies import Member
+
+OPTIONS = ("--framework", "TensorFlow", "--distribution-strategy", "mirrored")
+
+
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+    """Return the one member of an attempt."""
+    return [Member(0, worker.program(job, settings, OPTIONS))]

@@ -1,0 +1,105 @@
+"""What a strategy says of itself is what the rest of the resource knows of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imagenet_operator.api import ImageNetJob, load
+from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.capabilities import MXNET_AUGMENTATIONS, MXNET_OPTIMIZERS, networks_of
+from imagenet_operator.api.compatibility import COMBINATIONS, Combination, rules
+from imagenet_operator.api.frameworks import FORMATS, Format, Framework
+from imagenet_operator.api.networks import FAMILIES
+from imagenet_operator.api.optimizer import Optimizer
+from imagenet_operator.api.strategies import STRATEGIES, Strategy
+from imagenet_operator.api.training import devices
+from support.corpus import cases
+from support.job_table import manifest
+
+ALL = list(itertools.product(get_args(Framework), get_args(Format), Strategy.kinds()))
+
+
+def job(
+    framework: str = "MXNet",
+    format_: str = "RecordIO",
+    strategy: dict[str, Any] | None = None,
+    **workers: int,
+) -> ImageNetJob:
+    """Return a job that nobody has validated."""
+    document = manifest(
+        training={
+            "framework": framework,
+            "strategy": strategy or {"single": {}},
+            "workers": workers,
+        }
+    )
+    document["spec"]["dataset"]["preprocessing"] = {"format": format_}
+    return ImageNetJob.model_validate(document)
+
+
+def test_the_table_is_the_one_that_is_documented() -> None:
+    assert set(COMBINATIONS) == {
+        ("MXNet", "RecordIO", "parameterServer"),
+        ("MXNet", "RecordIO", "single"),
+        ("MXNet", "RecordIO", "horovod"),
+        ("TensorFlow", "TFRecord", "horovod"),
+        ("TensorFlow", "TFRecord", "mirrored"),
+        ("TensorFlow", "TFRecord", "multiWorkerMirrored"),
+    }
+
+
+@pytest.mark.parametrize(("framework", "format_", "kind"), ALL)
+def test_what_the_table_has_can_be_written_and_nothing_else(
+    framework: str, format_: str, kind: str
+) -> None:
+    written = job(framework, format_, {kind: {}})
+    holds = all(rule.holds(written.spec) for rule in rules())
+    assert holds == (Combination(framework, format_, kind) in COMBINATIONS)
+
+
+def test_a_table_without_a_strategy_refuses_it() -> None:
+    table = (Combination("MXNet", "RecordIO", "single"),)
+    strategy_rule, format_rule = rules(table)
+    spec = job(strategy={"parameterServer": {}}).spec
+    assert not strategy_rule.holds(spec) and format_rule.holds(spec)
+    assert strategy_rule.explain is not None
+    assert strategy_rule.explain(spec) == (
+        "MXNet has no strategy parameterServer",
+        "write one of single",
+    )
+    assert "!has(self.training.strategy.parameterServer)" in strategy_rule.cel
+
+
+@pytest.mark.parametrize("kind", Strategy.kinds())
+def test_a_strategy_is_shown_by_a_good_manifest(kind: str) -> None:
+    shown = {
+        next(iter(document["spec"]["training"]["strategy"]))
+        for case in cases("good")
+        for document in load(case.path)
+    }
+    assert kind in shown
+    assert STRATEGIES[kind].frameworks
+
+
+@given(gpus=st.integers(0, 16), slots=st.none() | st.integers(1, 16), replicas=st.integers(1, 4))
+def test_a_batch_is_shared_by_every_gpu_or_every_slot(
+    gpus: int, slots: int | None, replicas: int
+) -> None:
+    fields = {} if slots is None else {"slotsPerWorker": slots}
+    horovod = job(strategy={"horovod": fields}, replicas=replicas, gpus=gpus).spec.training
+    assert devices(horovod) == replicas * max(gpus, slots or 1)
+    plain = job(strategy={"parameterServer": {}}, replicas=replicas, gpus=gpus).spec.training
+    assert devices(plain) == replicas * max(gpus, 1)
+
+
+def test_what_a_framework_lacks_is_there_in_the_other() -> None:
+    assert set(networks_of("MXNet")) == set(FAMILIES)
+    assert set(networks_of("TensorFlow")) < set(FAMILIES)
+    assert set(MXNET_AUGMENTATIONS) < set(Augmentation.model_fields)
+    assert set(MXNET_OPTIMIZERS) < set(get_args(Optimizer.model_fields["name"].annotation))
+    assert set(FORMATS) == set(get_args(Framework))

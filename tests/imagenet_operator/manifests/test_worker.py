@@ -1,0 +1,119 @@
+"""A worker in whatever strategy: where it reads and writes, and whose program it runs."""
+
+from typing import Any
+
+import pytest
+
+from imagenet_operator.errors import InvalidJob, InvalidTemplate
+from support.job_table import JOBS, KEY, OWN_PROGRAM, UID, manifest, members, read, tensorflow
+
+Manifest = dict[str, Any]
+RESULTS = f"jobs/digits-{UID[:8]}"
+STRATEGIES: dict[str, Manifest] = {
+    "parameterServer": manifest(training=OWN_PROGRAM),
+    "horovod": manifest(training={"strategy": {"horovod": {"slotsPerWorker": 2}}, **OWN_PROGRAM}),
+    "multiWorkerMirrored": tensorflow({"multiWorkerMirrored": {}}, **OWN_PROGRAM),
+}
+PLACES = {
+    "parameterServer": "DMLC_ROLE",
+    "horovod": "HOROVOD_RANK",
+    "multiWorkerMirrored": "TF_CONFIG",
+}
+
+
+def worker(document: Manifest) -> Manifest:
+    """Return the container of the last worker."""
+    found: Manifest = members(read(document))[-1]["spec"]["containers"][0]
+    return found
+
+
+def variables(container: Manifest) -> dict[str, str]:
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset", "results"),
+    [
+        ("defaults", f"$(IMAGENET_DATA)/datasets/{KEY}", f"$(IMAGENET_OUTPUT)/{RESULTS}"),
+        ("prepared", "$(IMAGENET_DATA)/datasets/imagenet", f"$(IMAGENET_OUTPUT)/{RESULTS}"),
+        ("output on one node", f"$(IMAGENET_DATA)/datasets/{KEY}", f"$(IMAGENET_OUTPUT)/{RESULTS}"),
+    ],
+)
+def test_a_worker_is_told_where_it_reads_and_writes(name: str, dataset: str, results: str) -> None:
+    given = variables(members(JOBS[name])[-1]["spec"]["containers"][0])
+    assert (given["IMAGENET_DATASET"], given["IMAGENET_RESULTS"]) == (dataset, results)
+    order = list(given)
+    assert order.index("IMAGENET_DATA") < order.index("IMAGENET_DATASET")
+    assert order.index("IMAGENET_OUTPUT") < order.index("IMAGENET_RESULTS")
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_a_program_of_ones_own_gets_the_surroundings_and_no_options(kind: str) -> None:
+    container = worker(STRATEGIES[kind])
+    assert container["image"] == "registry.example/team/train:7"
+    assert container["command"] == ["python", "-m", "team.train"]
+    assert container["args"] == ["--data", "$(IMAGENET_DATASET)", "--into", "$(IMAGENET_RESULTS)"]
+    given = variables(container)
+    assert {"IMAGENET_DATA", "IMAGENET_DATASET", "IMAGENET_RESULTS", PLACES[kind]} <= given.keys()
+    assert "readinessProbe" not in container
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_a_program_without_arguments_gets_none() -> None:
+    document = manifest(training=OWN_PROGRAM)
+    (program,) = document["spec"]["training"]["workers"]["template"]["spec"]["containers"]
+    del program["args"]
+    assert worker(document)["args"] == []
+
+
+def test_a_program_may_tell_its_readiness_itself() -> None:
+    document = manifest(training=OWN_PROGRAM)
+    probe = {"tcpSocket": {"port": 8080}}
+    (program,) = document["spec"]["training"]["workers"]["template"]["spec"]["containers"]
+    program["readinessProbe"] = probe
+    assert worker(document)["readinessProbe"] == probe
+
+
+def test_an_image_of_ones_own_with_the_operators_program_gets_its_options() -> None:
+    container = worker(manifest(training={"image": "registry.example/team/train:7"}))
+    assert container["command"] == ["imagenet-train"]
+    assert "--dataset" in container["args"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_helpers_stay_the_operators_own() -> None:
+    scheduler, *_ = members(read(manifest(training=OWN_PROGRAM)))
+    assert scheduler["spec"]["containers"][0]["command"] == ["imagenet-train"]
+
+
+def without_image() -> Manifest:
+    document = manifest(training=OWN_PROGRAM)
+    del document["spec"]["training"]["image"]
+    return document
+
+
+def of_the_servers() -> Manifest:
+    document = manifest(training={"image": "registry.example/team/train:7"})
+    servers = document["spec"]["training"]["strategy"]["parameterServer"]["servers"]
+    servers["template"] = OWN_PROGRAM["workers"]["template"]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (without_image(), r"workers\.template.*command: cannot be .*as spec\.training\.image"),
+        (of_the_servers(), r"servers\.template.*command: cannot be overridden.*; remove it$"),
+    ],
+)
+def test_a_program_of_ones_own_without_its_image_is_refused(
+    document: Manifest, message: str
+) -> None:
+    with pytest.raises(InvalidTemplate, match=message):
+        members(read(document))
+
+
+def test_options_for_a_program_that_does_not_run_are_refused() -> None:
+    document = manifest(training={**OWN_PROGRAM, "extraArgs": ["--disp-batches", "50"]})
+    with pytest.raises(InvalidJob, match=r"extraArgs: are options of imagenet-train"):
+        members(read(document))
