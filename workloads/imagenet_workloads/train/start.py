@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint.store import Checkpoint, CheckpointStore, Identity, Position
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.options import Options
@@ -70,7 +70,18 @@ def find(
     """
     found = store.newest(options.output.init_from)
     own = found is not None and found.manifest.identity == identity
-    kind = _NOTHING if found is None else _OWN if own else _FOREIGN
+    _agree(group, _NOTHING if found is None else _OWN if own else _FOREIGN, found)
+    if found is None:
+        return Start(Position(options.output.load_epoch or 0, 0))
+    if not own:
+        return Start(Position(0, 0), found.folder)
+    was = Fields.read(found.folder / LENGTH_FILE).integer("batchesPerEpoch", minimum=1)
+    position = translate(found.position, was, batches_per_epoch, together)
+    return Start(position, found.folder, continues=True)
+
+
+def _agree(group: "Group", kind: int, found: Checkpoint | None) -> None:
+    """Make sure that this rank has found what rank 0 has."""
     place = found.position if found is not None else Position(0, 0)
     seen = [kind, place.epoch, place.batch]
     agreed = group.agree("start", seen)
@@ -79,13 +90,6 @@ def find(
             f"rank {group.rank} sees another newest checkpoint on the output volume than rank 0 "
             f"(kind, epoch, batch: {seen}, not {agreed}); is it one volume for all workers?"
         )
-    if found is None:
-        return Start(Position(options.output.load_epoch or 0, 0))
-    if not own:
-        return Start(Position(0, 0), found.folder)
-    was = Fields.read(found.folder / LENGTH_FILE).integer("batchesPerEpoch", minimum=1)
-    position = translate(found.position, was, batches_per_epoch, together)
-    return Start(position, found.folder, continues=True)
 
 
 def note_length(folder: Path, batches_per_epoch: int) -> None:

@@ -105,12 +105,7 @@ def launch(
         InputError: the command or the environment is wrong.
         WorkloadError: there is no rendezvous.
     """
-    first = Slot.from_mapping(variables)
-    if first is None:
-        raise InputError(
-            "HOROVOD_RANK is unset; imagenet-slots runs in a pod of Horovod's (HOROVOD_RANK, "
-            "HOROVOD_SIZE, HOROVOD_GLOO_RENDEZVOUS_ADDR and so on)"
-        )
+    first = _first_slot(variables)
     whole = [find_program(command[0]), *command[1:]]
     shares = environments(variables, slots, visible_devices(variables, DEVICES), os.getpid())
     environment = Environment.from_mapping(variables)
@@ -126,6 +121,16 @@ def launch(
         if text := _last_words(failed, Path(folder)):
             write_termination_message(text, variables)
     return failed[1] if failed else 0
+
+
+def _first_slot(variables: Mapping[str, str]) -> Slot:
+    slot = Slot.from_mapping(variables)
+    if slot is None:
+        raise InputError(
+            "HOROVOD_RANK is unset; imagenet-slots runs in a pod of Horovod's (HOROVOD_RANK, "
+            "HOROVOD_SIZE, HOROVOD_GLOO_RENDEZVOUS_ADDR and so on)"
+        )
+    return slot
 
 
 def _run(
