@@ -34,6 +34,8 @@ QUERIES = {
 }
 EVERY_QUERY = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 
+FAILING = "alert ImageNetOperatorPassesFail"
+
 # A series, or words that stand where one could stand.
 WORD = re.compile(r"(?<![\w$\"{])[a-z_][a-z0-9_]*(?![\w(\"])")
 SERIES = re.compile(r"\b(?:imagenet|process)_\w+")
@@ -98,6 +100,14 @@ def test_a_query_uses_labels_that_its_series_have(query: str) -> None:
     # The scrape adds the instance; the variable of the jobs names no single series.
     known = {"instance", *(set.union(*labels) if labels else names.LABELS)}
     assert asked <= known
+
+
+def test_an_alert_tells_of_passes_that_the_operator_counts() -> None:
+    told = re.findall(r'imagenet_operator_passes_total\{result="(\w+)"\}', QUERIES[FAILING])
+    # A series is there before the first pass, or its rate would miss that one.
+    (passes,) = metrics.PASSES.collect()
+    assert told
+    assert set(told) <= {sample.labels["result"] for sample in passes.samples}
 
 
 @EVERY_QUERY

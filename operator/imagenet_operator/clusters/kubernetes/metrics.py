@@ -29,7 +29,15 @@ JOBS = Gauge(
     ["namespace", "phase"],
     registry=REGISTRY,
 )
-PASSES = Counter(f"{PREFIX}passes", "Passes over a job, by result.", ["result"], registry=REGISTRY)
+PASSES = Counter(
+    f"{PREFIX}passes",
+    "Passes over a job, by result: success, again (something has changed under it), error.",
+    ["result"],
+    registry=REGISTRY,
+)
+# There from the start: a rate does not notice what begins with the first of them.
+for _result in ("success", "again", "error"):
+    PASSES.labels(_result)
 PASS_SECONDS = Histogram(
     f"{PREFIX}pass_seconds",
     "Seconds that a pass over a job takes.",
