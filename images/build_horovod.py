@@ -6,7 +6,8 @@ is that of an environment which has the framework, and the tools that constraint
     .venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod
 
 A build takes minutes, so wheels are kept, under a name that stands for everything that goes into
-one. Gloo is its only transport: no MPI, no NCCL.
+one. They serve in any folder: Horovod imports the framework first, and the loader then takes the
+libraries that are there already. Gloo is the only transport: no MPI, no NCCL.
 """
 
 import argparse

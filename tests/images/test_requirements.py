@@ -15,7 +15,7 @@ DOCKERFILES = {path.parent.name: path.read_text() for path in IMAGES.glob("*/Doc
 # Which of the distributions an image installs, and with what; and where its versions stand.
 CONTENTS = {
     "operator": (("operator",), ("operator",)),
-    "workloads-mxnet": (("workloads", "mxnet", "planes"), ("workloads",)),
+    "workloads-mxnet": (("workloads", "mxnet", "planes"), ("workloads", "horovod")),
     "workloads-mxnet-cu112": (
         ("workloads", "mxnet-cu112", "planes"),
         ("workloads", "workloads-cu112"),
@@ -63,6 +63,19 @@ def test_an_image_installs_what_it_should(image: str) -> None:
 
 def test_the_tools_that_build_the_wheels_are_pinned() -> None:
     assert {"hatchling"} <= pinned("build")
+
+
+@pytest.mark.parametrize(
+    "image", [name for name, (_, files) in CONTENTS.items() if "horovod" in files]
+)
+def test_horovod_is_built_apart_so_that_no_compiler_stays(image: str) -> None:
+    stages = re.split(r"^FROM ", DOCKERFILES[image], flags=re.MULTILINE)
+    (builder,) = (stage for stage in stages if "/source/build_horovod.py " in stage)
+    assert " AS horovod\n" in builder
+    assert "g++" in builder
+    assert "g++" not in stages[-1]
+    assert "COPY --from=horovod /wheels /source/horovod\n" in stages[-1]
+    assert "/source/horovod/*.whl" in stages[-1]
 
 
 @pytest.mark.parametrize("image", CONTENTS)
