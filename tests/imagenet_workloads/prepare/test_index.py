@@ -234,7 +234,12 @@ def test_the_estimate_is_near_what_the_dataset_takes(
 @pytest.mark.parametrize(
     ("members", "options", "message"),
     [
-        ({}, (), "no class has 1 images or more"),
+        ({}, (), "/source: holds no images\n"),
+        (
+            {"a": 0, "b": 0},
+            (),
+            "/source: holds no images, only 2 empty classes; give a folder or archive",
+        ),
         ({"a": 3}, ("--min-images-per-class", "4"), "no class has 4 images or more"),
         ({"a": 3, "b": 5}, ("--validation-per-class", "3"), "the class a has 3 images"),
         ({"a": 3}, ("--shards", "4"), "3 training images do not fill 4 shards"),
@@ -251,6 +256,15 @@ def test_refuses_what_makes_no_dataset(
     write_folder(tmp_path / "source", collection(members))
     arguments = ("--source", tmp_path / "source", "--data", tmp_path / "data", "--shards", "1")
     assert message in refused(capfd, *arguments, *options)
+
+
+def test_a_source_whose_files_are_no_images_says_what_images_are_called(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = write_folder(tmp_path / "source", {"a": {"one.txt": b"", "two.gif": b""}})
+    message = refused(capfd, "--source", source, "--data", tmp_path / "data")
+    assert "holds no images, only 1 empty classes and 2 files that are not named like" in message
+    assert "(.bmp, .jpe, .jpeg, .jpg, .png," in message
 
 
 @pytest.mark.parametrize(

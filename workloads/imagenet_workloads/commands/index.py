@@ -11,10 +11,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imagenet_workloads.commands import arguments as types
 from imagenet_workloads.commands.program import run_program, write_termination_message
 from imagenet_workloads.dataset import FORMATS, RECORD_IO
+
+if TYPE_CHECKING:
+    from imagenet_workloads.prepare.index import Request
+    from imagenet_workloads.prepare.options import Options
+    from imagenet_workloads.prepare.sources.interface import Source
 
 PROGRAM = "imagenet-index"
 
@@ -145,17 +151,50 @@ def _check(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
 
 def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    # Here, and not above, since the parser must be importable without OpenCV.
+    # Here and below, not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import index
-    from imagenet_workloads.prepare.options import Options
-    from imagenet_workloads.prepare.sources import detect, synthetic
     from imagenet_workloads.telemetry import server
     from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
-    environment = Environment.from_mapping(os.environ)
-    recorder = PreparationRecorder(server.start(environment))
-    options = Options(
+    recorder = PreparationRecorder(server.start(Environment.from_mapping(os.environ)))
+    text = json.dumps(index.run(_request(parsed), recorder).to_document())
+    print(text, flush=True)
+    write_termination_message(text)
+
+
+def _request(parsed: argparse.Namespace) -> "Request":
+    from imagenet_workloads.prepare import index
+    from imagenet_workloads.prepare.sources import detect
+
+    validation = None
+    if parsed.validation_source is not None:
+        flat = detect.open_flat(parsed.validation_source)
+        validation = index.Validation(flat, parsed.validation_labels)
+    return index.Request(
+        source=_source(parsed),
+        validation=validation,
+        data=parsed.data,
+        options=_options(parsed),
+        codec=parsed.codec,
+        max_skipped_fraction=parsed.max_skipped_fraction,
+    )
+
+
+def _source(parsed: argparse.Namespace) -> "Source":
+    from imagenet_workloads.prepare.sources import detect, synthetic
+
+    if parsed.source is not None:
+        return detect.open_source(parsed.source)
+    return synthetic.SyntheticSource(
+        parsed.synthetic_classes, parsed.synthetic_images_per_class, parsed.synthetic_image_shape
+    )
+
+
+def _options(parsed: argparse.Namespace) -> "Options":
+    from imagenet_workloads.prepare.options import Options
+
+    return Options(
         format=parsed.format,
         resize=parsed.resize,
         quality=parsed.quality,
@@ -164,34 +203,6 @@ def _run(parsed: argparse.Namespace) -> None:
         seed=parsed.seed,
         validation_per_class=parsed.validation_per_class or 0,
     )
-    source = (
-        detect.open_source(parsed.source)
-        if parsed.source is not None
-        else synthetic.SyntheticSource(
-            parsed.synthetic_classes,
-            parsed.synthetic_images_per_class,
-            parsed.synthetic_image_shape,
-        )
-    )
-    validation = (
-        None
-        if parsed.validation_source is None
-        else index.Validation(detect.open_flat(parsed.validation_source), parsed.validation_labels)
-    )
-    result = index.run(
-        index.Request(
-            source=source,
-            validation=validation,
-            data=parsed.data,
-            options=options,
-            codec=parsed.codec,
-            max_skipped_fraction=parsed.max_skipped_fraction,
-        ),
-        recorder,
-    )
-    text = json.dumps(result.to_document())
-    print(text, flush=True)
-    write_termination_message(text)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from typing import IO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import place
-from imagenet_workloads.prepare.sources.interface import Image, Notes, Source
+from imagenet_workloads.prepare.sources.interface import IMAGE_SUFFIXES, Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
 # What is read at once to find a row: its fixed part and nearly every name.
@@ -122,13 +123,26 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
         listed: is told of images as they are found, and of how much of the source that was.
 
     Raises:
-        InputError: the source cannot be listed.
+        InputError: the source cannot be listed, or holds no images.
     """
     result = Scan(rows)
     for image in source.scan(result.notes):
         result.add(image)
         if len(result) % REPORT_EVERY == 0:
             listed(REPORT_EVERY, result.notes.share)
+    if not len(result):
+        raise InputError(f"{source.where}: holds no images{_instead(result.notes)}")
     listed(len(result) % REPORT_EVERY, 1.0)
     result.finish()
     return result
+
+
+def _instead(notes: Notes) -> str:
+    """What a source without images has in their place, as far as that may help."""
+    found = []
+    if notes.empty:
+        found.append(f"{len(notes.empty)} empty classes")
+    if notes.ignored:
+        suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+        found.append(f"{notes.ignored} files that are not named like images ({suffixes})")
+    return f", only {' and '.join(found)}; give a folder or archive that does" if found else ""

@@ -15,6 +15,7 @@ class FlatTar:
     kind = "flat tar"
 
     def __init__(self, archive: Archive) -> None:
+        self.where = str(archive.path)
         self._archive = archive
 
     def scan(self, notes: Notes) -> Iterator[Image]:
@@ -23,7 +24,7 @@ class FlatTar:
             if not is_image(member.name) or member.kind is Kind.FOLDER:
                 notes.ignored += member.kind is not Kind.FOLDER
                 continue
-            self._archive.require_data(member, str(self._archive.path))
+            self._archive.require_data(member, self.where)
             notes.share = member.offset / self._archive.size
             yield Image("", member.name, member.offset, member.size, member.mtime)
 
@@ -42,6 +43,7 @@ class FlatFolder:
     kind = "flat folder"
 
     def __init__(self, root: Path) -> None:
+        self.where = str(root)
         self._root = root
 
     def scan(self, notes: Notes) -> Iterator[Image]:

@@ -28,6 +28,7 @@ class Folder:
     kind = "folder of folders"
 
     def __init__(self, root: Path) -> None:
+        self.where = str(root)
         self._root = root
 
     def scan(self, notes: Notes) -> Iterator[Image]:

@@ -53,6 +53,10 @@ class Source(Protocol):
     def kind(self) -> str:
         """Names the kind in plans and messages."""
 
+    @property
+    def where(self) -> str:
+        """Names the source in messages: its path."""
+
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields every image, always in the same order, holding none.
 

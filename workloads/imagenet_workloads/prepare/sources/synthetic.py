@@ -22,6 +22,7 @@ class SyntheticSource:
     """`images_per_class` JPEGs of each of `classes` classes; an image's offset is its number."""
 
     kind = "synthetic"
+    where = "the synthetic source"
 
     def __init__(self, classes: int, images_per_class: int, shape: tuple[int, int, int]) -> None:
         """Makes nothing yet.

@@ -14,6 +14,7 @@ class TarOfFolders:
     kind = "tar of folders"
 
     def __init__(self, archive: Archive) -> None:
+        self.where = str(archive.path)
         self._archive = archive
 
     def scan(self, notes: Notes) -> Iterator[Image]:
@@ -23,7 +24,7 @@ class TarOfFolders:
             if not is_image(member.name) or member.kind is Kind.FOLDER or "/" not in member.name:
                 notes.ignored += member.kind is not Kind.FOLDER
                 continue
-            self._archive.require_data(member, str(self._archive.path))
+            self._archive.require_data(member, self.where)
             class_name = self._class_of(member.name, folders)
             notes.share = member.offset / self._archive.size
             yield Image(class_name, member.name, member.offset, member.size, member.mtime)
@@ -35,10 +36,10 @@ class TarOfFolders:
             # Such as train/n01440764 and val/n01440764: merging them would be silent damage.
             if class_name in folders:
                 raise InputError(
-                    f"{self._archive.path}: holds two folders called {class_name}, "
+                    f"{self.where}: holds two folders called {class_name}, "
                     f"{folders[class_name]} and {folder}; make an archive of the training one alone"
                 )
-            folders[class_name_in(class_name, str(self._archive.path))] = folder
+            folders[class_name_in(class_name, self.where)] = folder
         return class_name
 
     def read(self, name: str, offset: int, size: int) -> bytes:

@@ -14,6 +14,7 @@ class TarOfTars:
     kind = "tar of tars"
 
     def __init__(self, archive: Archive) -> None:
+        self.where = str(archive.path)
         self._archive = archive
 
     def scan(self, notes: Notes) -> Iterator[Image]:
@@ -24,12 +25,11 @@ class TarOfTars:
             if base.startswith(".") or not base.endswith(".tar") or outer.kind is Kind.FOLDER:
                 notes.ignored += outer.kind is not Kind.FOLDER
                 continue
-            self._archive.require_data(outer, str(self._archive.path))
-            class_name = class_name_in(base.removesuffix(".tar"), str(self._archive.path))
+            self._archive.require_data(outer, self.where)
+            class_name = class_name_in(base.removesuffix(".tar"), self.where)
             if class_name in seen:
                 raise InputError(
-                    f"{self._archive.path}: holds two archives called {base}; "
-                    "a class must be in one"
+                    f"{self.where}: holds two archives called {base}; a class must be in one"
                 )
             seen.add(class_name)
             notes.share = outer.offset / self._archive.size
