@@ -238,7 +238,7 @@ def test_the_estimate_is_near_what_the_dataset_takes(
         (
             {"a": 0, "b": 0},
             (),
-            "/source: holds no images, only 2 empty classes; give a folder or archive",
+            "/source: holds no images, only 2 empty classes; give a folder",
         ),
         ({"a": 3}, ("--min-images-per-class", "4"), "no class has 4 images or more"),
         ({"a": 3, "b": 5}, ("--validation-per-class", "3"), "the class a has 3 images"),
