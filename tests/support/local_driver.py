@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.clusters.local import addresses
+from imagenet_operator.clusters.local import addresses, environments
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.local.gpus import Gpus
 from imagenet_operator.clusters.local.kubelet import Machine
-from imagenet_operator.clusters.local.process import program_folders
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.reconcile.types import Event, Manifest
 from support import job_table
@@ -40,7 +39,7 @@ class LocalDriver:
             volumes=Volumes(folder / "volumes", mapped or {}),
             addresses=self.block,
             gpus=Gpus(gpus),
-            program_folders=program_folders(os.environ),
+            programs=environments.programs(),
             environment={"PATH": os.environ["PATH"], "IMAGENET_TEST_MARK": str(folder)},
             images=frozenset({self.image}),
             logs=folder / "logs",

@@ -1,4 +1,4 @@
-"""Plays imagenet-index, -pack, -seal and -train in milliseconds, for tests of what runs them.
+"""Plays the workloads' programs (imagenet-index, -slots…) in milliseconds, for what runs them.
 
 `stand_ins` puts it into a folder under each of these names. It keeps to what the real programs
 promise (files, termination message, exit codes) and does what the variable STAND_IN says: JSON,
@@ -90,12 +90,13 @@ def main() -> None:
     with (folder / "started").open("a") as started:
         variables = (
             *("POD_NAME", "POD_IP", "CUDA_VISIBLE_DEVICES", "DMLC_PS_ROOT_URI"),
-            "IMAGENET_METRICS_PORT",
+            *("IMAGENET_METRICS_PORT", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "TF_CONFIG"),
         )
         record = {name: os.environ.get(name) for name in variables}
+        record["program"] = sys.argv[0]
         started.write(json.dumps({**record, "pid": os.getpid()}) + "\n")
     behave(folder, role)
-    if role in ("scheduler", "server"):
+    if role in ("scheduler", "server", "rendezvous"):
         wait_for(Path("/nowhere"))
     {"index": index, "pack": pack, "seal": seal, "worker": worker}[role]()
 

@@ -19,6 +19,8 @@ from support.processes import processes_with, wait_until
 
 Manifest = dict[str, Any]
 PROGRAMS = ("index", "pack", "seal", "train")
+MEMBERS = ("train", "slots", "rendezvous")
+"""The programs of an environment that only trains."""
 SMALL: Manifest = {
     "source": {"volume": {"claimName": "raw", "path": "digits.tar"}},
     "volume": {"size": "1Gi"},
@@ -86,12 +88,23 @@ class Workplace:
         (prefix / "lib").symlink_to(Path(sys.prefix) / "lib")
         python = prefix / "bin" / "python"
         python.symlink_to(Path(sys.executable).resolve())
-        source = Path(__file__).with_name("stand_in_program.py").read_text()
         for name in PROGRAMS:
-            program = self.program(name)
-            program.write_text(f"#!{python} -IS\n{source}")
-            program.chmod(0o755)
+            self._install(self.program(name), python)
         return python
+
+    @staticmethod
+    def _install(program: Path, python: Path) -> None:
+        source = Path(__file__).with_name("stand_in_program.py").read_text()
+        program.write_text(f"#!{python} -IS\n{source}")
+        program.chmod(0o755)
+
+    def add_environment(self, suffix: str) -> Path:
+        """Make an environment beside, with the programs of members; its folder of programs."""
+        folder = self._folder / f"environment{suffix}" / "bin"
+        folder.mkdir(parents=True)
+        for name in MEMBERS:
+            self._install(folder / f"imagenet-{name}", self._python)
+        return folder
 
     def program(self, name: str) -> Path:
         """One of the stand-ins."""
@@ -177,5 +190,13 @@ def job(**changes: Any) -> Manifest:
     changes.setdefault("dataset", SMALL)
     manifest = job_table.manifest(**changes)
     manifest["metadata"] = {"name": manifest["metadata"]["name"]}
-    manifest["spec"]["training"]["strategy"]["parameterServer"]["servers"] = {"replicas": 1}
+    servers = manifest["spec"]["training"]["strategy"].get("parameterServer")
+    if servers is not None:
+        servers["servers"] = {"replicas": 1}
     return manifest
+
+
+def job_of_tensorflow(strategy: Manifest) -> Manifest:
+    """A job for TensorFlow: two workers."""
+    dataset = {**SMALL, "preprocessing": {"format": "TFRecord"}}
+    return job(dataset=dataset, training={"framework": "TensorFlow", "strategy": strategy})

@@ -7,15 +7,14 @@ does not import MXNet. Without `--model`, the newest result of the working direc
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import subprocess
 from pathlib import Path
 
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.run import DEFAULT_WORKDIR
 from imagenet_operator.clusters.errors import LocalError
-from imagenet_operator.clusters.local.kubelet import missing_program
-from imagenet_operator.clusters.local.process import find_program, program_folders
+from imagenet_operator.clusters.local import environments
 
 PROGRAM = "imagenet-predict"
 
@@ -57,16 +56,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Classify; return the exit code."""
-    program = find_program(PROGRAM, program_folders(os.environ))
-    if program is None:
-        raise missing_program(PROGRAM)
     model = arguments.model if arguments.model is not None else newest_model(arguments.workdir)
+    environment = environments.of_framework(framework_of(model))
+    program = environments.programs(environment).find(PROGRAM, trains=True)
     command = [str(program), "--model", str(model), "--output", arguments.output]
     if arguments.top is not None:
         command += ["--top", str(arguments.top)]
     command += ["--", *arguments.images]
     code = subprocess.run(command, check=False).returncode
     return code if code in (exit_codes.SUCCESS, exit_codes.USAGE) else exit_codes.FAILED
+
+
+def framework_of(model: Path) -> str:
+    """The framework that trained a result: what its result.json says, and MXNet without one."""
+    try:
+        written = json.loads((model / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "MXNet"  # imagenet-predict itself says what is wrong with the folder
+    return str(written.get("framework", "MXNet")) if isinstance(written, dict) else "MXNet"
 
 
 def newest_model(workdir: Path) -> Path:

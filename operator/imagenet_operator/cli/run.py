@@ -22,10 +22,16 @@ from imagenet_operator.cli import exit_codes, files, result
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.clusters.errors import LocalError
-from imagenet_operator.clusters.local import addresses, gpus, loop, pods, preflight
+from imagenet_operator.clusters.local import (
+    addresses,
+    environments,
+    gpus,
+    loop,
+    pods,
+    preflight,
+)
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.local.kubelet import Machine
-from imagenet_operator.clusters.local.process import program_folders
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.clusters.sampler import Sampler
@@ -184,7 +190,7 @@ def check(
     """
     wanted = preflight.needs(job, where.settings.manifests)
     wanted = replace(wanted, claims=wanted.claims - promised)
-    preflight.check(wanted, where.gpus.capacity, where.volumes, program_folders(os.environ))
+    preflight.check(wanted, where.gpus.capacity, where.volumes, _programs(job))
     return wanted
 
 
@@ -252,7 +258,7 @@ def _machine(
         volumes=where.volumes,
         addresses=block,
         gpus=where.gpus,
-        program_folders=program_folders(os.environ),
+        programs=_programs(job),
         environment={"OMP_NUM_THREADS": share, **pods.inherited(os.environ)},
         images=preflight.images(where.settings.manifests),
         logs=folder.logs,
@@ -260,6 +266,10 @@ def _machine(
         slots=cores,
         shared=(folder.fileno(), block.fileno()),
     )
+
+
+def _programs(job: ImageNetJob) -> environments.Programs:
+    return environments.programs(environments.of_job(job))
 
 
 @contextmanager

@@ -8,7 +8,6 @@ lifted and for free GPUs.
 import contextlib
 import selectors
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.addresses import AddressBlock
+from imagenet_operator.clusters.local.environments import Programs, is_member
 from imagenet_operator.clusters.local.gpus import Gpus
 from imagenet_operator.clusters.local.objects import Objects, is_ending, timestamp
-from imagenet_operator.clusters.local.process import Launch, PodProcess, find_program
+from imagenet_operator.clusters.local.process import Launch, PodProcess
 from imagenet_operator.clusters.local.volumes import Volumes
 
 NODE = "this-machine"
@@ -40,7 +40,7 @@ class Machine:
         volumes: The claims.
         addresses: The block of loopback addresses.
         gpus: The GPUs.
-        program_folders: Where the pods' commands are looked for, in order.
+        programs: Where the pods' commands are looked for.
         environment: What every pod's environment begins with.
         images: The images whose programs are installed here.
         logs: The folder of the pods' logs.
@@ -52,7 +52,7 @@ class Machine:
     volumes: Volumes
     addresses: AddressBlock
     gpus: Gpus
-    program_folders: tuple[Path, ...]
+    programs: Programs
     environment: Mapping[str, str]
     images: frozenset[str]
     logs: Path
@@ -200,9 +200,7 @@ class Kubelet:
             ),
         )
         program, *arguments = pods.command(pod, environment)
-        found = find_program(program, self._machine.program_folders)
-        if found is None:
-            raise missing_program(program)
+        found = self._machine.programs.find(program, trains=is_member(pod))
         return Launch(
             pod=metadata["name"],
             uid=metadata["uid"],
@@ -254,14 +252,6 @@ class Kubelet:
                 return message
             return tail(self._log(pod), _LOG_BYTES)
         return ""
-
-
-def missing_program(program: str) -> LocalError:
-    """The error for a pod's command that is not installed."""
-    return LocalError(
-        f"the program {program!r} is neither beside this Python ({sys.executable}) nor on the "
-        "PATH; in a checkout of this project type: pip install './workloads[mxnet]'"
-    )
 
 
 def tail(path: Path, size: int) -> str:

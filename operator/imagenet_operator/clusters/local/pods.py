@@ -6,6 +6,7 @@ a peer's address, `$(VAR)` is expanded. What processes cannot stand in for (side
 images, Secrets) is refused by `check`, before anything starts.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,9 @@ from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default of terminationMessagePath."""
+
+# Labels with dots between, as POD.SERVICE: a whole text, or a part of a list or of JSON.
+_NAMES = re.compile(r"""(?<![^\s,"'])[a-z0-9][-a-z0-9]*(?:\.[a-z0-9][-a-z0-9]*)+(?![^\s,"':])""")
 
 _OWNED_PREFIXES = ("IMAGENET_", "DMLC_", "PS_", "KUBERNETES_", "HOROVOD_", "JOB_COMPLETION_")
 _OWNED_NAMES = frozenset({"PORT", "TF_CONFIG", VISIBLE})
@@ -68,35 +72,45 @@ def check(pod: Manifest, images: frozenset[str]) -> None:
     """
     spec = pod["spec"]
     where = pod.get("metadata", {}).get("name") or _role(pod)
-    for extra in ("initContainers", "ephemeralContainers"):
-        if spec.get(extra):
-            names = ", ".join(item["name"] for item in spec[extra])
-            raise _unsupported(where, f"{extra} ({names})", "leave them out of the template")
-    containers = spec["containers"]
-    if len(containers) > 1:
-        names = ", ".join(item["name"] for item in containers[1:])
-        raise _unsupported(where, f"sidecars ({names})", "leave them out of the template")
-    container = containers[0]
-    if container.get("image") not in images:
-        raise _unsupported(
-            where,
-            f"the image {container.get('image')!r}",
-            "leave `image` out: the programs run as they are installed here",
-        )
-    if not container.get("command"):
-        raise _unsupported(where, "an image's own entry point", "give the container a command")
+    _check_others(where, spec)
+    _check_container(where, spec["containers"][0], images)
     if spec.get("restartPolicy") != "Never":
         raise _unsupported(where, "restartPolicy other than Never", "leave it out")
-    if container.get("envFrom"):
-        raise _unsupported(where, "envFrom", "write the variables under env")
-    for variable in container.get("env", ()):
-        _check_variable(where, variable)
     for volume in spec.get("volumes", ()):
         if not {"persistentVolumeClaim", "emptyDir"} & volume.keys():
             kind = next((key for key in volume if key != "name"), "nothing")
             raise _unsupported(
                 where, f"a volume of kind {kind}", "use a persistentVolumeClaim or an emptyDir"
             )
+
+
+def _check_others(where: str, spec: Manifest) -> None:
+    """Refuse containers beside the program's."""
+    beside = {
+        "initContainers": spec.get("initContainers") or [],
+        "ephemeralContainers": spec.get("ephemeralContainers") or [],
+        "sidecars": spec["containers"][1:],
+    }
+    for kind, containers in beside.items():
+        if containers:
+            names = ", ".join(item["name"] for item in containers)
+            raise _unsupported(where, f"{kind} ({names})", "leave them out of the template")
+
+
+def _check_container(where: str, container: Manifest, images: frozenset[str]) -> None:
+    if container.get("image") not in images:
+        raise _unsupported(
+            where,
+            f"the image {container.get('image')!r}",
+            "leave `image` (and the `command` in it) out: the programs run as they are installed "
+            "here",
+        )
+    if not container.get("command"):
+        raise _unsupported(where, "an image's own entry point", "give the container a command")
+    if container.get("envFrom"):
+        raise _unsupported(where, "envFrom", "write the variables under env")
+    for variable in container.get("env", ()):
+        _check_variable(where, variable)
 
 
 def _check_variable(where: str, variable: Manifest) -> None:
@@ -185,6 +199,11 @@ def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
     return {**given.environment, **visible, **variables}
 
 
+def program(pod: Manifest) -> str:
+    """What a pod (or the template of one) runs."""
+    return str(pod["spec"]["containers"][0]["command"][0])
+
+
 def command(pod: Manifest, variables: Mapping[str, str]) -> tuple[str, ...]:
     """A pod's program and its arguments, expanded."""
     container = pod["spec"]["containers"][0]
@@ -203,16 +222,13 @@ def _translate(value: str, paths: Mapping[str, Path]) -> str:
 
 
 def _resolve(value: str, peer: Callable[[str, str], str | None]) -> str:
-    """Put addresses for the names of peers: POD.SERVICE, alone or with a port or in a list."""
-    if "." not in value:
-        return value
-    resolved = []
-    for part in value.split(","):
-        name, colon, port = part.partition(":")
-        pod, _, service = name.partition(".")
-        address = peer(pod, service)
-        resolved.append(part if address is None else f"{address}{colon}{port}")
-    return ",".join(resolved)
+    """Put addresses for the names of peers: POD.SERVICE, with a port or not, in a list or JSON."""
+
+    def replacement(match: re.Match[str]) -> str:
+        pod, _, service = match[0].partition(".")
+        return peer(pod, service) or match[0]
+
+    return _NAMES.sub(replacement, value)
 
 
 def _field(pod: Manifest, path: str, address: str, node: str) -> str:

@@ -5,13 +5,11 @@ missing program, too few GPUs, an empty claim, a sidecar in a template) is told 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local import pods
-from imagenet_operator.clusters.local.kubelet import missing_program
-from imagenet_operator.clusters.local.process import find_program
+from imagenet_operator.clusters.local.environments import Programs, is_member
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import preview, volumes
 from imagenet_operator.manifests.settings import Settings
@@ -23,13 +21,13 @@ class Needs:
     """What a job's pods need of a machine.
 
     Attributes:
-        programs: The console scripts that they run.
+        programs: The console scripts that they run, and whether it is to train.
         claims: The claims that they mount and that the job does not make.
         gpus: GPUs of one attempt.
         ports: Ports that they listen on.
     """
 
-    programs: frozenset[str]
+    programs: frozenset[tuple[str, bool]]
     claims: frozenset[str]
     gpus: int
     ports: frozenset[int]
@@ -62,28 +60,27 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
         pods.check(pod, images(settings))
     made = {claim["metadata"]["name"] for claim in volumes.claims(job)}
     return Needs(
-        programs=frozenset(pod["spec"]["containers"][0]["command"][0] for pod in everything),
+        programs=frozenset((pods.program(pod), is_member(pod)) for pod in everything),
         claims=frozenset(claim for pod in everything for claim in pods.claims(pod)) - made,
         gpus=sum(pods.gpus(pod) for pod in members),
         ports=frozenset(port for pod in everything for port in pods.ports(pod)),
     )
 
 
-def check(wanted: Needs, capacity: int, found: Volumes, program_folders: tuple[Path, ...]) -> None:
+def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> None:
     """Compare what a job needs with what there is.
 
     Args:
         wanted: What the job needs.
         capacity: How many GPUs there are.
         found: The claims.
-        program_folders: Where programs are looked for.
+        programs: Where programs are looked for.
 
     Raises:
         LocalError: Something is missing; it says what, and what to do.
     """
-    for program in sorted(wanted.programs):
-        if find_program(program, program_folders) is None:
-            raise missing_program(program)
+    for program, trains in sorted(wanted.programs):
+        programs.find(program, trains=trains)
     if wanted.gpus > capacity:
         raise LocalError(
             f"the job asks for {wanted.gpus} GPUs at a time and this machine has {capacity}; "

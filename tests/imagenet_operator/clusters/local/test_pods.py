@@ -43,7 +43,7 @@ def field(path: str) -> Manifest:
 def surroundings(**changes: Any) -> pods.Surroundings:
     given: dict[str, Any] = {
         "environment": {"PATH": "/usr/bin"},
-        "paths": {"/data": Path("/work/volumes/data"), "/data/sub": Path("/elsewhere")},
+        "paths": {"/data": Path("/somewhere/volumes/data"), "/data/sub": Path("/elsewhere")},
         "address": "127.1.2.3",
         "peer": lambda pod, service: "127.1.2.9" if (pod, service) == ("peer", "service") else None,
         "gpus": (),
@@ -55,9 +55,9 @@ def surroundings(**changes: Any) -> pods.Surroundings:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/data", "/work/volumes/data"),
-        ("/data/", "/work/volumes/data"),
-        ("/data/datasets/k", "/work/volumes/data/datasets/k"),
+        ("/data", "/somewhere/volumes/data"),
+        ("/data/", "/somewhere/volumes/data"),
+        ("/data/datasets/k", "/somewhere/volumes/data/datasets/k"),
         ("/data/sub/x", "/elsewhere/x"),
         ("/database", "/database"),
         ("data", "data"),
@@ -65,6 +65,13 @@ def surroundings(**changes: Any) -> pods.Surroundings:
         ("peer.service:9091", "127.1.2.9:9091"),
         ("peer.service:1,peer.service:2", "127.1.2.9:1,127.1.2.9:2"),
         ("peer.other", "peer.other"),
+        (
+            '{"worker": ["peer.service:1", "peer.other:2"]}',
+            '{"worker": ["127.1.2.9:1", "peer.other:2"]}',
+        ),
+        ("/data/peer.service", "/somewhere/volumes/data/peer.service"),
+        ("x-peer.service", "x-peer.service"),
+        ("peer.service-2", "peer.service-2"),
         ("0.5", "0.5"),
         ("", ""),
     ],
@@ -75,12 +82,15 @@ def test_values_are_translated(text: str, expected: str) -> None:
 
 def test_a_folder_of_this_machine_is_never_taken_for_one_of_the_container() -> None:
     """A working directory below /data: what stands for /data/sub begins with /data itself."""
-    paths = {"/scratch": Path("/data/work/scratch"), "/data": Path("/data/work/volumes/data")}
+    paths = {
+        "/scratch": Path("/data/somewhere/scratch"),
+        "/data": Path("/data/somewhere/volumes/data"),
+    }
     variables = pods.environment(
         pod(value("/scratch", "SCRATCH"), value("$(SCRATCH)", "HOME")), surroundings(paths=paths)
     )
 
-    assert variables["HOME"] == "/data/work/scratch"
+    assert variables["HOME"] == "/data/somewhere/scratch"
 
 
 @pytest.mark.parametrize(

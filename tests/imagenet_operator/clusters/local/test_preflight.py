@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.clusters.errors import LocalError, Unsupported
-from imagenet_operator.clusters.local import preflight
+from imagenet_operator.clusters.local import environments, preflight
 from imagenet_operator.clusters.local.preflight import Needs
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests.settings import DEFAULTS
@@ -24,7 +24,10 @@ def test_every_pod_that_the_builders_make_can_run_here(name: str) -> None:
     wanted = preflight.needs(job, DEFAULTS)
 
     training = TRAINING.get(job.spec.training.strategy.kind, {"imagenet-train"})
-    assert wanted.programs == training | (set() if prepared else PREPARATION)
+    assert wanted.programs == {
+        *((name, True) for name in training),
+        *((name, False) for name in PREPARATION if not prepared),
+    }
     assert wanted.ports <= {9090, 9091, 9092}
     assert wanted.gpus == job.spec.training.workers.replicas * job.spec.training.workers.gpus
 
@@ -57,19 +60,20 @@ def test_claims_that_the_job_does_not_make_must_be_there(name: str, claims: set[
 
 def check(tmp_path: Path, *, capacity: int = 0, **changes: object) -> None:
     needs = {"programs": (), "claims": (), "gpus": 0, "ports": (), **changes}
-    preflight.check(Needs(**needs), capacity, Volumes(tmp_path, {}), (Path("/bin"),))  # type: ignore[arg-type]
+    programs = environments.programs(None, {"PATH": "/bin"})
+    preflight.check(Needs(**needs), capacity, Volumes(tmp_path, {}), programs)  # type: ignore[arg-type]
 
 
 def test_a_machine_that_has_everything_passes(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
 
-    check(tmp_path, capacity=2, programs=["sh"], claims=["raw"], gpus=2)
+    check(tmp_path, capacity=2, programs=[("sh", False)], claims=["raw"], gpus=2)
 
 
 @pytest.mark.parametrize(
     ("lacking", "message"),
     [
-        ({"programs": ["imagenet-train"]}, "'imagenet-train' is neither"),
+        ({"programs": [("imagenet-none", True)]}, "'imagenet-none' is neither"),
         ({"gpus": 3}, "asks for 3 GPUs at a time and this machine has 2"),
         ({"claims": ["raw"]}, "claim 'raw' has no folder"),
     ],

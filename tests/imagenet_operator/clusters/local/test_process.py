@@ -34,11 +34,16 @@ class Pod:
         self.processes: list[PodProcess] = []
 
     def start(
-        self, script: str, *, shared: tuple[int, ...] = (), shell: tuple[str, ...] = ("/bin/bash",)
+        self,
+        script: str,
+        *,
+        shared: tuple[int, ...] = (),
+        shell: tuple[str, ...] = ("/bin/bash",),
+        uid: str | None = None,
     ) -> PodProcess:
         launch = Launch(
             pod="digits-r0-worker-0",
-            uid=self.uid,
+            uid=uid or self.uid,
             command=(*shell, "-c", script),
             environment={"PATH": os.environ["PATH"]},
             folder=self.folder,
@@ -120,7 +125,9 @@ def test_sigterm_reaches_the_program(pod: Pod) -> None:
 
 
 def test_sigterm_at_the_very_beginning_is_not_lost(pod: Pod) -> None:
-    processes = [pod.start("sleep 1000") for _ in range(8)]
+    # Pods of their own: an init that dies before it can handle the signal takes along, by their
+    # mark, the processes of its pod.
+    processes = [pod.start("sleep 1000", uid=f"{pod.uid}.{number}") for number in range(8)]
     for process in processes:
         process.terminate()
 
