@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
+from imagenet_operator.manifests.settings import Images
 from imagenet_operator.reconcile import types
 
 WHOLE: dict[str, Any] = {
     "namespaces": ["vision"],
-    "images": {"mxnet": {"cpu": "here/cpu:1", "gpu": "here/gpu:1"}},
+    "images": {
+        "mxnet": {"cpu": "here/cpu:1", "gpu": "here/gpu:1"},
+        "tensorflow": {"cpu": "here/tf:1", "gpu": "here/tf-gpu:1"},
+    },
     "imagePullPolicy": "Always",
     "gpuResource": "amd.com/gpu",
     "user": 2000,
@@ -41,7 +45,10 @@ def test_every_key_has_its_effect() -> None:
     settings, pods = found.settings, found.settings.manifests
 
     assert found.namespaces == ("vision",)
-    assert (pods.images["MXNet"].cpu, pods.images["MXNet"].gpu) == ("here/cpu:1", "here/gpu:1")
+    assert pods.images == {
+        "MXNet": Images(cpu="here/cpu:1", gpu="here/gpu:1"),
+        "TensorFlow": Images(cpu="here/tf:1", gpu="here/tf-gpu:1"),
+    }
     assert (pods.image_pull_policy, pods.gpu_resource) == ("Always", "amd.com/gpu")
     assert (pods.user, pods.group, pods.metrics_port) == (2000, 3000, 9999)
     assert (pods.network_policy, pods.metrics_from) == (False, ({"namespaceSelector": {}},))
