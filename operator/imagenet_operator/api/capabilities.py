@@ -24,7 +24,6 @@ MXNET_AUGMENTATIONS = (
     "max_random_shear_ratio",
     "max_random_scale",
     "min_random_scale",
-    "pca_noise",
 )
 """Fields of the augmentation that MXNet alone has."""
 

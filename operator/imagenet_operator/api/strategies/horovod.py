@@ -23,10 +23,7 @@ class Horovod(StrategyFields):
     frameworks = ("MXNet", "TensorFlow")
     training_rules = (
         Rule(
-            cel=(
-                f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.workers.gpus < 1"
-                f" || self.workers.gpus % {_SLOTS} == 0"
-            ),
+            cel=f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.workers.gpus % {_SLOTS} == 0",
             message="must divide workers.gpus, so that every slot gets as many",
             field="strategy.horovod.slotsPerWorker",
             holds=lambda training: (
@@ -36,6 +33,23 @@ class Horovod(StrategyFields):
                 f"{training.workers.gpus} GPUs do not divide by {_given(training)} slots",
                 f"write one of {', '.join(map(str, _divisors(training.workers.gpus)))}",
             ),
+        ),
+        Rule(
+            # Where they do not divide, the rule above says so.
+            cel=(
+                f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.framework != 'TensorFlow'"
+                f" || self.workers.gpus < 1 || self.workers.gpus % {_SLOTS} != 0"
+                f" || {_SLOTS} == self.workers.gpus"
+            ),
+            message="must be workers.gpus with TensorFlow, whose processes have one GPU each",
+            field="strategy.horovod.slotsPerWorker",
+            holds=lambda training: (
+                training.framework != "TensorFlow"
+                or (given := _given(training)) is None
+                or training.workers.gpus % given != 0
+                or training.workers.gpus in (0, given)
+            ),
+            hint="remove it",
         ),
     )
     incidental = ("slotsPerWorker",)
