@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import get_args
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.compatibility import COMBINATIONS, Combination
-from imagenet_operator.api.strategies import Strategy
+from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.errors import ImageNetJobError
 
 _FRAMEWORK, _FORMAT = "MXNet", "RecordIO"
@@ -63,7 +63,7 @@ def read(text: str) -> Variant:
     kind, colon, detail = text.partition(":")
     frameworks = [row.framework for row in COMBINATIONS if row.strategy == kind]
     if not frameworks:
-        kinds = ", ".join(Strategy.kinds())
+        kinds = ", ".join(STRATEGIES)
         raise UnknownVariant(f"{text!r}: {kind!r} is no strategy; write one of {kinds}")
     if not colon:
         return Variant(text, kind)
@@ -108,7 +108,5 @@ def _row(variant: Variant, framework: str | None, form: str | None) -> Combinati
 
 def _kv_stores(kind: str) -> tuple[str, ...]:
     """Return the kvstores that a strategy lets choose from; none if it has none."""
-    schema: dict[str, Any] = Strategy.model_json_schema(by_alias=True)
-    model = schema["properties"][kind]
-    name = next(item["$ref"] for item in model["anyOf"] if "$ref" in item).rpartition("/")[2]
-    return tuple(schema["$defs"][name].get("properties", {}).get("kvStore", {}).get("enum", ()))
+    field = STRATEGIES[kind].model_fields.get("kv_store")
+    return () if field is None else get_args(field.annotation)

@@ -189,6 +189,16 @@ def test_what_this_machine_cannot_do_stops_the_sweep_before_it_starts(workplace:
     assert not (workplace.workdir / "volumes" / "digits-dataset").exists()
 
 
+def test_an_environment_that_is_missing_stops_the_sweep_before_it_starts(
+    workplace: Workplace,
+) -> None:
+    finished = scale(workplace, "--workers", "1,2", "--strategies", "parameterServer,horovod")
+
+    assert finished.code == 3
+    assert "make install-horovod" in finished.errors
+    assert workplace.started() == []
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
