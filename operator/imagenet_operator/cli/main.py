@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from imagenet_operator.cli import exit_codes, predict, render, run, scale, validate
+from imagenet_operator.cli import exit_codes, networks, predict, render, run, scale, validate
 from imagenet_operator.clusters.errors import ClusterError
 from imagenet_operator.errors import ImageNetJobError
 
@@ -26,6 +26,7 @@ _EXAMPLES = """examples:
                                      compare numbers of workers, and strategies
   imagenetctl render job.yaml        show what a cluster would get
   imagenetctl predict photo.jpg      classify an image with the newest result
+  imagenetctl networks               list the networks, their depths and frameworks
 """
 
 
@@ -41,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (validate, run, scale, render, predict):
+    for command in (validate, run, scale, render, predict, networks):
         command.add_parser(subparsers)
     return parser
 

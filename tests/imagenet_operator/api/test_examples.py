@@ -9,6 +9,7 @@ import yaml
 
 from imagenet_operator.api import load, parse, validate
 from imagenet_operator.api.crd import root_schema
+from imagenet_operator.api.strategies import Strategy
 from imagenet_operator.api.training import devices
 from imagenet_operator.cli.main import main
 from imagenet_operator.manifests.settings import DEFAULTS
@@ -60,6 +61,36 @@ def test_the_digits_are_the_same_job_in_a_cluster_and_without() -> None:
     assert cluster["spec"]["dataset"]["volume"].pop("accessModes") == ["ReadWriteOnce"]
     del cluster["spec"]["training"]["workers"]["template"]
     assert cluster["spec"] == local["spec"]
+
+
+STRATEGIES = {
+    "digits-horovod": ("MXNet", "horovod", 2),
+    "digits-tensorflow": ("TensorFlow", "multiWorkerMirrored", 2),
+    "digits-tensorflow-horovod": ("TensorFlow", "horovod", 2),
+    "digits-tensorflow-mirrored": ("TensorFlow", "mirrored", 1),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_digits_of_every_strategy_differ_in_its_block_alone(name: str) -> None:
+    (document,), (digits,) = load(EXAMPLES[name]), load(EXAMPLES["digits"])
+    framework, kind, workers = STRATEGIES[name]
+    training, original = document["spec"]["training"], digits["spec"]["training"]
+
+    assert (training.pop("framework", "MXNet"), training.pop("workers")) == (
+        framework,
+        {"replicas": workers},
+    )
+    assert list(training.pop("strategy")) == [kind]
+    if framework == "TensorFlow":
+        assert document["spec"]["dataset"]["preprocessing"].pop("format") == "TFRecord"
+    del original["strategy"], original["workers"]
+    assert document["spec"] == digits["spec"]
+
+
+def test_every_strategy_has_its_digits() -> None:
+    shown = {parse(load(EXAMPLES[name])[0]).spec.training.strategy.kind for name in STRATEGIES}
+    assert shown | {"parameterServer", "single"} == set(Strategy.kinds())
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("imagenet-")])

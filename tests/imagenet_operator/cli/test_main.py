@@ -15,7 +15,7 @@ from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.errors import LocalError
 from support.stand_ins import Workplace
 
-COMMANDS = ("validate", "run", "render", "predict")
+COMMANDS = ("validate", "run", "render", "predict", "networks")
 PREDICT = """#!/usr/bin/env python3
 import json, sys
 print(json.dumps(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""`imagenetctl networks`: which networks there are, how deep, and in which framework.
+
+A view of the table that manifests are checked by (`api.networks`), for whoever writes one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from imagenet_operator.api.frameworks import FORMATS
+from imagenet_operator.api.networks import FAMILIES, SMALL_IMAGE, Family
+from imagenet_operator.cli import exit_codes
+
+_SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "networks",
+        help="list the networks, their depths and frameworks",
+        description="List the networks that spec.training.model takes.",
+        epilog=f"exit codes: {exit_codes.SUCCESS} listed",
+    )
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text for people, or a JSON list for scripts (default: text)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the networks; return the exit code."""
+    if arguments.output == "json":
+        print(json.dumps([_record(name, family) for name, family in FAMILIES.items()], indent=2))
+        return exit_codes.SUCCESS
+    rows = [("NETWORK", "DEPTHS (numLayers)", "SMALLEST IMAGE", *FORMATS)]
+    rows += [_row(name, family) for name, family in FAMILIES.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+    print(f"\nresnet, {_SMALL_RESNET}")
+    return exit_codes.SUCCESS
+
+
+def _row(name: str, family: Family) -> tuple[str, ...]:
+    depths = ", ".join(map(str, family.depths)) or "-"
+    smallest = f"{family.smallest} px" if family.smallest > 1 else "any"
+    return (name, depths, smallest, *("yes" if f in family.frameworks else "-" for f in FORMATS))
+
+
+def _record(name: str, family: Family) -> dict[str, Any]:
+    return {
+        "network": name,
+        "numLayers": list(family.depths),
+        "smallestImage": family.smallest,
+        "frameworks": list(family.frameworks),
+    }

@@ -1,0 +1,41 @@
+"""`imagenetctl networks` shows the table that manifests are checked by."""
+
+import json
+
+import pytest
+
+from imagenet_operator.api.networks import FAMILIES, Network
+from imagenet_operator.cli.main import main
+
+
+def test_every_network_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["networks"]) == 0
+
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[:1] == ["NETWORK"] and head.split()[-2:] == ["MXNet", "TensorFlow"]
+    cells = {line.split()[0]: line.split()[1:] for line in lines if line}
+    assert FAMILIES.keys() <= cells.keys()
+    assert cells["densenet"] == ["121,", "161,", "169,", "201", "224", "px", "yes", "yes"]
+    assert cells["vgg-bn"][-2:] == ["yes", "-"]
+    assert cells["mlp"] == ["-", "any", "yes", "yes"]
+    assert "6n+2" in lines[-1]
+
+
+def test_scripts_get_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["networks", "--output", "json"]) == 0
+
+    records = json.loads(capsys.readouterr().out)
+    assert [record["network"] for record in records] == list(FAMILIES)
+    resnet = next(record for record in records if record["network"] == "resnet")
+    assert resnet["numLayers"] == [18, 34, 50, 101, 152]
+    assert resnet["frameworks"] == ["MXNet", "TensorFlow"]
+    for record in records:
+        side = max(record["smallestImage"], 224)
+        for layers in record["numLayers"] or [None]:
+            written = {
+                "network": record["network"],
+                "numLayers": layers,
+                "imageShape": [3, side, side],
+            }
+            model = Network.model_validate(written)
+            assert all(rule.holds(model) for rule in model.rules)
