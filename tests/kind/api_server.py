@@ -68,7 +68,7 @@ class ApiServer:
             headers={"Content-Type": "application/yaml"},
         )
         try:
-            with urlopen(request, timeout=30) as response:
+            with urlopen(request, timeout=60) as response:
                 return Answer(response.status, json.load(response))
         except HTTPError as refusal:
             with refusal:

@@ -18,7 +18,7 @@ import yaml
 from kind.airgap import routes
 from kind.airgap.build import cache_folder
 from kind.environment import Environment
-from kind.kubectl import Kubectl
+from kind.kubectl import Kubectl, Manifest
 
 # Where every node, and so every pod with a hostPath volume, finds the folder that all share.
 SHARED = "/shared"
@@ -85,10 +85,7 @@ class Cluster:
         self.kubeconfig.chmod(0o600)
         (self.folder / "environment.json").write_text(self.environment.to_json())
         self._connect()
-        kubectl = self.kubectl
-        kubectl.wait("nodes --all", "condition=Ready", 180)
-        for namespace in ("kube-system", "local-path-storage"):
-            kubectl.within(namespace).wait("deployments --all", "condition=Available", 180)
+        self._wait_until_ready("nodes --all")
 
     def delete(self) -> None:
         """Delete the cluster and its folder, if they are there."""
@@ -107,7 +104,20 @@ class Cluster:
         """Start a node that was stopped, and wait until it is ready again."""
         subprocess.run(["docker", "start", node], check=True, stdout=subprocess.DEVNULL)
         self._connect()
-        self.kubectl.wait(f"node/{node}", "condition=Ready", 120)
+        self._wait_until_ready(f"node/{node}")
+
+    def _wait_until_ready(self, nodes: str) -> None:
+        self.kubectl.wait(nodes, "condition=Ready", 180)
+        for namespace in ("kube-system", "local-path-storage"):
+            self.kubectl.within(namespace).wait("deployments --all", "condition=Available", 180)
+
+    def kill_program(self, pod: Manifest) -> None:
+        """Kill the first process of a pod's program, as the kernel does when memory is short."""
+        container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix(
+            "containerd://"
+        )
+        command = ["ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", container]
+        subprocess.run(["docker", "exec", pod["spec"]["nodeName"], *command], check=True)
 
     def _connect(self) -> None:
         """Give the nodes the network between pods that the airgap's have not by themselves."""

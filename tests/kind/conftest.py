@@ -2,6 +2,9 @@
 
 A story asks for `namespace` and gets a kubectl for a new one, which is gone after it with all that
 is in it. When a story fails, what the namespace held is printed with it.
+
+Stories are told several at a time, but for those that do something to what all of them share: its
+fixtures mark them, and `-m alone` picks them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from kind.kubectl import Kubectl
 GPUS = "nvidia.com/gpu"
 # The namespace of the chart's release.
 OPERATOR = "imagenet-operator"
+
+# Who asks for one of these changes the nodes or the operator for everybody.
+ALONE = {"advertise_gpus", "cordon", "operator", "release", "stop_node"}
 
 _reports = pytest.StashKey[list[pytest.TestReport]]()
 
@@ -39,9 +45,17 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Kube
     yield kubectl
     if any(report.failed for report in request.node.stash.get(_reports, [])):
         print(kubectl.account())
-        print(cluster.kubectl.within(OPERATOR).account())
+        print(account_of_operator(cluster.kubectl.within(OPERATOR), name))
     # What it holds takes seconds to go, for which the next story need not wait.
     kubectl("delete", "namespace", name, "--wait=false")
+
+
+def account_of_operator(kubectl: Kubectl, namespace: str) -> str:
+    """Return what the operator said of a namespace, and of none."""
+    said = kubectl("logs", "deployment/imagenet-operator", "--tail=2000", check=False)
+    # What it said of other stories is not of interest; what it said of none may be.
+    told = [line for line in said.splitlines() if namespace in line or "test-" not in line]
+    return "\n".join([kubectl("get", "pods", "--output=wide"), *told[-120:]])
 
 
 @pytest.fixture
@@ -83,6 +97,18 @@ def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
     yield stop
     for node in stopped:
         cluster.start_node(node)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", "alone: no other story may be told at the same time")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the stories that have to be told alone."""
+    for item in items:
+        if isinstance(item, pytest.Function) and ALONE.intersection(item.fixturenames):
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.hookimpl(wrapper=True)

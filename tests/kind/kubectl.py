@@ -33,6 +33,9 @@ _SERVED = {
 }
 _OUTSIDE_NAMESPACES = ("nodes",)
 
+# The machine may be busy with other things; nothing waits for as long as a rule.
+SECONDS = 180.0
+
 
 class KubectlError(AssertionError):
     """kubectl refused, or what was waited for did not come."""
@@ -88,7 +91,7 @@ class Kubectl:
         patch = json.dumps(operations)
         self("patch", resource, name, "--subresource=status", "--type=json", f"--patch={patch}")
 
-    def wait(self, what: str, condition: str, seconds: float = 60) -> None:
+    def wait(self, what: str, condition: str, seconds: float = SECONDS) -> None:
         """Wait as `kubectl wait --for=CONDITION` does; WHAT is `pod/NAME` or `pods -l …`."""
         self("wait", f"--for={condition}", f"--timeout={seconds:.0f}s", *what.split())
 
@@ -96,7 +99,7 @@ class Kubectl:
         self,
         resource: str,
         satisfied: Callable[[dict[str, Manifest]], bool],
-        seconds: float = 60,
+        seconds: float = SECONDS,
         selector: str = "",
     ) -> dict[str, Manifest]:
         """Wait until the objects of a kind, by name, satisfy a predicate; return them.
@@ -141,7 +144,8 @@ class Kubectl:
             *(("logs", pod["metadata"]["name"], "--tail=40") for pod in self.all("pods")),
         ]
         return "\n".join(
-            f"$ kubectl {' '.join(command)}\n{self(*command, check=False)}" for command in asked
+            f"$ kubectl {' '.join(command)}\n{_end(self(*command, check=False))}"
+            for command in asked
         )
 
     def _follow(
@@ -182,3 +186,8 @@ class Kubectl:
             f"--namespace={self.namespace}",
             *arguments,
         ]
+
+
+def _end(text: str, lines: int = 120) -> str:
+    """Return the end of a text, which is long if something repeats itself."""
+    return "\n".join(text.splitlines()[-lines:])

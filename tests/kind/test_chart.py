@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,11 +47,12 @@ def api_server(cluster: Cluster) -> Iterator[ApiServer]:
 @pytest.fixture(scope="module")
 def place(cluster: Cluster) -> Iterator[str]:
     """A namespace for objects that are stored for a moment, or never."""
-    kubectl, name = cluster.kubectl, "dry-run"
+    # Another process may do the same for others of these tests.
+    kubectl, name = cluster.kubectl, f"dry-run-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     kubectl("delete", "namespace", name, "--ignore-not-found")
     kubectl("create", "namespace", name)
     yield name
-    kubectl("delete", "namespace", name, "--timeout=120s")
+    kubectl("delete", "namespace", name, "--timeout=300s")
 
 
 def dry_run(kubectl: Kubectl, manifests: list[Manifest]) -> None:

@@ -28,19 +28,19 @@ def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
     restricted = "pod-security.kubernetes.io/enforce=restricted"
     namespace("label", "namespace", namespace.namespace, restricted)
     place.claim(jobs.CLAIM)
-    namespace.apply(jobs.stand_ins())
+    namespace.apply(jobs.programs())
     yield place
     # Pods first: they write to the folder.
-    namespace("delete", "imagenetjobs,jobs,pods", "--all", "--grace-period=1", "--timeout=60s")
+    namespace("delete", "imagenetjobs,jobs,pods", "--all", "--grace-period=1", "--timeout=300s")
     namespace("delete", *volumes, "--wait=false")
     shutil.rmtree(place.folder)
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sealed dataset of handwritten digits; many to validate on, which takes a moment."""
+    """A sealed dataset of handwritten digits."""
     folder = tmp_path_factory.mktemp("dataset") / "digits"
-    write_dataset(folder, train=600, validation=1197)
+    write_dataset(folder, train=600, validation=jobs.VALIDATED)
     return folder
 
 

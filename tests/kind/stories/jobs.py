@@ -3,6 +3,9 @@
 What MXNet does is not the point of most stories, and importing it takes longer than all the rest.
 There the programs are those of `support.stand_in_program`, which a template mounts into the pods
 and puts first on their PATH; they end, fail, or hold until they are released, as a story wants.
+
+The real ones are held by `support.hold_point`: in the moment before a file gets its name, which is
+when all of a step's work is done, and none of it seen.
 """
 
 from __future__ import annotations
@@ -16,16 +19,25 @@ from support.stand_ins import PROGRAMS
 
 Manifest = dict[str, Any]
 
+IMAGE = "imagenet-workloads-mxnet:0.1.0"
+"""The image of what trains on CPUs, as it is built here."""
+
 CLAIM = "data"
 """The claim of every story, for what it reads and what it writes."""
 
 DIGITS = "datasets/digits"
 """Where on the claim a prepared dataset of handwritten digits lies."""
 
-STAND_INS = "programs"
-"""The ConfigMap with the stand-ins."""
+VALIDATED = 180
+"""How many images it has to validate on."""
 
-_CODE = Path(__file__).parents[2] / "support" / "stand_in_program.py"
+AT_CHECKPOINT = "/epoch-{:04}-[^/]*$"
+"""The pattern of the path of a checkpoint, by its epoch."""
+
+PROGRAMS_OF_STORIES = "programs"
+"""The ConfigMap with the stand-ins, and with what holds the real programs."""
+
+_SUPPORT = Path(__file__).parents[2] / "support"
 _LENET = {"network": "lenet", "imageShape": [3, 28, 28]}
 
 
@@ -37,6 +49,8 @@ def trained(
     workers: Manifest | None = None,
     dataset: Manifest | None = None,
     training: Manifest | None = None,
+    hold_at: Mapping[str, str] | None = None,
+    template: Manifest | None = None,
     run_policy: Manifest | None = None,
 ) -> Manifest:
     """Return a job that trains handwritten digits: two workers, one server, one scheduler.
@@ -48,9 +62,13 @@ def trained(
         workers: Fields of the workers to add or replace.
         dataset: Another one than the prepared one at DIGITS.
         training: Fields of the training to add or replace.
+        hold_at: Before which file a program is held, as a pattern of its path, by role or
+            ROLE@ATTEMPT: of workers here, of the others by `held`.
+        template: Fields to add to the PodTemplateSpec of every worker's `spec`.
         run_policy: The job's.
     """
     servers = {"parameterServer": {"kvStore": "dist_sync", "servers": {"replicas": 1}}}
+    of_workers = held(hold_at, template) if hold_at else {"spec": template or {}}
     return _job(
         name,
         dataset=dataset or {"source": {"prepared": {"claimName": CLAIM, "path": DIGITS}}},
@@ -62,7 +80,7 @@ def trained(
             "optimizer": {"learningRate": 0.02, "stepEpochs": [], "warmupEpochs": 0},
             "checkpoint": {"everyEpochs": 1, "keep": 2},
             "dataThreads": 1,
-            "workers": {"replicas": 2, **(workers or {})},
+            "workers": {"replicas": 2, "template": of_workers, **(workers or {})},
             **(training or {}),
         },
         run_policy=run_policy,
@@ -120,15 +138,34 @@ def played(
     )
 
 
-def stand_ins() -> Manifest:
-    """Return the ConfigMap that `played` jobs mount: one executable for each program."""
-    code = f"#!/usr/bin/env python3\n{_CODE.read_text()}"
+def programs() -> Manifest:
+    """Return the ConfigMap that jobs of stories mount."""
+    stand_in = f"#!/usr/bin/env python3\n{(_SUPPORT / 'stand_in_program.py').read_text()}"
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": STAND_INS},
-        "data": {f"imagenet-{program}": code for program in PROGRAMS},
+        "metadata": {"name": PROGRAMS_OF_STORIES},
+        "data": {
+            **{f"imagenet-{program}": stand_in for program in PROGRAMS},
+            # Imported by Python before any program, where its folder is on PYTHONPATH.
+            "sitecustomize.py": (_SUPPORT / "hold_point.py").read_text(),
+        },
     }
+
+
+def held(hold_at: Mapping[str, str], more: Manifest | None = None) -> Manifest:
+    """Return a template in which the real programs are held, for pods that mount the claim.
+
+    Args:
+        hold_at: Before which file, as a pattern of its path, by role or ROLE@ATTEMPT.
+        more: Fields to add to its `spec`.
+    """
+    variables = {
+        "PYTHONPATH": "/programs",
+        "HOLD_AT": json.dumps(hold_at),
+        "HOLD_FOLDER": "/data",
+    }
+    return _with_programs(variables, more or {})
 
 
 def _stand_ins(behaviour: Mapping[str, str], folder: str, more: Manifest) -> Manifest:
@@ -138,12 +175,17 @@ def _stand_ins(behaviour: Mapping[str, str], folder: str, more: Manifest) -> Man
         "STAND_IN": json.dumps(behaviour),
         "STAND_IN_FOLDER": folder,
     }
+    return _with_programs(variables, more)
+
+
+def _with_programs(variables: Mapping[str, str], more: Manifest) -> Manifest:
+    """Return a template that mounts what stories bring along."""
     container = {
         "name": "main",
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "volumeMounts": [{"name": "programs", "mountPath": "/programs"}],
     }
-    volume = {"name": "programs", "configMap": {"name": STAND_INS, "defaultMode": 0o555}}
+    volume = {"name": "programs", "configMap": {"name": PROGRAMS_OF_STORIES, "defaultMode": 0o555}}
     return {"spec": {"containers": [container], "volumes": [volume], **more}}
 
 

@@ -7,7 +7,6 @@ when the job fails that it is about.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,10 @@ Manifest = dict[str, Any]
 OF_JOB = "training.imagenet.dev/job-name"
 ROLE = "training.imagenet.dev/job-role"
 ATTEMPT = "training.imagenet.dev/attempt"
+
+# What takes seconds may take minutes on a machine that is busy. A story that goes wrong does not
+# wait for so long as a rule: it ends when its job fails.
+SECONDS = 300.0
 
 # All that a job can make, beside the claims that outlive it.
 CHILDREN = ("pods", "jobs", "services", "networkpolicies", "poddisruptionbudgets")
@@ -91,11 +94,16 @@ class Place:
         """Return a job as it stands."""
         return self.kubectl.get("imagenetjob", name)
 
+    def change(self, spec: Manifest, name: str = "story") -> None:
+        """Change fields of a job's spec."""
+        patch = json.dumps({"spec": spec})
+        self.kubectl("patch", "imagenetjob", name, "--type=merge", f"--patch={patch}")
+
     def wait_for_job(
         self,
         satisfied: Callable[[Manifest], bool],
         name: str = "story",
-        seconds: float = 90,
+        seconds: float = SECONDS,
         may_fail: bool = False,
     ) -> Manifest:
         """Wait until the status of a job is as wanted; return that status."""
@@ -111,7 +119,7 @@ class Place:
         return status
 
     def wait_for_condition(
-        self, kind: str, name: str = "story", seconds: float = 90, reason: str | None = None
+        self, kind: str, name: str = "story", seconds: float = SECONDS, reason: str | None = None
     ) -> Manifest:
         """Wait until a condition of a job is true, for a reason; return the job's status."""
 
@@ -121,7 +129,9 @@ class Place:
 
         return self.wait_for_job(holds, name, seconds, may_fail=kind == "Failed")
 
-    def wait_for_attempt(self, number: int, name: str = "story", seconds: float = 90) -> Manifest:
+    def wait_for_attempt(
+        self, number: int, name: str = "story", seconds: float = SECONDS
+    ) -> Manifest:
         """Wait until all members of an attempt, or of a later one, run; return the job's status."""
 
         def runs(status: Manifest) -> bool:
@@ -161,14 +171,22 @@ class Place:
         """Run a shell script in the container of a pod's program."""
         return self.kubectl("exec", pod, "--container=main", "--", "sh", "-c", script)
 
-    def release(self, role: str = "") -> None:
-        """Let stand-ins that hold go on: all of them, or those of a role."""
-        (self.data / (f"release-{role}" if role else "release")).touch()
+    def release(self, what: str = "") -> None:
+        """Let programs that are held go on: all, those of a role, or those before a file."""
+        (self.data / (f"release-{what}" if what else "release")).touch()
 
-    def wait_for_checkpoint(self, attempt: int) -> None:
-        """Wait until an attempt has written a checkpoint of its own."""
-        pattern = f"jobs/*/attempts/r{attempt}/checkpoints/epoch-*"
-        wait_until(lambda: any(self.data.glob(pattern)), f"a checkpoint of attempt {attempt}")
+    def wait_until_held(self, role: str, file: str = "") -> str:
+        """Wait until a program of a role is held before a file; return its pod's name."""
+        held = self.data / f"held-{role}"
+
+        def holds() -> str:
+            pod, _, before = (held.read_text() if held.exists() else "").partition(" ")
+            return pod if before and file in before else ""
+
+        found = wait_until(holds, f"a {role} is held before {file or 'its file'}")
+        # Kubernetes may not have heard of it yet.
+        self.kubectl.wait(f"pod/{found}", "jsonpath={.status.phase}=Running")
+        return found
 
     def result(self, status: Manifest, job: str = "story") -> Manifest:
         """Return what the attempt that succeeded has left on the volume."""
@@ -188,7 +206,7 @@ class Place:
         listed = self.kubectl.all(",".join(CHILDREN), f"{OF_JOB}={job}")
         return {f"{item['kind']}/{item['metadata']['name']}" for item in listed}
 
-    def wait_for_no_children(self, job: str = "story", seconds: float = 60) -> None:
+    def wait_for_no_children(self, job: str = "story", seconds: float = SECONDS) -> None:
         """Wait until nothing of a job is left but claims."""
         for kind in CHILDREN:
             self.kubectl.wait_until(kind, lambda left: not left, seconds, f"{OF_JOB}={job}")
@@ -229,10 +247,12 @@ class Operator:
         """Wait until it does not run any more."""
         self.kubectl.wait_until("pods", lambda pods: not pods, selector=self.selector)
 
-    def start(self) -> None:
-        """Start it again."""
-        self.kubectl("scale", "deployment", "imagenet-operator", "--replicas=1")
-        self.kubectl("rollout", "status", "deployment/imagenet-operator", "--timeout=60s")
+    def start(self, replicas: int = 1) -> None:
+        """Let so many run, and wait until all are ready."""
+        self.kubectl("scale", "deployment", "imagenet-operator", f"--replicas={replicas}")
+        self.kubectl(
+            "rollout", "status", "deployment/imagenet-operator", f"--timeout={SECONDS:.0f}s"
+        )
 
 
 def condition(status: Manifest, kind: str) -> Manifest | None:
@@ -260,18 +280,6 @@ def member_nodes(status: Manifest) -> dict[str, str]:
     return {
         member["name"].split("-", 2)[2]: member["node"] for member in status["training"]["members"]
     }
-
-
-class Stopwatch:
-    """Seconds since it was made."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """How many."""
-        return time.monotonic() - self._started
 
 
 def _selector(job: str, role: str | None) -> str:

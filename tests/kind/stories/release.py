@@ -26,12 +26,12 @@ class Release:
         """Install it, or change its values to those of the stories and these options."""
         self._helm(
             *("upgrade", "--install", chart.RELEASE, str(chart.FOLDER)),
-            *("--create-namespace", "--wait", "--timeout=120s", f"--values={VALUES}", *options),
+            *("--create-namespace", "--wait", "--timeout=300s", f"--values={VALUES}", *options),
         )
 
     def uninstall(self) -> None:
         """Uninstall it, and wait until its operator is gone."""
-        self._helm("uninstall", chart.RELEASE, "--wait", "--timeout=120s")
+        self._helm("uninstall", chart.RELEASE, "--wait", "--timeout=300s")
 
     def _helm(self, *arguments: str) -> None:
         program = self.cluster.environment.programs["helm"]

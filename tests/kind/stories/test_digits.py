@@ -22,7 +22,7 @@ def test_digits_are_learned_across_two_nodes_and_their_dataset_is_used_again(pla
     subprocess.run([sys.executable, EXAMPLES / "make_digits.py", archive], check=True)
 
     place.kubectl("apply", f"--filename={EXAMPLES / 'digits.yaml'}")
-    first = place.wait_for_condition("Succeeded", "digits", 180)
+    first = place.wait_for_condition("Succeeded", "digits")
 
     assert first["restarts"] == first["disruptions"] == 0
     assert len(set(member_nodes(first).values())) == 2
@@ -39,7 +39,7 @@ def test_digits_are_learned_across_two_nodes_and_their_dataset_is_used_again(pla
 
     shards = {path: path.stat().st_mtime_ns for path in dataset.glob("datasets/*/*")}
     place.kubectl.apply(again())
-    second = place.wait_for_condition("Succeeded", "digits-again", 120)
+    second = place.wait_for_condition("Succeeded", "digits-again")
 
     assert second["dataset"]["key"] == first["dataset"]["key"]
     jobs = {job["metadata"]["name"] for job in place.kubectl.all("jobs")}

@@ -8,14 +8,11 @@ import pytest
 
 from kind.cluster import Cluster
 from kind.conftest import GPUS
-from kind.stories.jobs import Manifest, played
+from kind.stories.jobs import IMAGE, Manifest, played
 from kind.stories.place import OF_JOB, Place, member_nodes
 
 EACH = 4
 """GPUs of each node, and of each worker."""
-
-# The image for GPUs has no place here; what plays needs none.
-IMAGE = "imagenet-workloads-mxnet:0.1.0"
 
 
 @pytest.fixture
@@ -31,7 +28,7 @@ def on_gpus(
     *,
     workers: int = 2,
     gang: str = "Timeout",
-    timeout: int = 60,
+    timeout: int = 600,
     behaviour: dict[str, str] | None = None,
 ) -> Manifest:
     """A job whose workers take a node's GPUs each."""
@@ -41,6 +38,7 @@ def on_gpus(
         prepared=True,
         behaviour=behaviour,
         workers={"replicas": workers, "gpus": EACH},
+        # The image for GPUs has no place here; what plays needs none.
         training={"image": IMAGE},
         run_policy=policy,
     )
@@ -82,7 +80,9 @@ def test_a_gang_that_waits_holds_nothing(
 
 def test_two_gangs_that_do_not_fit_together_both_finish(place: Place, gpu_nodes: list[str]) -> None:
     held = {"worker": "hold"}
-    place.kubectl.apply(*(on_gpus(name, timeout=5, behaviour=held) for name in ("first", "second")))
+    place.kubectl.apply(
+        *(on_gpus(name, timeout=15, behaviour=held) for name in ("first", "second"))
+    )
 
     def one_runs_and_one_was_withdrawn(jobs: dict[str, Manifest]) -> bool:
         trainings = [job.get("status", {}).get("training") or {} for job in jobs.values()]
@@ -90,7 +90,7 @@ def test_two_gangs_that_do_not_fit_together_both_finish(place: Place, gpu_nodes:
             training.get("outcome", {}).get("reason") == "GangTimedOut" for training in trainings
         )
 
-    place.kubectl.wait_until("imagenetjobs", one_runs_and_one_was_withdrawn, 90)
+    place.kubectl.wait_until("imagenetjobs", one_runs_and_one_was_withdrawn)
     place.release()
 
     for name in ("first", "second"):

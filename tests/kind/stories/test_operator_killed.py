@@ -1,4 +1,4 @@
-"""The operator dies at any moment: jobs go on without it, and it catches up."""
+"""The operator dies at any moment: jobs go on without it, and it, or a second one, catches up."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ def test_the_operator_dies_between_two_attempts(place: Place, operator: Operator
 
     status = place.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (1, 0)
+
+
+def test_two_operators_do_what_one_does(place: Place, operator: Operator) -> None:
+    operator.start(replicas=2)
+
+    place.kubectl.apply(played(behaviour={"worker": "hold"}))
+    place.wait_for_attempt(0)
+    seen = {role: uids(place, role) for role in PODS}
+    place.release()
+    status = place.wait_for_condition("Succeeded")
+
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+    assert {role: len(found) for role, found in seen.items()} == PODS
+    assert {role: uids(place, role) for role in PODS} == seen
 
 
 def uids(place: Place, role: str) -> set[str]:

@@ -1,0 +1,119 @@
+"""A real Prometheus in a story's namespace, and what it answers.
+
+Debian's has no service discovery by Kubernetes: it reads from a file whom to scrape, and the story
+writes there which pods ask for it by their annotations.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from kind.kubectl import Kubectl
+
+Manifest = dict[str, Any]
+
+IMAGE = "imagenetjob.test/prometheus:bookworm"
+NAME = "prometheus"
+_PORT = 9090
+_FOLDER = "/data"
+_TARGETS = "targets.json"
+_ANNOTATION = "prometheus.io/"
+
+
+class Prometheus:
+    """One that runs.
+
+    Args:
+        kubectl: Of its namespace.
+        claim: The name of the claim that it shares with the story.
+        folder: What that claim holds, as it is called on this machine.
+    """
+
+    def __init__(self, kubectl: Kubectl, claim: str, folder: Path) -> None:
+        self._kubectl, self._claim, self._folder = kubectl, claim, folder
+        # What has a value for a moment only is asked for later.
+        self._started = time.time()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        scrape = {
+            "job_name": "pods",
+            "honor_labels": True,
+            "file_sd_configs": [{"files": [f"{_FOLDER}/{_TARGETS}"], "refresh_interval": "1s"}],
+        }
+        configuration = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]}
+        (self._folder / "prometheus.yml").write_text(json.dumps(configuration))
+        self._kubectl.apply(self._pod())
+        self._kubectl.wait(f"pod/{NAME}", "condition=Ready")
+
+    def scrape(self, pods: Iterable[Manifest]) -> None:
+        """Scrape these pods, of those that ask for it, and no others any more."""
+        targets = [{"targets": [address]} for address in map(_address, pods) if address]
+        # It may read at any moment.
+        new = self._folder / f".{_TARGETS}"
+        new.write_text(json.dumps(targets))
+        new.rename(self._folder / _TARGETS)
+
+    def answer(self, query: str) -> list[Mapping[str, str]]:
+        """Return the labels of what a query has had a number for since the beginning."""
+        window = {"start": self._started, "end": time.time(), "step": "1s"}
+        path = f"/api/v1/namespaces/{self._kubectl.namespace}/pods/{NAME}:{_PORT}/proxy/api/v1"
+        question = f"{path}/query_range?{urlencode({'query': query, **window})}"
+        answer = json.loads(self._kubectl("get", "--raw", question))
+        return [
+            series["metric"]
+            for series in answer["data"]["result"]
+            if any(value != "NaN" for _, value in series["values"])
+        ]
+
+    def _pod(self) -> Manifest:
+        files = {"name": "files", "persistentVolumeClaim": {"claimName": self._claim}}
+        container = {
+            "name": NAME,
+            "image": IMAGE,
+            "args": [f"--config.file={_FOLDER}/prometheus.yml", "--storage.tsdb.path=/storage"],
+            "readinessProbe": {
+                "httpGet": {"path": "/-/ready", "port": _PORT},
+                "periodSeconds": 1,
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "volumeMounts": [
+                {"name": "files", "mountPath": _FOLDER, "readOnly": True},
+                {"name": "storage", "mountPath": "/storage"},
+            ],
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            # By this label the chart's network policies let it in.
+            "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": "prometheus"}},
+            "spec": {
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 1,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": 1000,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [container],
+                "volumes": [files, {"name": "storage", "emptyDir": {}}],
+            },
+        }
+
+
+def _address(pod: Manifest) -> str | None:
+    """Return where a pod's annotations say that its metrics are; None if they say nothing."""
+    annotations = pod["metadata"].get("annotations", {})
+    ip = pod["status"].get("podIP")
+    if not ip or annotations.get(f"{_ANNOTATION}scrape") != "true":
+        return None
+    assert annotations[f"{_ANNOTATION}path"] == "/metrics", "Prometheus's default path is scraped"
+    return f"{ip}:{annotations[f'{_ANNOTATION}port']}"
