@@ -6,6 +6,7 @@ import pytest
 
 from imagenet_operator.api.networks import FAMILIES, SMALL_IMAGE, Network, NetworkName
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.train import residual
 from imagenet_workloads.train.networks import catalogue
 from imagenet_workloads.train.networks.request import Request
 from imagenet_workloads.train.options.groups import ModelOptions
@@ -27,7 +28,7 @@ def built(name: str, layers: int | None, side: int) -> None:
 
 def test_the_families_are_the_same_on_both_sides() -> None:
     assert set(get_args(NetworkName)) == set(FAMILIES) == set(catalogue.FAMILIES)
-    assert catalogue.SMALL_IMAGE == SMALL_IMAGE
+    assert residual.SMALL_IMAGE == SMALL_IMAGE
 
 
 @pytest.mark.parametrize(("name", "layers", "side"), ALLOWED)

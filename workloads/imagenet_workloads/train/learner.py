@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train.data.interface import Batch, Data
 from imagenet_workloads.train.schedule import Schedule
 from imagenet_workloads.train.start import Start
@@ -122,6 +123,9 @@ class Learner(Protocol):
         Returns:
             the files' names by what they are, for result.json.
         """
+
+    def note(self, event: Event) -> None:
+        """Hear what the attempt's log is told, for logs of the framework's own."""
 
 
 class Framework(Protocol):

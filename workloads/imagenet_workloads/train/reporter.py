@@ -30,6 +30,7 @@ class Reporter:
         display_every: int,
         batches_per_epoch: int,
         clock: Callable[[], float] = time.monotonic,
+        listener: Callable[[events.Event], None] = lambda event: None,
     ) -> None:
         """Take where to report to.
 
@@ -39,8 +40,10 @@ class Reporter:
             display_every: batches between two lines.
             batches_per_epoch: the last of which ends an interval too.
             clock: gives seconds.
+            listener: hears every event too, on every rank.
         """
         self._recorder, self._log, self._clock = recorder, log, clock
+        self._listener = listener
         self._display_every, self._last = display_every, batches_per_epoch
         self.pause()
 
@@ -108,9 +111,10 @@ class Reporter:
             _readable.info("epoch %d validated: top-%d %.4f", epoch, top_k, accuracy)
 
     def write(self, event: events.Event) -> None:
-        """Write an event to the attempt's log, if this worker keeps it."""
+        """Write an event to the attempt's log, if this worker keeps it, and tell the listener."""
         if self._log is not None:
             self._log.write(event)
+        self._listener(event)
 
     def _display(self, position: Position, elapsed: float, rate: float, counts: Counts) -> None:
         speed = self._interval_images / max(elapsed, 1e-9)

@@ -115,7 +115,11 @@ def _get_ready(worker: Worker, group: Group, data: Data, together: int) -> tuple
     plan = _plan(options, group, batches, begin, together)
     learner = worker.framework.learner(data, begin, plan)
     reporter = Reporter(
-        worker.recorder, _open_log(worker, group), options.output.disp_batches, batches
+        worker.recorder,
+        _open_log(worker, group),
+        options.output.disp_batches,
+        batches,
+        listener=learner.note,
     )
     _announce(worker, group, reporter, begin, batches)
     fit = Fit(

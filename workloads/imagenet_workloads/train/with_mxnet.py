@@ -10,6 +10,7 @@ import mxnet as mx
 import numpy as np
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train import networks, optimizer, restore
 from imagenet_workloads.train.batch_norm import average_statistics
 from imagenet_workloads.train.data.choose import choose
@@ -111,6 +112,9 @@ class MXNetLearner:
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX-symbol.json and PREFIX-NNNN.params."""
         return export_model(prefix, self._replicas, epoch)
+
+    def note(self, event: Event) -> None:
+        """Nothing to add to the attempt's log."""
 
     def _outputs(self, batch: Batch) -> Outputs:
         labels = batch.label.asnumpy()[: batch.images]

@@ -7,10 +7,7 @@ import mxnet as mx
 
 from imagenet_workloads.train.data.drawn import draw
 from imagenet_workloads.train.data.interface import Batch
-from imagenet_workloads.train.data.parts import batches_per_epoch
-
-# As in MXNet's example, unless --num-examples asks for fewer.
-MOST_BATCHES = 500
+from imagenet_workloads.train.data.parts import MOST_BATCHES, batches_per_epoch
 
 
 class MadeUp:

@@ -1,8 +1,13 @@
-"""How many images and batches each rank gets; pure arithmetic.
+"""How many images and batches each rank gets, and seeds; pure arithmetic.
 
 The shares are those of MXNet's ImageRecordIter (dmlc-core's IndexedRecordIOSplitter): every rank
 gets ceil(images / ranks), the last ones what is left, which may be nothing.
 """
+
+import hashlib
+
+# Batches of made-up images in an epoch, as in MXNet's example, unless --num-examples is less.
+MOST_BATCHES = 500
 
 
 def share(images: int, rank: int, ranks: int) -> int:
@@ -23,3 +28,9 @@ def batches_per_epoch(images: int, ranks: int, batch_size: int, together: int) -
     """
     batches = -(-share(images, 0, ranks) // batch_size)
     return -(-batches // together) * together
+
+
+def seed_of(seed: int, epoch: int, lap: int) -> int:
+    """Mix into one of 2^31 seeds; neighbours give unrelated ones."""
+    digest = hashlib.sha256(f"{seed} {epoch} {lap}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

@@ -5,7 +5,6 @@ part is the same in every epoch; `round_batch` fills the last batch from the par
 without it the last batch is filled with zeros that are not reported as padding.
 """
 
-import hashlib
 import itertools
 import logging
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import mxnet as mx
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.data.interface import Batch
-from imagenet_workloads.train.data.parts import batches_per_epoch, share
+from imagenet_workloads.train.data.parts import batches_per_epoch, seed_of, share
 from imagenet_workloads.train.data.record_files import RecordFiles
 from imagenet_workloads.train.options.groups import AugmentationOptions
 
@@ -190,9 +189,3 @@ def augmentation_arguments(
     if options.min_random_aspect_ratio is not None:
         arguments["min_aspect_ratio"] = options.min_random_aspect_ratio
     return arguments
-
-
-def seed_of(seed: int, epoch: int, lap: int) -> int:
-    """Mix into one of 2^31 seeds; neighbours give unrelated ones."""
-    digest = hashlib.sha256(f"{seed} {epoch} {lap}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1

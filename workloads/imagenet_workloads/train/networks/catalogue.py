@@ -10,9 +10,8 @@ from imagenet_workloads.train.networks.mlp import mlp
 from imagenet_workloads.train.networks.request import Request
 from imagenet_workloads.train.networks.resnet_cifar import resnet_cifar
 from imagenet_workloads.train.networks.zoo import Builder, deep, one
+from imagenet_workloads.train.residual import SMALL_IMAGE
 
-# Up to this height, resnet is the one of the CIFAR experiments.
-SMALL_IMAGE = 32
 RESNET_DEPTHS = (18, 34, 50, 101, 152)
 
 _resnet_imagenet = deep({layers: f"resnet{layers}_v2" for layers in RESNET_DEPTHS})

@@ -1,43 +1,25 @@
-"""Residual networks for images of up to 32 pixels, of depth 6n+2 or (bottleneck) 9n+2.
-
-Pre-activation units (He et al. 2016, "Identity Mappings in Deep Residual Networks", section 4 and
-its CIFAR set-up), as in MXNet's example/image-classification/symbols/resnet.py.
-"""
+"""Residual networks for images of up to 32 pixels, as `residual` plans them."""
 
 import mxnet as mx
 
-from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.networks.request import Request, data_input, with_softmax
-
-# From this depth on, units are bottlenecks.
-BOTTLENECK_DEPTH = 164
+from imagenet_workloads.train.residual import plan
 
 
 def resnet_cifar(request: Request) -> mx.sym.Symbol:
     """Build the network; depths such as 8, 20, 56, 110 and 164."""
-    units, filters, bottleneck = _plan(request)
+    planned = plan(request)
     body = mx.sym.BatchNorm(data_input(request), fix_gamma=True, eps=2e-5, name="bn_data")
-    body = _convolution(body, filters[0], 3, 1, "conv0")
-    for stage, width in enumerate(filters[1:], start=1):
-        for unit in range(1, units + 1):
+    body = _convolution(body, planned.first, 3, 1, "conv0")
+    for stage, width in enumerate(planned.filters, start=1):
+        for unit in range(1, planned.units + 1):
             stride = 2 if stage > 1 and unit == 1 else 1
-            body = _unit(body, width, stride, unit > 1, bottleneck, f"stage{stage}_unit{unit}")
+            name = f"stage{stage}_unit{unit}"
+            body = _unit(body, width, stride, unit > 1, planned.bottleneck, name)
     body = _normalized(body, "bn1")
     body = mx.sym.Pooling(body, global_pool=True, kernel=(7, 7), pool_type="avg", name="pool1")
     scores = mx.sym.FullyConnected(mx.sym.Flatten(body), num_hidden=request.classes, name="fc1")
     return with_softmax(scores, request)
-
-
-def _plan(request: Request) -> tuple[int, tuple[int, ...], bool]:
-    layers = request.num_layers or 0
-    if layers >= BOTTLENECK_DEPTH and (layers - 2) % 9 == 0:
-        return (layers - 2) // 9, (16, 64, 128, 256), True
-    if 8 <= layers < BOTTLENECK_DEPTH and (layers - 2) % 6 == 0:
-        return (layers - 2) // 6, (16, 16, 32, 64), False
-    raise InputError(
-        f"--num-layers: {request.network} has no depth {request.num_layers} for images of up to 32 "
-        "pixels; write 6n+2, such as 8, 20, 56 or 110 (from 164 on 9n+2)"
-    )
 
 
 def _unit(

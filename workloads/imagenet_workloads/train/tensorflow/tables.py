@@ -1,0 +1,63 @@
+"""The tables that the Horovod-on-EC2 tutorial prints, beside this project's own logs.
+
+    training.log        Step Epoch Speed Loss FinLoss LR, a line whenever the loop reports
+    evaluation.log      step epoch top1 top5 loss, a line an epoch; accuracies in percent
+
+FinLoss is the loss with what weight decay adds to it. Written by rank 0. No TensorFlow.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from imagenet_workloads.errors import PlaceError
+from imagenet_workloads.telemetry import events
+
+TRAINING, EVALUATION = "training.log", "evaluation.log"
+TRAINING_HEAD = "  Step Epoch   Speed   Loss FinLoss      LR"
+EVALUATION_HEAD = "  step epoch   top1   top5   loss"
+
+
+class Tables:
+    """Both tables of an attempt."""
+
+    def __init__(self, folder: Path, batches_per_epoch: int, workers: int) -> None:
+        """Take the attempt's folder, what makes steps of batches, and speeds of one worker's."""
+        self._folder, self._batches, self._workers = folder, batches_per_epoch, workers
+
+    def write(self, event: events.Event, penalty: Callable[[], float]) -> None:
+        """Add a line for an event that belongs into a table.
+
+        Args:
+            event: any.
+            penalty: gives what weight decay adds to the loss.
+
+        Raises:
+            PlaceError: the line cannot be written.
+        """
+        if isinstance(event, events.Progress):
+            step = event.epoch * self._batches + event.batch
+            loss = float("nan") if event.loss is None else event.loss
+            speed = event.images_per_second * self._workers
+            line = (
+                f"{step:6} {step / self._batches:5.1f} {speed:7.1f} {loss:6.3f} "
+                f"{loss + penalty():7.3f} {event.learning_rate or 0.0:7.5f}"
+            )
+            self._append(TRAINING, TRAINING_HEAD, line)
+        elif isinstance(event, events.Validated):
+            loss = float("nan") if event.loss is None else event.loss
+            epoch = event.epoch + 1
+            line = (
+                f"{epoch * self._batches:6} {epoch:5.1f} {100 * event.top1:6.2f} "
+                f"{100 * (event.top5 or 0.0):6.2f} {loss:6.3f}"
+            )
+            self._append(EVALUATION, EVALUATION_HEAD, line)
+
+    def _append(self, name: str, head: str, line: str) -> None:
+        path = self._folder / name
+        try:
+            with path.open("a") as file:
+                if not file.tell():
+                    file.write(head + "\n")
+                file.write(line + "\n")
+        except OSError as error:
+            raise PlaceError(f"cannot write {path}: {error.strerror}") from error
