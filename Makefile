@@ -29,7 +29,7 @@ RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operat
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-horovod demo test lint format generate verify images
+.PHONY: help install install-horovod install-tensorflow demo test lint format generate verify images
 .PHONY: test-strategies test-kind bench clean
 
 help: ## Show this list
@@ -53,6 +53,19 @@ install-horovod: .venv-horovod/.installed ## Make .venv-horovod with Horovod for
 		-e './workloads[mxnet,planes]'
 	.venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod/mxnet
 	.venv-horovod/bin/pip install --quiet --no-deps --force-reinstall build/horovod/mxnet/*.whl
+	touch $@
+
+install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow, with Horovod (builds it)
+
+.venv-tensorflow/.installed: workloads/pyproject.toml images/build_horovod.py $(foreach name, \
+		workloads.txt development.txt horovod.in horovod.txt tensorflow.txt,constraints/$(name))
+	$(PYTHON) -m venv .venv-tensorflow
+	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
+		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
+		-r constraints/horovod.in -e './workloads[tensorflow,planes]'
+	.venv-tensorflow/bin/python images/build_horovod.py tensorflow --into build/horovod/tensorflow
+	.venv-tensorflow/bin/pip install --quiet --no-deps --force-reinstall \
+		build/horovod/tensorflow/*.whl
 	touch $@
 
 demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine
