@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from imagenet_workloads.errors import PlaceError, WorkloadError
 from imagenet_workloads.prepare import place
@@ -127,6 +129,56 @@ def test_an_unnamed_file_is_nowhere(tmp_path: Path) -> None:
         file.flush()
         assert names(tmp_path) == []
         assert os.pread(file.fileno(), 1, 0) == b"x"
+
+
+@given(sizes=st.lists(st.integers(0, 40), max_size=12))
+def test_the_volume_begins_with_each_part_of_a_growing_file_once(
+    sizes: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("growing") / "x"
+    begun: list[tuple[int, int]] = []
+
+    def begin(descriptor: int, start: int, length: int) -> None:
+        # All of it has left the program's own buffers.
+        assert os.fstat(descriptor).st_size == start + length
+        begun.append((start, length))
+
+    with pytest.MonkeyPatch.context() as patch, place.NewFile(path) as new:
+        patch.setattr(place, "STRIDE", 16)
+        patch.setattr(place, "_begin_writing", begin)
+        for size in sizes:
+            new.file.write(bytes(size))
+            new.write_behind()
+        new.finish()
+        new.publish()
+    assert path.stat().st_size == sum(sizes)
+    ends = [start + length for start, length in begun]
+    assert [start for start, _ in begun] == [0, *ends][:-1]
+    assert all(length >= 16 for _, length in begun)
+    assert sum(sizes) - max(ends, default=0) < 16
+
+
+def test_beginning_early_changes_nothing_but_the_time(tmp_path: Path) -> None:
+    content = os.urandom(3 * place.STRIDE + 5)
+    with place.NewFile(tmp_path / "x") as new:
+        for start in range(0, len(content), place.STRIDE // 2):
+            new.file.write(content[start : start + place.STRIDE // 2])
+            new.write_behind()
+        new.finish()
+        new.publish()
+    assert (tmp_path / "x").read_bytes() == content
+
+
+def test_a_volume_that_is_full_while_a_file_grows_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "STRIDE", 4)
+    with place.NewFile(tmp_path / "x") as new:
+        os.dup2(os.open("/dev/full", os.O_WRONLY), new.file.fileno())
+        new.file.write(b"abcd")
+        with pytest.raises(PlaceError, match=r"/x: No space left on device: the volume"):
+            new.write_behind()
+    assert names(tmp_path) == []
 
 
 def test_publishing_what_was_swept_away_says_so(tmp_path: Path) -> None:

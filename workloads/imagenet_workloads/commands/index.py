@@ -154,10 +154,9 @@ def _run(parsed: argparse.Namespace) -> None:
     # Here and below, not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import index
-    from imagenet_workloads.telemetry import server
-    from imagenet_workloads.telemetry.preparation import PreparationRecorder
+    from imagenet_workloads.telemetry import preparation
 
-    recorder = PreparationRecorder(server.start(Environment.from_mapping(os.environ)))
+    recorder = preparation.start(Environment.from_mapping(os.environ))
     text = json.dumps(index.run(_request(parsed), recorder).to_document())
     print(text, flush=True)
     write_termination_message(text)

@@ -52,11 +52,10 @@ def _run(parsed: argparse.Namespace) -> None:
     # Here, and not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import cores, pack
-    from imagenet_workloads.telemetry import server
-    from imagenet_workloads.telemetry.preparation import PreparationRecorder
+    from imagenet_workloads.telemetry import preparation
 
     environment = Environment.from_mapping(os.environ)
-    recorder = PreparationRecorder(server.start(environment))
+    recorder = preparation.start(environment)
     shard = parsed.shard if parsed.shard is not None else environment.completion_index
     pack.run(
         pack.Request(

@@ -240,6 +240,7 @@ class _Packing:
             images = plans.read_images(self._dataset, self._shard)
             for batch in _in_order(work, images, threads):
                 self._take(writer, batch)
+                files[0].write_behind()
             for new in files:
                 new.finish()
             self._publish(writer, files)

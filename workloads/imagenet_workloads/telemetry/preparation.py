@@ -4,15 +4,37 @@
 """
 
 import threading
+from typing import Protocol
 
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry import names
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.names import Metric
+
+
+class Sink(Protocol):
+    """What the recorder writes to; `Registry` is one."""
+
+    def add(self, metric: Metric, amount: float) -> None:
+        """Adds to a counter."""
+
+    def set(self, metric: Metric, value: float) -> None:
+        """Sets a gauge."""
+
+
+class Nobody:
+    """A sink for programs whose metrics nobody asks for."""
+
+    def add(self, metric: Metric, amount: float) -> None:
+        """Forgets it."""
+
+    def set(self, metric: Metric, value: float) -> None:
+        """Forgets it."""
 
 
 class PreparationRecorder:
     """Writes a preprocessing pod's metrics to a registry, and derives its progress."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Sink) -> None:
         self._registry = registry
         self._lock = threading.Lock()
         self._planned: int | None = None
@@ -60,3 +82,15 @@ class PreparationRecorder:
                 # A shard without images has nothing left to do.
                 ratio = self._done / self._planned if self._planned else 1.0
                 self._registry.set(names.PREPARE_SHARD_PROGRESS, ratio)
+
+
+def start(environment: Environment) -> PreparationRecorder:
+    """Serves a program's metrics where the environment asks for that; returns their recorder.
+
+    Only then is prometheus_client loaded, which takes longer than packing a hundred images.
+    """
+    if environment.metrics_port == 0:
+        return PreparationRecorder(Nobody())
+    from imagenet_workloads.telemetry import server
+
+    return PreparationRecorder(server.start(environment))
