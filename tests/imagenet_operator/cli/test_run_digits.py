@@ -1,27 +1,15 @@
 """The example of handwritten digits, with everything real: archive, MXNet, parameter server."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from support.programs import SCRIPTS, call, run_job
+
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "digits.yaml"
-SCRIPTS = Path(sys.executable).parent
-VARIABLES = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def call(program: Path, *arguments: str | Path) -> str:
-    """The output of a program that must succeed."""
-    finished = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, check=False, env=VARIABLES
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
 
 
 def test_digits_from_the_archive_to_a_prediction(tmp_path: Path) -> None:
@@ -29,11 +17,9 @@ def test_digits_from_the_archive_to_a_prediction(tmp_path: Path) -> None:
     make = ROOT / "examples" / "make_digits.py"
     call(Path(sys.executable), make, archive, "--sample", sample)
     imagenetctl = SCRIPTS / "imagenetctl"
-    options = ("--workdir", tmp_path, "--output", "json")
 
-    first = last_line(call(imagenetctl, "run", EXAMPLE, *options))
+    first = run_job(EXAMPLE, tmp_path)
 
-    assert first["outcome"] == "Succeeded"
     counts = {"images", "top1Count", "top5Count", "top1", "top5", "loss"}
     assert set(first["validation"]) == counts, "as docs/running-locally.md says"
     assert first["validation"]["images"] == 180
@@ -51,15 +37,10 @@ def test_digits_from_the_archive_to_a_prediction(tmp_path: Path) -> None:
     assert predicted["predictions"][0]["class"] == "0"
 
     before = snapshot(Path(first["dataset"]["folder"]))
-    second = last_line(call(imagenetctl, "run", shorter(tmp_path), *options))
+    second = run_job(shorter(tmp_path), tmp_path)
     assert second["dataset"] == {**first["dataset"], "reused": True}
     assert second["uid"] != first["uid"]
     assert snapshot(Path(first["dataset"]["folder"])) == before, "not a byte is rewritten"
-
-
-def last_line(output: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return document
 
 
 def shorter(folder: Path) -> Path:
