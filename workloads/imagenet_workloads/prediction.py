@@ -1,8 +1,8 @@
 """Classifies images with what a training left: its model, its labels, its result.json.
 
 The work of `imagenet-predict`. An image is brought to the network as in the validation, which
-result.json describes: shorter edge, central crop, mean and standard deviation. Imports MXNet and
-OpenCV.
+result.json describes: shorter edge, central crop, mean and standard deviation. `models` loads the
+network, by the framework that trained it. Imports OpenCV.
 """
 
 import logging
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import cv2
-import mxnet as mx
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads import models
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields, read_json
 
@@ -130,15 +130,13 @@ class Classifier:
             InputError: a file is missing or damaged, or they do not fit together.
         """
         self.inputs = Inputs.read(result.object("inputs"))
-        model = result.object("model")
-        symbol = folder / model.file_name("symbol")
-        self._executor = _bind(symbol, folder / model.file_name("params"), self.inputs)
+        shape = (self.inputs.channels, self.inputs.height, self.inputs.width)
+        self._model = models.load(folder, result, shape)
         self.names = _read_names(folder / LABELS_NAME)
-        outputs = self._executor.outputs[0].shape[1]
-        if self.names is not None and len(self.names) != outputs:
+        if self.names is not None and len(self.names) != self._model.classes:
             raise InputError(
                 f"{folder / LABELS_NAME}: names {len(self.names)} classes, "
-                f"but the network of {symbol} has {outputs}"
+                f"but the network of {self._model.origin} has {self._model.classes}"
             )
 
     @classmethod
@@ -169,10 +167,7 @@ class Classifier:
                 "network was validated on images of their original size",
                 path, self.inputs.width, self.inputs.height, image.shape[1], image.shape[0],
             )  # fmt: skip
-        output = self._executor.forward(
-            is_train=False, data=mx.nd.array(self.inputs.prepare(image))
-        )
-        probabilities = output[0].asnumpy()[0]
+        probabilities = self._model.classify(self.inputs.prepare(image))[0]
         order = np.argsort(-probabilities, kind="stable")[:top]
         return [
             Prediction(int(label), self._name(int(label)), float(probabilities[label]))
@@ -217,34 +212,6 @@ def _find_result(path: Path) -> Path:
             "give the folder of the attempt that finished (…/attempts/rN)"
         )
     return found
-
-
-def _bind(symbol: Path, params: Path, inputs: Inputs) -> Any:
-    for path in (symbol, params):
-        if not path.exists():
-            raise InputError(f"{path}: no such file, though {RESULT_NAME} names it")
-    try:
-        network = mx.sym.load(str(symbol))
-        arrays = mx.nd.load(str(params))
-        shape = (1, inputs.channels, inputs.height, inputs.width)
-        executor = network.simple_bind(mx.cpu(), grad_req="null", data=shape)
-        executor.copy_params_from(_part(arrays, "arg:"), _part(arrays, "aux:"))
-    except (mx.MXNetError, ValueError, AttributeError) as error:
-        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        raise InputError(f"{symbol} with {params.name}: cannot be loaded: {reason}") from error
-    missing = {*executor.arg_dict, *executor.aux_dict} - {name[4:] for name in arrays}
-    missing -= {"data", "softmax_label"}
-    if missing:
-        raise InputError(f"{params}: holds no values for {', '.join(sorted(missing))}")
-    return executor
-
-
-def _part(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def _read_names(path: Path) -> Sequence[str] | None:

@@ -52,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    # Otherwise MXNet says on stderr which of its back ends it takes.
+    # Otherwise they say on stderr which of their back ends they take.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
-    # Here, and not above, since the parser must be importable without MXNet.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # Here, and not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.prediction import Classifier
 
     classifier = Classifier.load(parsed.model)

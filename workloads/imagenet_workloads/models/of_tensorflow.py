@@ -1,0 +1,49 @@
+"""A model that TensorFlow's training exported: a SavedModel."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+
+
+class Restored:
+    """A SavedModel's signature; implements `Model`."""
+
+    def __init__(self, model: Any, origin: str) -> None:
+        """Take a loaded model, which must stay alive for its signature."""
+        self._model, self._classify = model, model.signatures["serving_default"]
+        self.classes = int(self._classify.structured_outputs["probabilities"].shape[1])
+        self.origin = origin
+
+    def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Give the probabilities, with channels brought to TensorFlow's place."""
+        channels_last = tf.constant(images.transpose(0, 2, 3, 1))
+        found: npt.NDArray[np.float32] = self._classify(data=channels_last)["probabilities"].numpy()
+        return found
+
+
+def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Restored:
+    """Load the folder that result.json names.
+
+    Raises:
+        InputError: it is missing or damaged, or takes other images.
+    """
+    path = folder / files.file_name("savedModel")
+    if not path.is_dir():
+        raise InputError(f"{path}: no such folder, though result.json names it")
+    try:
+        model = tf.saved_model.load(str(path))
+        signature = model.signatures["serving_default"]
+        taken = tuple(signature.structured_input_signature[1]["data"].shape[1:])
+    except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: cannot be loaded: {reason}") from error
+    channels, height, width = image_shape
+    if taken != (height, width, channels):
+        raise InputError(f"{path}: takes images of {taken}, not {(height, width, channels)}")
+    return Restored(model, str(path))
