@@ -29,6 +29,7 @@ class HorovodCluster:
         environment: of all members.
         of_pod: additional arguments of single pods.
         absent: pods that never come.
+        programs: the folder of the environment's programs.
     """
 
     folder: Path
@@ -38,6 +39,7 @@ class HorovodCluster:
     environment: Mapping[str, str] = field(default_factory=dict)
     of_pod: Mapping[int, Sequence[str]] = field(default_factory=dict)
     absent: Sequence[int] = ()
+    programs: Path = PROGRAMS
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,7 @@ class HorovodCluster:
         )
         with (self.folder / f"{name}.txt").open("wb") as output:
             self.members[name] = subprocess.Popen(
-                [str(PROGRAMS / command[0]), *command[1:]],
+                [str(self.programs / command[0]), *command[1:]],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
