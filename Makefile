@@ -6,6 +6,7 @@ INSTALLED := $(VENV)/.installed
 CONSTRAINTS := $(foreach name,operator workloads development,-c constraints/$(name).txt)
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 PYTEST_OPTIONS ?= -n 2 --dist worksteal
+STRATEGY_ENVIRONMENTS := .venv-horovod/.installed .venv-tensorflow/.installed
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 
 # Where images go: IMAGE_PREFIX=ghcr.io/example/ names them for a registry. On a machine whose
@@ -30,7 +31,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-horovod install-tensorflow demo test lint format generate verify images
-.PHONY: test-strategies test-kind bench clean
+.PHONY: test-strategies test-kind bench bench-training fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,14 +105,22 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml
 	$(PYTHON) tests/kind/airgap/build.py --into $(TOOLS) helm
 	@touch $@
 
-test-strategies: .venv-horovod/.installed ## Run the tests that need Horovod
+test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together
 	.venv-horovod/bin/pytest tests/with_horovod
+	.venv-tensorflow/bin/pytest tests/with_tensorflow
+	$(BIN)/pytest tests/strategies
 
 test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for them (needs a Docker engine)
 	$(BIN)/python tests/kind/run.py test
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
 	$(BIN)/python benchmarks/preparation.py
+
+bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the program by hand
+	$(BIN)/python benchmarks/scaling.py
+
+fidelity: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Train with every strategy and several seeds (long)
+	$(BIN)/python benchmarks/fidelity.py
 
 clean: ## Remove the environment, caches and everything under build/
 	rm -rf $(VENV) $(VENV)-* build .mypy_cache .pytest_cache .ruff_cache .hypothesis
