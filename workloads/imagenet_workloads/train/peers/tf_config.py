@@ -1,8 +1,9 @@
 """A worker among those that TF_CONFIG lists; TensorFlow does all the waiting, without an end."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from ipaddress import IPv4Address
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -32,6 +33,27 @@ def find(asked: str, variables: Mapping[str, str]) -> "Listed":
     if not 0 <= index < len(workers):
         raise fields.wrong("task", f"names worker {index} of {len(workers)}")
     return Listed(workers, index)
+
+
+def apart(workers: Sequence[str]) -> list[str]:
+    """Give workers that differ by their loopback address alone, as in a local run, a port each.
+
+    TensorFlow's server listens on all addresses of a machine, whatever TF_CONFIG says, so that the
+    second of them would find its port taken. Everybody computes the same ports from the addresses.
+    """
+    return [_apart(worker) for worker in workers]
+
+
+def _apart(worker: str) -> str:
+    host, _, port = worker.rpartition(":")
+    try:
+        address = IPv4Address(host)
+    except ValueError:
+        return worker
+    if not address.is_loopback:
+        return worker
+    # Below the ports that the kernel hands out, above those that members have in a cluster.
+    return f"{host}:{20_000 + (int(address) + int(port)) % 12_000}"
 
 
 class Listed:
