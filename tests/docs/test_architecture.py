@@ -10,13 +10,17 @@ from support.pod_subset import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 PATH = re.compile(r"\b(?:operator|workloads|tests|docs|charts|images|examples)/[\w./-]+\.\w+")
+FOLDER = re.compile(r"\b(?:operator|workloads|tests|examples)/[\w/]+(?![\w./-])")
 BARE = re.compile(r"(?<![\w/])(?:[a-z_]+/)*[a-z_]+\.py\b")
 ARCHITECTURE = (DOCS / "architecture.md").read_text()
 
 
-@pytest.mark.parametrize("page", ["architecture.md", "security.md"])
+PAGES = ["architecture.md", "security.md", "add-a-strategy.md", "own-image.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_file_that_is_named_is_there(page: str) -> None:
-    named = set(PATH.findall((DOCS / page).read_text()))
+    named = set(PATH.findall((DOCS / page).read_text().replace("\\", "")))
     assert named
     assert [path for path in sorted(named) if not (REPOSITORY / path).is_file()] == []
 
@@ -27,6 +31,18 @@ def test_every_file_of_the_drawing_is_named_below_it() -> None:
     assert drawn
     named = set(PATH.findall(text))
     assert [path for path in drawn if not any(name.endswith(f"/{path}") for name in named)] == []
+
+
+def test_every_folder_that_a_strategy_is_part_of_is_there() -> None:
+    page = (DOCS / "add-a-strategy.md").read_text()
+    named = {path.rstrip("/.") for path in FOLDER.findall(page)}
+    assert {"tests/corpus", "tests/strategies", "tests/kind/stories"} <= named
+    assert [path for path in sorted(named) if not (REPOSITORY / path).exists()] == []
+
+
+@pytest.mark.parametrize("module", ["strategies/parameter_server.py", "strategies/horovod.py"])
+def test_the_modules_of_strategies_are_named(module: str) -> None:
+    assert f"operator/imagenet_operator/manifests/{module}" in ARCHITECTURE
 
 
 def test_every_policy_is_named() -> None:

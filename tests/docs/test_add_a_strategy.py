@@ -1,0 +1,62 @@
+"""The strategy that docs/add-a-strategy.md adds is one: its code runs, and its pods are built."""
+
+import inspect
+import re
+from typing import Annotated, Any
+
+import pytest
+from annotated_types import Ge, Le
+
+from imagenet_operator.api import ImageNetJob, schema
+from imagenet_operator.api.strategies import StrategyFields
+from imagenet_operator.manifests import attempt, names, ports, strategies, worker
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.strategies import Member
+from support.job_table import JOBS
+from support.pod_subset import REPOSITORY, outside_subset
+
+PAGE = (REPOSITORY / "docs" / "add-a-strategy.md").read_text()
+
+
+def defined(name: str, namespace: dict[str, Any]) -> Any:
+    """Return what one block of the page defines, with these names at hand."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(next(block for block in blocks if f" {name}(" in block), namespace)
+    return namespace[name]
+
+
+def test_its_fields_are_a_strategys() -> None:
+    ring = defined(
+        "Ring", {"Annotated": Annotated, "Ge": Ge, "Le": Le, "StrategyFields": StrategyFields}
+    )
+    node = schema.of_model(ring)["properties"]["chunks"]
+    assert (node["type"], node["default"], node["maximum"]) == ("integer", 4, 64)
+    assert ring().devices(gpus=3) == 3
+    said = {name for name in inspect.get_annotations(StrategyFields) if hasattr(ring, name)}
+    assert {"frameworks", "frozen", "incidental"} <= said
+
+
+def test_its_members_are_pods_that_both_clusters_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    members = defined(
+        "members",
+        {
+            **{"ImageNetJob": ImageNetJob, "Settings": Settings, "Member": Member},
+            **{"names": names, "ports": ports, "worker": worker},
+        },
+    )
+
+    class Ring:
+        """Stands for the module."""
+
+        def members(self, *given: Any) -> list[Member]:
+            return list(members(*given))
+
+    monkeypatch.setattr(strategies, "of_job", lambda job: Ring())
+    built = attempt.build(JOBS["horovod"], 1)
+    pods = [item for item in built if item["kind"] == "Pod"]
+    assert [pod["metadata"]["name"] for pod in pods] == ["digits-r1-worker-0", "digits-r1-worker-1"]
+    for index, pod in enumerate(pods):
+        assert outside_subset(pod) == []
+        env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+        assert env["RING_FIRST"] == "digits-r1-worker-0.digits-r1"
+        assert env["RING_INDEX"] == str(index)
