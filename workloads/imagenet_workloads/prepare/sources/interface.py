@@ -85,7 +85,7 @@ def is_image(name: str) -> bool:
 
 def readable(name: str) -> str:
     """A name as it can be printed: bytes that are not UTF-8 as escapes."""
-    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def changed(where: str, what: str) -> InputError:
