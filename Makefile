@@ -15,7 +15,7 @@ DOCKER ?= docker
 DOCKER_BUILD_OPTIONS ?=
 IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
-IMAGES := operator workloads-mxnet workloads-mxnet-cu112
+IMAGES := operator workloads-mxnet workloads-mxnet-cu112 workloads-tensorflow
 
 # What is not on the PATH is built from Go modules, at the version in tests/kind/airgap.
 TOOLS := build/tools/bin

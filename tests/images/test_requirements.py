@@ -20,6 +20,14 @@ CONTENTS = {
         ("workloads", "mxnet-cu112", "planes"),
         ("workloads", "workloads-cu112"),
     ),
+    "workloads-tensorflow": (
+        ("workloads", "tensorflow", "planes"),
+        ("workloads", "tensorflow", "horovod"),
+    ),
+    "workloads-tensorflow-gpu": (
+        ("workloads", "tensorflow-gpu", "planes"),
+        ("workloads", "tensorflow", "horovod"),
+    ),
 }
 
 

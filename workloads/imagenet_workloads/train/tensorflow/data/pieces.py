@@ -85,7 +85,7 @@ def _counted(path: Path) -> File:
         with path.open("rb") as file:
             while header := file.read(_LENGTH.size):
                 (length,) = _LENGTH.unpack(header)
-                if file.seek(length + _AROUND - _LENGTH.size, 1) > size:
+                if length > size or file.seek(length + _AROUND - _LENGTH.size, 1) > size:
                     raise InputError(f"{path}: is not TFRecord, or cut off at record {records}")
                 records += 1
     except (OSError, struct.error) as error:
