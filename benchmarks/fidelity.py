@@ -13,6 +13,7 @@ strategy is further than two standard errors from the single process.
 import argparse
 import math
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -192,7 +193,7 @@ def measure(names: Sequence[str], seeds: int, single_seeds: int) -> Iterator[Ser
 INTRODUCTION = """# Fidelity
 Every strategy is to learn what one process learns. Written by
 ```
-make fidelity
+{command}
 ```
 which trains the handwritten digits of [examples/digits.yaml](../examples/digits.yaml) for {epochs}
 epochs with a global batch of {batch}, on the same training images, once for each seed; the accuracy
@@ -219,11 +220,14 @@ seeds.
 """
 
 
-def report(single: Series, comparisons: Sequence[Comparison]) -> str:
-    """The page."""
+def report(single: Series, comparisons: Sequence[Comparison], command: str) -> str:
+    """The page, headed by the command that writes it."""
     training = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["spec"]["training"]
     page = INTRODUCTION.format(
-        epochs=training["epochs"], batch=training["batchSize"], images=9 * VALIDATION
+        command=command,
+        epochs=training["epochs"],
+        batch=training["batchSize"],
+        images=9 * VALIDATION,
     )
     page += (
         f"| {SINGLE} | {len(single.accuracies)} | {single.mean:.4f} | {single.error:.4f} | | | |\n"
@@ -260,7 +264,8 @@ def main() -> int:
     parsed = parser.parse_args()
     single, *others = measure(parsed.strategies.split(";"), parsed.seeds, parsed.single_seeds)
     comparisons = [compare(single, other) for other in others]
-    page = report(single, comparisons)
+    by_hand = shlex.join([".venv/bin/python", "benchmarks/fidelity.py", *sys.argv[1:]])
+    page = report(single, comparisons, by_hand if sys.argv[1:] else "make fidelity")
     if parsed.report == "-":
         print(page)
     else:

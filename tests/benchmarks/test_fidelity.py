@@ -67,7 +67,8 @@ def test_the_page_has_a_line_for_each_and_says_who_is_outside(fidelity: ModuleTy
         fidelity.Series("far", (0.97, 0.98)),
         fidelity.Series(fidelity.ASYNCHRONOUS, (0.5, 0.6)),
     ]
-    page = fidelity.report(single, [fidelity.compare(single, item) for item in others])
+    page = fidelity.report(single, [fidelity.compare(single, item) for item in others], "make it")
+    assert "```\nmake it\n```" in page
     assert "| single | 2 | 0.9100 | 0.0100 | | | |" in page
     assert "| near | 2 | 0.9100 | 0.0100 | +0.0000 | 0.0283 | within |" in page
     assert "| far | 2 | 0.9750 | 0.0050 | +0.0650 | 0.0224 | **outside** |" in page

@@ -53,8 +53,14 @@ class OnCluster:
         asyncio.run(self._get_ready(points))
 
     def run(self, point: Point) -> Outcome:
-        """Make a point's job or take the one that is there, and wait for its end."""
-        return asyncio.run(self._run(point))
+        """Make a point's job or take the one that is there, and wait for its end.
+
+        Ctrl-C ends the wait; the job goes on.
+        """
+        try:
+            return asyncio.run(self._run(point))
+        except KeyboardInterrupt:
+            return Outcome(point)
 
     async def _get_ready(self, points: Sequence[Point]) -> None:
         async with Client(self._connection) as client:

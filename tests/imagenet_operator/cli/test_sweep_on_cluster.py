@@ -170,6 +170,16 @@ async def test_a_point_that_is_deleted_meanwhile_is_not_waited_for() -> None:
         assert outcome.failure == f"{first.name} has been deleted meanwhile"
 
 
+def test_ctrl_c_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest())
+
+    async def interrupted(point: Point) -> Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "_run", interrupted)
+    assert runner.run(sweep()[0]).is_interrupted
+
+
 @asynchronous
 async def test_jobs_in_the_way_are_named_before_anything_is_made() -> None:
     async with place() as here:
