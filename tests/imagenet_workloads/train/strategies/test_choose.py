@@ -1,0 +1,40 @@
+"""Which strategy stands behind a --kv-store."""
+
+import importlib.util
+import sys
+
+import pytest
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train import peers, strategies
+from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.strategies.choose import join
+from imagenet_workloads.train.strategies.names import STRATEGIES
+from imagenet_workloads.train.strategies.single import Single
+
+
+@pytest.mark.parametrize("kv_store", ["local", "device"])
+def test_alone_it_is_the_single_one(kv_store: str) -> None:
+    assert isinstance(join(parse(["--kv-store", kv_store]).cluster), Single)
+
+
+@pytest.mark.parametrize("kv_store", STRATEGIES)
+def test_every_name_has_its_modules(kv_store: str) -> None:
+    names = STRATEGIES[kv_store]
+    for package, module in ((strategies, names.strategy), (peers, names.peers)):
+        assert importlib.util.find_spec(f"{package.__name__}.{module}") is not None
+
+
+def test_without_horovod_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "imagenet_workloads.train.strategies.horovod", raising=False)
+    monkeypatch.setitem(sys.modules, "horovod", None)
+    with pytest.raises(InputError, match=r"--kv-store horovod: .* make install-horovod makes an"):
+        join(parse(["--kv-store", "horovod"]).cluster)
+
+
+def test_compression_is_for_kvstores_that_can(capsys: pytest.CaptureFixture[str]) -> None:
+    for kv_store in ("local", "horovod"):
+        with pytest.raises(SystemExit):
+            parse(["--kv-store", kv_store, "--gc-type", "2bit"])
+        assert f"--kv-store {kv_store} cannot compress" in capsys.readouterr().err
+    assert parse(["--kv-store", "dist_sync", "--gc-type", "2bit"]).cluster.gc_type == "2bit"
