@@ -4,12 +4,14 @@ from typing import get_args
 
 import pytest
 
+from imagenet_operator.api.capabilities import networks_of
 from imagenet_operator.api.networks import FAMILIES, SMALL_IMAGE, Network, NetworkName
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train import residual
 from imagenet_workloads.train.networks import catalogue
 from imagenet_workloads.train.networks.request import Request
 from imagenet_workloads.train.options.groups import ModelOptions
+from imagenet_workloads.train.tensorflow.networks import catalogue as keras
 
 CLASSES = 10
 ALLOWED: list[tuple[str, int | None, int]] = [
@@ -29,6 +31,14 @@ def built(name: str, layers: int | None, side: int) -> None:
 def test_the_families_are_the_same_on_both_sides() -> None:
     assert set(get_args(NetworkName)) == set(FAMILIES) == set(catalogue.FAMILIES)
     assert residual.SMALL_IMAGE == SMALL_IMAGE
+
+
+def test_tensorflow_has_the_networks_that_the_resource_allows_it() -> None:
+    """In their depths, from images of the same size on; tests/with_tensorflow builds them."""
+    assert set(keras.FAMILIES) == set(networks_of("TensorFlow"))
+    for name, family in keras.FAMILIES.items():
+        assert family.depths == FAMILIES[name].depths
+        assert family.smallest <= max(FAMILIES[name].smallest, 1)
 
 
 @pytest.mark.parametrize(("name", "layers", "side"), ALLOWED)

@@ -6,6 +6,7 @@ is refused here, since a program that ignored it would train something else than
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from imagenet_operator.api.augmentation import Augmentation
@@ -26,6 +27,12 @@ MXNET_AUGMENTATIONS = (
     "min_random_scale",
 )
 """Fields of the augmentation that MXNet alone has."""
+
+
+MXNET_OPTIONS = ("dtype", "monitor", "gc-type", "gc-threshold")
+"""Options of ``imagenet-train`` without a field, of which the same holds."""
+
+_MXNET_OPTION = f"^--({'|'.join(MXNET_OPTIONS)})(=|$)"
 
 
 def networks_of(framework: str) -> list[str]:
@@ -50,6 +57,11 @@ def _changed(augmentation: Augmentation) -> list[str]:
         for name in MXNET_AUGMENTATIONS
         if getattr(augmentation, name) != fields[name].default
     ]
+
+
+def _of_mxnet(training: Any) -> list[str]:
+    """Return the extra arguments that are options of MXNet alone."""
+    return [text for text in training.extra_args if re.match(_MXNET_OPTION, text)]
 
 
 def _unchanged_cel() -> str:
@@ -99,6 +111,22 @@ RULES = (
         holds=lambda training: training.framework == "MXNet" or not _changed(training.augmentation),
         explain=lambda training: (
             f"{training.framework} has no {' and no '.join(_changed(training.augmentation))}",
+            "remove it, or write framework: MXNet",
+        ),
+    ),
+    Rule(
+        cel=(
+            "self.framework == 'MXNet' || !has(self.extraArgs)"
+            f" || !self.extraArgs.exists(text, text.matches('{_MXNET_OPTION}'))"
+        ),
+        message=(
+            "may have these only with the framework MXNet: "
+            + ", ".join(f"--{option}" for option in MXNET_OPTIONS)
+        ),
+        field="extraArgs",
+        holds=lambda training: training.framework == "MXNet" or not _of_mxnet(training),
+        explain=lambda training: (
+            f"{training.framework} has no {_of_mxnet(training)[0].partition('=')[0]}",
             "remove it, or write framework: MXNet",
         ),
     ),

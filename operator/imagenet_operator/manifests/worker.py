@@ -45,15 +45,12 @@ def program(
     """
     workers = job.spec.training.workers
     mounts = _mounts(job)
-    images = settings.images[job.spec.training.framework]
-    is_own = own_program.has_command(workers.template)
-    if problems := own_program.problems(job.spec.training):
-        raise InvalidJob(problems)
+    is_own = _is_own(job)
     return Program(
         role=ROLE,
         command="imagenet-train" if slots is None else "imagenet-slots",
         arguments=() if is_own else _arguments(job, options, slots),
-        image=job.spec.training.image or (images.gpu if workers.gpus else images.cpu),
+        image=_image(job, settings),
         grace_seconds=settings.checkpoint_seconds,
         environment={**_places(job, mounts), **environment},
         mounts=mounts,
@@ -67,6 +64,18 @@ def program(
         template_path="spec.training.workers.template",
         own_program=own_program.of_workers(job.spec.training),
     )
+
+
+def _is_own(job: ImageNetJob) -> bool:
+    """Whether the workers run a program of somebody else's."""
+    if problems := own_program.problems(job.spec.training):
+        raise InvalidJob(problems)
+    return own_program.has_command(job.spec.training.workers.template)
+
+
+def _image(job: ImageNetJob, settings: Settings) -> str:
+    training, images = job.spec.training, settings.images[job.spec.training.framework]
+    return training.image or (images.gpu if training.workers.gpus else images.cpu)
 
 
 def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> tuple[str, ...]:

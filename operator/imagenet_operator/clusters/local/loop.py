@@ -82,22 +82,35 @@ def run(
         children = cluster.observe(job)
         blame.look(children)
         sampler.look_at(targets(children))
-        observed = observe.sort(
-            job,
-            children,
-            unreachable_nodes=cluster.unreachable_nodes(),
-            free=cluster.free_capacity(),
-        )
-        sample, was_finished = sampler.latest, is_finished(job.status)
-        decision = decide(job, observed, sample, datetime.now(UTC), settings)
-        job = apply(cluster, job, decision)
-        watch(View(job.model_copy(update={"status": decision.status}), observed, sample))
+        was_finished = is_finished(job.status)
+        job, decision = _pass(cluster, job, children, sampler.latest, settings, watch)
         if was_finished and _is_clean(decision, children):
             break
         if not is_interrupted():
             again = decision.again_after
             cluster.wait(None if again is None else again.total_seconds())
     return job, blame
+
+
+def _pass(
+    cluster: LocalCluster,
+    job: ImageNetJob,
+    children: list[Manifest],
+    sample: Sample | None,
+    settings: Settings,
+    watch: Callable[[View], None],
+) -> tuple[ImageNetJob, Decision]:
+    """Decide about what was seen, act on it, and show both."""
+    observed = observe.sort(
+        job,
+        children,
+        unreachable_nodes=cluster.unreachable_nodes(),
+        free=cluster.free_capacity(),
+    )
+    decision = decide(job, observed, sample, datetime.now(UTC), settings)
+    job = apply(cluster, job, decision)
+    watch(View(job.model_copy(update={"status": decision.status}), observed, sample))
+    return job, decision
 
 
 def _is_clean(decision: Decision, children: list[Manifest]) -> bool:

@@ -67,7 +67,7 @@ def test_an_environment_that_is_missing_is_named_with_what_to_type(prefix: Path)
     )
 
 
-@pytest.mark.parametrize("environment", [HOROVOD])
+@pytest.mark.parametrize("environment", [HOROVOD, TENSORFLOW])
 def test_what_to_type_is_there_to_be_typed(environment: Environment) -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     assert f"\n{environment.target}:" in makefile
