@@ -114,7 +114,7 @@ test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for t
 	$(BIN)/python tests/kind/run.py test
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
-	$(BIN)/python benchmarks/preparation.py
+	$(BIN)/python -m benchmarks.preparation
 
 bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the program by hand
 	$(BIN)/python benchmarks/scaling.py

@@ -1,12 +1,12 @@
 """Measures preprocessing against MXNet's own im2rec.py: speed, likeness of the pixels, memory.
 
-    make bench                                     # about 10 minutes on 2 cores
-    .venv/bin/python benchmarks/preparation.py --images 500 --runs 1 --skip-memory
+    make bench                                     # about 4 minutes on 2 cores
+    .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory
+    .venv/bin/python -m benchmarks.preparation --real-time     # as root, on a machine that is busy
 
 Prints Markdown; docs/benchmarks.md holds a run's output. The programs run as they are delivered, in
 turn, on the same files in the page cache and the same cores; a figure is the median of its runs.
-The photographs (scikit-learn's two, cropped, warped and lit in many ways, about 500x375) and all
-outputs stay under build/bench; the photographs are made once.
+The photographs and all outputs stay under build/bench; the photographs are made once.
 """
 
 import argparse
@@ -22,14 +22,15 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import cv2
 import numpy as np
 import numpy.typing as npt
-from sklearn.datasets import load_sample_images
+from benchmarks.photographs import CLASSES, make_photographs
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -37,10 +38,8 @@ BENCH = Path("build/bench")
 THREADS = 2
 QUALITY = 90
 EDGES = (480, 256)
-WAYS = ("im2rec", "opencv", "planes")
 # Records whose pixels are compared.
 COMPARED = 200
-CLASSES = 20
 
 
 # Runs a console script, and says at its end how much memory it took at most, in kB: the kernel's
@@ -56,6 +55,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+# Runs what follows before all else on the machine, and so as if that were idle.
+REAL_TIME = ("chrt", "--rr", "5")
+
+
 class Outcome(NamedTuple):
     """How a program ran.
 
@@ -68,13 +71,20 @@ class Outcome(NamedTuple):
     output: str
 
 
-def run(*command: str | Path) -> Outcome:
+def run(*command: str | Path, real_time: bool = False) -> Outcome:
     """Runs a program to its end.
+
+    Args:
+        command: the program and its arguments.
+        real_time: nothing else may run meanwhile; afterwards it may for as long.
 
     Raises:
         SystemExit: it failed.
     """
+    command = (*REAL_TIME, *command) if real_time else command
     output, errors = BENCH / "stdout.txt", BENCH / "stderr.txt"
+    # im2rec leaves its output in memory; writing it must not fall into the next program's time.
+    os.sync()
     start = time.monotonic()
     with output.open("wb") as stdout, errors.open("wb") as stderr:
         process = subprocess.run(
@@ -87,7 +97,32 @@ def run(*command: str | Path) -> Outcome:
     seconds = time.monotonic() - start
     if process.returncode:
         sys.exit(f"{command} failed: {process.returncode}\n{errors.read_text()}")
+    if real_time:
+        time.sleep(seconds)
     return Outcome(seconds, output.read_text())
+
+
+@dataclass
+class Times:
+    """The seconds that one way takes.
+
+    Attributes:
+        prepare: before packing.
+        pack: of each run.
+        finish: after packing.
+    """
+
+    prepare: float
+    pack: list[float] = field(default_factory=list)
+    finish: float = 0.0
+
+    def packing(self) -> float:
+        """Of the run in the middle."""
+        return statistics.median(self.pack)
+
+    def all(self) -> float:
+        """From the first step to the last."""
+        return self.prepare + self.packing() + self.finish
 
 
 class Way(Protocol):
@@ -109,7 +144,8 @@ class Way(Protocol):
 class Im2Rec:
     """The wheel's im2rec.py, which neither checks nor finishes anything."""
 
-    def __init__(self, photographs: Path, edge: int) -> None:
+    def __init__(self, photographs: Path, edge: int, real_time: bool) -> None:
+        self._real_time = real_time
         self._photographs = photographs.resolve()
         self._edge = edge
         self._prefix = BENCH.resolve() / f"im2rec-{edge}" / "set"
@@ -140,13 +176,15 @@ class Im2Rec:
         if spec is None or spec.origin is None:
             sys.exit("mxnet is not installed; run make install")
         tool = Path(spec.origin).parent / "tools" / "im2rec.py"
-        return run(sys.executable, tool, *options, self._prefix, self._photographs).seconds
+        places = (self._prefix, self._photographs)
+        return run(sys.executable, tool, *options, *places, real_time=self._real_time).seconds
 
 
 class Ours:
     """imagenet-index, imagenet-pack and imagenet-seal, with one of the codecs."""
 
-    def __init__(self, photographs: Path, edge: int, codec: str) -> None:
+    def __init__(self, photographs: Path, edge: int, codec: str, real_time: bool) -> None:
+        self._real_time = real_time
         self._photographs = photographs
         self._options = ("--resize", str(edge), "--quality", str(QUALITY), "--codec", codec)
         self._data = BENCH / f"{codec}-{edge}"
@@ -155,8 +193,8 @@ class Ours:
     def prepare(self) -> float:
         """Runs imagenet-index."""
         shutil.rmtree(self._data, ignore_errors=True)
-        command = (script("index"), "--source", self._photographs, "--data", self._data)
-        outcome = run(*command, "--shards", "1", *self._options)
+        places = ("--source", self._photographs, "--data", self._data)
+        outcome = self._run("index", *places, "--shards", "1", *self._options)
         self._key = json.loads(outcome.output)["key"]
         return outcome.seconds
 
@@ -165,11 +203,11 @@ class Ours:
         for path in self._dataset().glob("train-*"):
             path.unlink()
         options = ("--source", self._photographs, "--threads", str(THREADS))
-        return run(script("pack"), "--data", self._data, "--key", self._key, *options).seconds
+        return self._run("pack", "--data", self._data, "--key", self._key, *options).seconds
 
     def finish(self) -> float:
         """Runs imagenet-seal."""
-        return run(script("seal"), "--data", self._data, "--key", self._key).seconds
+        return self._run("seal", "--data", self._data, "--key", self._key).seconds
 
     def images(self) -> Iterator[tuple[str, bytes]]:
         """Name and JPEG of the records."""
@@ -177,6 +215,9 @@ class Ours:
         rows = map(json.loads, listing.read_text().splitlines())
         (record,) = self._dataset().glob("*.rec")
         return named_records(record.with_suffix(""), {row[0]: row[4] for row in rows})
+
+    def _run(self, program: str, *options: str | Path) -> Outcome:
+        return run(script(program), *options, real_time=self._real_time)
 
     def _dataset(self) -> Path:
         return self._data / "datasets" / self._key
@@ -196,53 +237,10 @@ def named_records(prefix: Path, names: dict[int, str]) -> Iterator[tuple[str, by
         yield names[key], recordio.unpack(file.read_idx(key))[1]
 
 
-# The photographs.
-
-
-def make_photographs(images: int) -> Path:
-    """Makes the folder of photographs, in class folders, where it is not there yet."""
-    folder = BENCH / f"photographs-{images}"
-    if folder.exists():
-        return folder
-    making = folder.with_suffix(".making")
-    shutil.rmtree(making, ignore_errors=True)
-    photographs = [np.asarray(image)[:, :, ::-1] for image in load_sample_images().images]
-    random = np.random.default_rng(0)
-    for number in range(images):
-        path = making / f"n{number % CLASSES:08}" / f"{number:06}.JPEG"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        view = take_view(photographs[number % len(photographs)], random)
-        quality = [cv2.IMWRITE_JPEG_QUALITY, int(random.integers(75, 91))]
-        cv2.imwrite(str(path), view, quality)
-    making.rename(folder)
-    return folder
-
-
-def take_view(photograph: Pixels, random: np.random.Generator) -> Pixels:
-    """A part of a photograph in another perspective and light, one in four upright."""
-    width, height = (500, 375) if random.integers(4) else (375, 500)
-    width -= int(random.integers(8))
-    rows, columns = photograph.shape[:2]
-    part = random.uniform(0.75, 1) * min(columns / width, rows / height)
-    left = random.uniform(0, columns - part * width)
-    top = random.uniform(0, rows - part * height)
-    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
-    seen = corners * part + (left, top) + random.uniform(-20, 20, (4, 2))
-    view: npt.NDArray[Any] = cv2.warpPerspective(
-        photograph,
-        cv2.getPerspectiveTransform(seen.astype(np.float32), corners),
-        (width, height),
-        flags=cv2.INTER_CUBIC,
-        borderMode=cv2.BORDER_REFLECT,
-    )
-    light = view * random.uniform(0.8, 1.2) + random.uniform(-15, 15)
-    return np.asarray(np.clip(light, 0, 255), np.uint8)
-
-
 # Speed and likeness.
 
 
-def compare_speed(photographs: Path, runs: int) -> None:
+def compare_speed(photographs: Path, runs: int, real_time: bool) -> None:
     """Prints the table of speeds and of the pixels' likeness to im2rec's."""
     images = sum(1 for path in photographs.rglob("*.JPEG") if path.read_bytes())  # all cached now
     print(
@@ -251,30 +249,38 @@ def compare_speed(photographs: Path, runs: int) -> None:
     print("|---|---|---|---|---|---|---|")
     for edge in EDGES:
         ways: dict[str, Way] = {
-            name: Im2Rec(photographs, edge) if name == "im2rec" else Ours(photographs, edge, name)
-            for name in WAYS
+            "im2rec": Im2Rec(photographs, edge, real_time),
+            "opencv": Ours(photographs, edge, "opencv", real_time),
+            "planes": Ours(photographs, edge, "planes", real_time),
         }
-        before = {name: way.prepare() for name, way in ways.items()}
-        times: dict[str, list[float]] = {name: [] for name in ways}
+        times = {name: Times(prepare=way.prepare()) for name, way in ways.items()}
         for _ in range(runs):
             for name, way in ways.items():
-                times[name].append(way.pack())
-        after = {name: way.finish() for name, way in ways.items()}
-        median = {name: statistics.median(values) for name, values in times.items()}
-        reference = some_pixels(ways["im2rec"])
+                times[name].pack.append(way.pack())
         for name, way in ways.items():
-            found = reference if name == "im2rec" else some_pixels(way)
-            to_im2rec = mean_psnr((found[key], reference[key]) for key in reference)
-            to_source = mean_psnr(
-                (found[key], resized(photographs / key, edge)) for key in reference
-            )
+            times[name].finish = way.finish()
+        likeness = compare_pixels(photographs, edge, ways)
+        for name, taken in times.items():
             print(
-                f"| {edge} | {name} | {images / median[name]:.0f} "
-                f"| {median['im2rec'] / median[name]:.2f} "
-                f"| {before[name] + median[name] + after[name]:.1f} "
-                f"| {'' if name == 'im2rec' else f'{to_im2rec:.1f} dB'} | {to_source:.1f} dB |",
+                f"| {edge} | {name} | {images / taken.packing():.0f} "
+                f"| {times['im2rec'].packing() / taken.packing():.2f} "
+                f"| {taken.all():.1f} | {likeness[name]} |",
                 flush=True,
             )
+
+
+def compare_pixels(photographs: Path, edge: int, ways: dict[str, Way]) -> dict[str, str]:
+    """By way, the row's cells that tell how like im2rec's pixels, and the source's, its are."""
+    cells = {}
+    reference = some_pixels(ways["im2rec"])
+    sources = {key: resized(photographs / key, edge) for key in reference}
+    for name, way in ways.items():
+        found = reference if name == "im2rec" else some_pixels(way)
+        to_im2rec = mean_psnr((found[key], reference[key]) for key in reference)
+        to_source = mean_psnr((found[key], sources[key]) for key in reference)
+        itself = name == "im2rec"
+        cells[name] = f"{'' if itself else f'{to_im2rec:.1f} dB'} | {to_source:.1f} dB"
+    return cells
 
 
 def some_pixels(way: Way) -> dict[str, Pixels]:
@@ -376,17 +382,21 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=5, help="of each program")
     parser.add_argument("--skip-memory", action="store_true")
+    parser.add_argument(
+        "--real-time", action="store_true", help="let nothing else run beside a program (as root)"
+    )
     parsed = parser.parse_args()
     BENCH.mkdir(parents=True, exist_ok=True)
-    photographs = make_photographs(parsed.images)
+    photographs = make_photographs(BENCH, parsed.images)
     sizes = [path.stat().st_size for path in photographs.rglob("*.JPEG")]
     print(
         f"{len(sizes)} JPEGs of about 500x375 and {statistics.fmean(sizes) / 1024:.0f} KiB, "
         f"quality {QUALITY}, --num-thread {THREADS} of im2rec.py and --threads {THREADS} of "
         f"imagenet-pack on {len(os.sched_getaffinity(0))} cores ({platform.machine()}), "
-        f"median of {parsed.runs} runs in turn.\n"
+        f"median of {parsed.runs} runs in turn"
+        f"{', each with real-time priority' if parsed.real_time else ''}.\n"
     )
-    compare_speed(photographs, parsed.runs)
+    compare_speed(photographs, parsed.runs, parsed.real_time)
     if not parsed.skip_memory:
         print()
         compare_memory(photographs)
