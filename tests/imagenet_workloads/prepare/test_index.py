@@ -135,13 +135,30 @@ def test_a_sealed_dataset_needs_nothing_more(source: Path, tmp_path: Path) -> No
     assert stamps(dataset) == before
 
 
-def test_a_sealed_dataset_that_lost_a_shard_is_an_error(
+@pytest.mark.parametrize(
+    ("format", "suffix"), [("RecordIO", "rec"), ("RecordIO", "idx"), ("TFRecord", "tfrecord")]
+)
+def test_a_sealed_dataset_that_lost_a_file_is_an_error_with_a_way_out(
+    format: str, suffix: str, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options, name = (*OPTIONS, "--format", format), f"train-00001-of-00003.{suffix}"
+    dataset = prepare(source, tmp_path / "data", *options)
+    whole = contents(dataset)
+    (dataset / name).unlink()
+    message = refused(capfd, "--source", source, "--data", tmp_path / "data", *options)
+    assert f"{name}: is not as dataset.json says; remove dataset.json" in message
+    (dataset / "dataset.json").unlink()
+    assert contents(prepare(source, tmp_path / "data", *options)) == whole
+
+
+def test_a_sealed_dataset_with_a_file_cut_short_is_an_error(
     source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     dataset = prepare(source, tmp_path / "data", *OPTIONS)
-    (dataset / "train-00001-of-00003.rec").unlink()
+    path = dataset / "val-00000-of-00002.rec"
+    path.write_bytes(path.read_bytes()[:-4])
     message = refused(capfd, "--source", source, "--data", tmp_path / "data", *OPTIONS)
-    assert "train-00001-of-00003.rec: is not as dataset.json says; remove dataset.json" in message
+    assert f"{path.name}: is not as dataset.json says" in message
 
 
 def test_a_sealed_dataset_with_more_damage_than_allowed_is_an_error(

@@ -287,11 +287,11 @@ def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> Non
     """
     sealed = datasets.read_dataset(dataset)
     for shard in (*sealed.train.shards, *sealed.validation.shards):
-        path = dataset / shard.record
-        if not path.exists() or path.stat().st_size != shard.bytes:
+        lacking = _lacking(dataset, shard)
+        if lacking is not None:
             raise InputError(
-                f"{path}: is not as {datasets.FILE_NAME} says; remove {datasets.FILE_NAME} there, "
-                "and run again to make what is missing"
+                f"{dataset / lacking}: is not as {datasets.FILE_NAME} says; "
+                f"remove {datasets.FILE_NAME} there, and run again to make what is missing"
             )
     allowed = limits.allowed(max_skipped_fraction, plan.images())
     if sealed.skipped.count > allowed:
@@ -299,6 +299,16 @@ def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> Non
             f"{dataset}: {sealed.skipped.count} of {plan.images()} images were damaged "
             f"(see {sealed.skipped.report}), and --max-skipped-fraction allows {allowed}"
         )
+
+
+def _lacking(dataset: Path, shard: datasets.Shard) -> str | None:
+    """The file of a shard that is missing or of another length, if there is one."""
+    record = dataset / shard.record
+    if not record.exists() or record.stat().st_size != shard.bytes:
+        return shard.record
+    if shard.index is not None and not (dataset / shard.index).exists():
+        return shard.index
+    return None
 
 
 def _tell_notes(found: Scan) -> None:
