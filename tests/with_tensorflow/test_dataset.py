@@ -1,5 +1,6 @@
 """A sealed TFRecord dataset as TensorFlow itself reads it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,20 @@ def test_tensorflow_decodes_the_pixels(dataset: Path) -> None:
         assert min(shape) == (20 if resized else 24)
         assert difference(pixels, decode(features["image/encoded"])) < 2
         assert (features["image/format"], features["image/colorspace"]) == (b"JPEG", b"RGB")
+
+
+def test_the_page_about_datasets_shows_how_to_read_one(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "dataset.md").read_text()
+    (program,) = re.findall(r"```\n(import tensorflow.*?)```", page, re.DOTALL)
+    exec(program.replace("datasets/KEY", str(dataset)), {})
+    first = parsed(dataset, read_dataset(dataset).train)[0]
+    shape = (int(first["image/height"]), int(first["image/width"]), 3)
+    assert capsys.readouterr().out.split(") ") == [
+        str(shape)[:-1],
+        f"{first['image/class/label'] - 1}\n",
+    ]
 
 
 def test_tensorflow_notices_a_changed_byte(dataset: Path, tmp_path: Path) -> None:

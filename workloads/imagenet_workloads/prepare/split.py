@@ -89,20 +89,22 @@ def draw(
     start = 0
     for number, count in enumerate(np.bincount(class_of, minlength=len(found)).tolist()):
         if classes.labels[number] != DROPPED:
-            if count <= per_class:
-                raise InputError(
-                    f"the class {found[number]} has {count} images, and the validation takes "
-                    f"{per_class} of each class; lower --validation-per-class, or raise "
-                    "--min-images-per-class"
-                )
-            drawn = _generator(seed, found[number]).choice(count, per_class, replace=False)
-            role[order[start + drawn]] = 2
+            role[order[start + _draw_class(found[number], count, per_class, seed)]] = 2
         start += count
     del order
     return (
         np.flatnonzero(role == 1).astype(np.uint32),
         np.flatnonzero(role == 2).astype(np.uint32),
     )
+
+
+def _draw_class(name: str, count: int, per_class: int, seed: int) -> npt.NDArray[np.int64]:
+    if count <= per_class:
+        raise InputError(
+            f"the class {name} has {count} images, and the validation takes {per_class} of each "
+            "class; lower --validation-per-class, or raise --min-images-per-class"
+        )
+    return _generator(seed, name).choice(count, per_class, replace=False)
 
 
 def shuffle(images: Numbers, seed: int, split: str) -> Numbers:
