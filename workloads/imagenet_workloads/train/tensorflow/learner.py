@@ -143,8 +143,7 @@ class TensorFlowLearner:
         gradients, probabilities = self._gradients(images, labels)
         if self._sums:
             gradients = [part + kept for part, kept in zip(gradients, self._sums, strict=True)]
-        # The copy is on this replica's device; the argument is on none.
-        *totals, counted = self._strategy.total([*gradients, tf.identity(ballots)])
+        *totals, counted = self._strategy.total([*gradients, ballots])
         variables = [one.variable for one in self.weights]
         self.optimizer.apply_gradients(
             list(zip(totals, variables, strict=True)), skip_gradients_aggregation=True
@@ -165,7 +164,7 @@ class TensorFlowLearner:
     def _average_here(self) -> None:
         variables = [one.variable for one in self.statistics]
         replicas = self._strategy.devices * self._strategy.workers
-        totals = self._strategy.total([variable.value() for variable in variables])
+        totals = self._strategy.total(variables)
         for variable, total in zip(variables, totals, strict=True):
             variable.assign(total / replicas)
 

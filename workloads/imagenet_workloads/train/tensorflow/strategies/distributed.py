@@ -22,7 +22,9 @@ class Distributed:
     def total(self, tensors: Sequence[Any]) -> list[Any]:
         """Add up in one go; called within a replica."""
         replica = tf.distribute.get_replica_context()
-        return list(replica.all_reduce(tf.distribute.ReduceOp.SUM, list(tensors)))
+        # Copies are on this replica's device; arguments and variables' values may be on none.
+        copies = [tf.identity(tensor) for tensor in tensors]
+        return list(replica.all_reduce(tf.distribute.ReduceOp.SUM, copies))
 
     def spread(self, variables: Sequence[Any]) -> None:
         """Do nothing: variables begin with rank 0's values, and files are read by every rank."""

@@ -28,7 +28,7 @@ class Horovod:
 
     def total(self, tensors: Sequence[Any]) -> list[Any]:
         """Add up in one go; called within the only replica."""
-        return list(hvd.grouped_allreduce(list(tensors), op=hvd.Sum))
+        return list(hvd.grouped_allreduce([tf.identity(tensor) for tensor in tensors], op=hvd.Sum))
 
     def spread(self, variables: Sequence[Any]) -> None:
         """Give rank 0's values to every worker."""

@@ -1,0 +1,94 @@
+"""What is saved and exported comes back: in this program, and in plain TensorFlow."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.errors import InputError, PlaceError
+from imagenet_workloads.train.learner import Votes
+from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.request import Request
+from imagenet_workloads.train.start import Start
+from imagenet_workloads.train.tensorflow.learner import TensorFlowLearner
+from imagenet_workloads.train.tensorflow.saved import restore
+from imagenet_workloads.train.tensorflow.weights import load_arrays
+from support.learners import CLASSES, assert_close, batch, learner, values
+
+SHAPE = (3, 12, 12)
+RESNET = Request("resnet", 8, CLASSES, SHAPE)
+MLP = Request("mlp", None, CLASSES, SHAPE)
+OPTIONS = parse(["--network", "resnet"])
+
+
+def trained(steps: int, made: TensorFlowLearner) -> TensorFlowLearner:
+    for step in range(steps):
+        made.train(batch(step, 8, SHAPE), True, Votes())
+    return made
+
+
+def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    whole = trained(2, learner(RESNET))
+    whole.save(tmp_path)
+    again = learner(RESNET)
+    assert restore(OPTIONS, again.model, again.optimizer, Start(Position(0, 2), tmp_path, True))
+    for made in (whole, again):
+        made.train(batch(7, 8, SHAPE), True, Votes())
+    assert_close(values(again), values(whole), atol=0)
+
+
+def test_of_another_training_only_the_weights_are_taken(tmp_path: Path) -> None:
+    first = trained(2, learner(RESNET))
+    first.save(tmp_path)
+    again = learner(RESNET)
+    restore(OPTIONS, again.model, again.optimizer, Start(Position(0, 0), tmp_path, False))
+    assert_close(values(again), values(first), atol=0)
+    assert not any(array.any() for array in again.optimizer.states().values())
+
+
+def test_a_start_from_nothing_restores_nothing() -> None:
+    made = learner(RESNET)
+    assert not restore(OPTIONS, made.model, made.optimizer, Start(Position(0, 0)))
+
+
+def test_load_epoch_takes_the_exported_values(tmp_path: Path) -> None:
+    first = trained(1, learner(RESNET))
+    first.export(tmp_path / "p", 3)
+    again = learner(RESNET)
+    options = parse(["--model-prefix", str(tmp_path / "p"), "--load-epoch", "3"])
+    assert restore(options, again.model, again.optimizer, Start(Position(3, 0)))
+    assert_close(values(again), values(first), atol=0)
+
+
+def test_another_network_and_another_optimizer_are_refused(tmp_path: Path) -> None:
+    trained(1, learner(RESNET)).save(tmp_path)
+    begin = Start(Position(0, 1), tmp_path, True)
+    other = learner(Request("resnet", 8, 3, SHAPE))
+    with pytest.raises(InputError, match="does not fit resnet: fc1_weight is"):
+        restore(OPTIONS, other.model, other.optimizer, begin)
+    adam = learner(RESNET, arguments=["--optimizer", "adam"])
+    with pytest.raises(InputError, match="no optimizer state for 'bn_data_beta/mean'"):
+        restore(OPTIONS, adam.model, adam.optimizer, begin)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_plain_tensorflow_classifies_alike(tmp_path: Path, devices: int) -> None:
+    made = trained(1, learner(RESNET, devices))
+    made.average_statistics()
+    # A second time, over what is there.
+    for _ in range(2):
+        files = made.export(tmp_path / "model", 5)
+    assert files == {"savedModel": "model", "weights": "model-0005.npz"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model-0005.npz"]
+    assert_close(load_arrays(tmp_path / "model-0005.npz"), values(made), atol=0)
+    images = batch(9, 6, SHAPE)
+    classify = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
+    found = classify(data=images.data)["probabilities"].numpy()
+    np.testing.assert_allclose(found, made.predict(images).probabilities, atol=1e-6)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PlaceError, match=r"gone/model-0001\.npz"):
+        learner(MLP).export(tmp_path / "gone" / "model", 1)
