@@ -28,8 +28,11 @@ CLAIM = "data"
 DIGITS = "datasets/digits"
 """Where on the claim a prepared dataset of handwritten digits lies."""
 
+ARCHIVE = "digits.tar"
+"""Where on the claim an archive of raw images lies, if a story makes it."""
+
 VALIDATED = 180
-"""How many images it has to validate on."""
+"""How many images it has to validate on; one that is made of the archive has as many."""
 
 AT_CHECKPOINT = "/epoch-{:04}-[^/]*$"
 """The pattern of the path of a checkpoint, by its epoch."""
@@ -85,6 +88,26 @@ def trained(
         },
         run_policy=run_policy,
     )
+
+
+def from_archive(*, format: str = "RecordIO", hold_at: Mapping[str, str] | None = None) -> Manifest:
+    """Return the dataset that is made of the story's archive of raw images.
+
+    Args:
+        format: Of its shards.
+        hold_at: Before which file the programs that make it are held, by role.
+    """
+    return {
+        "source": {"volume": {"claimName": CLAIM, "path": ARCHIVE}},
+        "validation": {"split": {"imagesPerClass": 20}},
+        "preprocessing": {
+            "format": format,
+            "minImagesPerClass": 100,
+            "shards": 2,
+            **({"template": held(hold_at)} if hold_at else {}),
+        },
+        "volume": {"claimName": CLAIM},
+    }
 
 
 def played(

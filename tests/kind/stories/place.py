@@ -7,6 +7,8 @@ when the job fails that it is about.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 
 from kind.cluster import SHARED
 from kind.kubectl import Kubectl
-from kind.stories.jobs import CLAIM
+from kind.stories.jobs import ARCHIVE, CLAIM
 from support.processes import wait_until
 
 Manifest = dict[str, Any]
@@ -22,6 +24,8 @@ Manifest = dict[str, Any]
 OF_JOB = "training.imagenet.dev/job-name"
 ROLE = "training.imagenet.dev/job-role"
 ATTEMPT = "training.imagenet.dev/attempt"
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 # What takes seconds may take minutes on a machine that is busy. A story that goes wrong does not
 # wait for so long as a rule: it ends when its job fails.
@@ -89,6 +93,10 @@ class Place:
                 },
             }
         )
+
+    def make_archive(self) -> None:
+        """Put the example's archive of raw images on the claim of the story's jobs."""
+        make_digits(self.data / ARCHIVE)
 
     def job(self, name: str = "story") -> Manifest:
         """Return a job as it stands."""
@@ -253,6 +261,11 @@ class Operator:
         self.kubectl(
             "rollout", "status", "deployment/imagenet-operator", f"--timeout={SECONDS:.0f}s"
         )
+
+
+def make_digits(archive: Path) -> None:
+    """Make the archive of the examples, as they say."""
+    subprocess.run([sys.executable, EXAMPLES / "make_digits.py", archive], check=True)
 
 
 def condition(status: Manifest, kind: str) -> Manifest | None:

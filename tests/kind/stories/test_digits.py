@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import yaml
 
 from kind.stories.jobs import Manifest
-from kind.stories.place import Place, member_nodes
-
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+from kind.stories.place import EXAMPLES, Place, make_digits, member_nodes
 
 
 def test_digits_are_learned_across_two_nodes_and_their_dataset_is_used_again(place: Place) -> None:
     place.claim("raw")
     place.volume("digits-dataset", "standard")
-    archive = place.folder / "raw" / "digits.tar"
-    subprocess.run([sys.executable, EXAMPLES / "make_digits.py", archive], check=True)
+    make_digits(place.folder / "raw" / "digits.tar")
 
     place.kubectl("apply", f"--filename={EXAMPLES / 'digits.yaml'}")
     first = place.wait_for_condition("Succeeded", "digits")
