@@ -256,11 +256,12 @@ class Operator:
         self.kubectl.wait_until("pods", lambda pods: not pods, selector=self.selector)
 
     def start(self, replicas: int = 1) -> None:
-        """Let so many run, and wait until all are ready."""
+        """Let so many run, and wait until all are ready and no others are left."""
         self.kubectl("scale", "deployment", "imagenet-operator", f"--replicas={replicas}")
         self.kubectl(
             "rollout", "status", "deployment/imagenet-operator", f"--timeout={SECONDS:.0f}s"
         )
+        self.kubectl.wait_until("pods", lambda pods: len(pods) == replicas, selector=self.selector)
 
 
 def make_digits(archive: Path) -> None:

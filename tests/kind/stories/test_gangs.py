@@ -45,16 +45,19 @@ def on_gpus(
 
 
 def test_workers_get_their_gpus(place: Place, gpu_nodes: list[str]) -> None:
-    place.kubectl.apply(on_gpus("story"))
+    place.kubectl.apply(on_gpus("story", behaviour={"worker": "hold"}))
+    place.wait_for_attempt(0)
+    # Servers go as soon as the workers have ended.
+    limits = {
+        pod["metadata"]["name"]: pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
+        for pod in place.pods()
+    }
+    place.release()
 
     status = place.wait_for_condition("Succeeded")
 
     nodes = member_nodes(status)
     assert {nodes["worker-0"], nodes["worker-1"]} == set(gpu_nodes)
-    limits = {
-        pod["metadata"]["name"]: pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
-        for pod in place.pods()
-    }
     assert limits["story-r0-worker-0"] == limits["story-r0-worker-1"] == {GPUS: str(EACH)}
     assert not limits["story-r0-server-0"]
 

@@ -1,0 +1,128 @@
+"""A real Prometheus scrapes every role and the operator, and answers all that the chart asks it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from kind.cluster import Cluster
+from kind.conftest import OPERATOR
+from kind.prometheus.server import Prometheus
+from kind.stories.jobs import CLAIM, Manifest, held, played, trained
+from kind.stories.place import Place
+from support import chart
+from support.processes import wait_until
+
+DASHBOARD = json.loads((chart.FOLDER / "files" / "dashboard.json").read_text())
+ALERTS = yaml.safe_load((chart.FOLDER / "files" / "alerts.yaml").read_text())["groups"]
+
+PREPARATION = {"index": "/datasets/", "pack": r"\.rec$", "seal": r"/dataset\.json$"}
+FIRST = "epoch-0001-batch-00000000"
+RESULT = "result.json"
+ROLES = "count by (role) (process_cpu_seconds_total)"
+
+
+@pytest.fixture
+def prometheus(place: Place) -> Prometheus:
+    """A Prometheus that scrapes nothing yet."""
+    found = Prometheus(place.kubectl, CLAIM, place.data)
+    found.scrape([])
+    found.start()
+    return found
+
+
+def test_prometheus_answers_all_that_the_chart_asks(
+    place: Place, cluster: Cluster, prometheus: Prometheus
+) -> None:
+    operator = cluster.kubectl.within(OPERATOR).all("pods")
+
+    def look_at(*roles: str) -> None:
+        """Have all pods scraped until something is known of each of the roles."""
+
+        def are_known() -> bool:
+            # Kubernetes may hear of a pod's address later than the pod does its work.
+            prometheus.scrape([*operator, *place.pods()])
+            return set(roles) <= {series.get("role", "") for series in prometheus.answer(ROLES)}
+
+        wait_until(are_known, f"{roles} are scraped")
+
+    place.kubectl.apply(seen())
+    for role in PREPARATION:
+        place.wait_until_held(role)
+        look_at(role)
+        place.release(role)
+    writer = place.wait_until_held("worker", FIRST)
+    look_at("worker", "server", "scheduler")
+    place.release(FIRST)
+    place.wait_until_held("worker", RESULT)
+    wait_for_answers(prometheus, [query for query in QUESTIONS if "imagenet_operator" not in query])
+    # A restart, and a request that the API server refuses.
+    place.kill_program(writer)
+    place.kubectl("create", "quota", "story", "--hard=count/services=0")
+    place.kubectl.apply(played("refused", prepared=True))
+    wait_for_answers(prometheus, QUESTIONS)
+    place.kubectl("delete", "quota", "story")
+    place.wait_for_condition("Succeeded")
+
+
+def wait_for_answers(prometheus: Prometheus, questions: list[str]) -> None:
+    """Wait until each question has had an answer."""
+    open_ones = list(questions)
+
+    def all_are_answered() -> bool:
+        open_ones[:] = [query for query in open_ones if not prometheus.answer(query)]
+        return not open_ones
+
+    try:
+        wait_until(all_are_answered, "all is answered")
+    finally:
+        print("not answered:", *open_ones, sep="\n")
+
+
+def seen() -> Manifest:
+    """A job that is held in every phase until it has been scraped there."""
+    return trained(
+        epochs=2,
+        dataset={
+            "source": {
+                "synthetic": {"classes": 4, "imagesPerClass": 160, "imageShape": [3, 28, 28]}
+            },
+            "validation": {"split": {"imagesPerClass": 20}},
+            "preprocessing": {
+                "minImagesPerClass": 20,
+                "shards": 2,
+                "template": held(PREPARATION),
+            },
+            "volume": {"claimName": CLAIM},
+        },
+        hold_at={"worker@0": f"/({FIRST}|{RESULT})$"},
+        # Who is held does not hear that it should end.
+        template={"terminationGracePeriodSeconds": 1},
+    )
+
+
+def questions() -> Iterator[str]:
+    """Every query of the dashboard and of its variables, and what every alert compares."""
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            yield for_all(re.sub(r"label_values\((.*), \w+\)", r"\1", variable["query"]))
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield for_all(target["expr"])
+    for group in ALERTS:
+        for rule in group["rules"]:
+            compared = re.sub(r"absent\((.*)\)", r"\1", rule["expr"])
+            # With `bool` a comparison answers 0 where it would say nothing.
+            yield re.sub(r" (==|!=|>|<|>=|<=) ", r" \1 bool ", compared)
+
+
+def for_all(query: str) -> str:
+    """Return a query of the dashboard as Grafana asks it when all is selected."""
+    return re.sub(r"\$(namespace|job)\b", ".*", query.replace("$__rate_interval", "1m"))
+
+
+QUESTIONS = list(questions())
