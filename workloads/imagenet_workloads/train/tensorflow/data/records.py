@@ -124,7 +124,6 @@ def _records(mine: Sequence[pieces.Piece]) -> Any:
     return tf.data.Dataset.from_tensor_slices(columns).interleave(
         lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take),
         cycle_length=min(len(mine), OPEN_FILES),
-        deterministic=True,
     )
 
 

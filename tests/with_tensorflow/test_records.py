@@ -1,0 +1,198 @@
+"""Records reach the right rank, once, in an order that can be repeated, ready for the network."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.data.interface import Batch, Data
+from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.tensorflow.data import decode
+from imagenet_workloads.train.tensorflow.data.choose import choose
+from support.tiny_records import MEAN, STD, digit, encoded, label, write_dataset, write_shard
+
+TRAIN, VALIDATION, BATCH = 53, 23, 8
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("digits"), TRAIN, VALIDATION, shards=3)
+
+
+def opened(dataset: Path, *more: str, rank: int = 0, ranks: int = 1, together: int = 1) -> Data:
+    arguments = ["--dataset", str(dataset), "--image-shape", "3,28,28", "--batch-size", str(BATCH)]
+    return choose(parse([*arguments, *more]), rank, ranks, together)
+
+
+def images(batches: list[Batch]) -> list[bytes]:
+    """Each image that is to be counted, as something that can be compared."""
+    return [image.tobytes() for batch in batches for image in batch.data.numpy()[: batch.images]]
+
+
+def normal(number: int) -> NDArray[np.float32]:
+    """A digit as the network sees it."""
+    return ((digit(number) - np.asarray(MEAN, np.float32)) / np.asarray(STD, np.float32)).astype(
+        np.float32
+    )
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_every_validation_image_is_in_one_batch_of_one_rank(dataset: Path, ranks: int) -> None:
+    seen: Counter[bytes] = Counter()
+    for rank in range(ranks):
+        validation = opened(dataset).validation
+        assert validation is not None
+        batches = list(validation.batches(rank, ranks))
+        assert all(batch.data.shape == (BATCH, 28, 28, 3) for batch in batches)
+        seen.update(images(batches))
+    assert sum(seen.values()) == VALIDATION
+    assert len(seen) == VALIDATION
+
+
+def test_a_rank_without_validation_images_has_no_batches(tmp_path: Path) -> None:
+    validation = opened(write_dataset(tmp_path, 4, 1)).validation
+    assert validation is not None
+    assert [len(list(validation.batches(rank, 3))) for rank in range(3)] == [1, 0, 0]
+
+
+def test_images_and_labels_are_those_of_the_digits(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path, 4, 6, shards=1)
+    validation = opened(folder).validation
+    assert validation is not None
+    (batch,) = validation.batches(0, 1)
+    drawn = np.random.default_rng(0).permutation(1797)[4:10]
+    for place, number in enumerate(drawn):
+        np.testing.assert_allclose(batch.data[place], normal(int(number)), atol=1e-5)
+        assert batch.label[place] == label(int(number))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_an_epoch_has_every_image_on_some_rank(dataset: Path, ranks: int) -> None:
+    seen: set[bytes] = set()
+    lengths = set()
+    for rank in range(ranks):
+        training = opened(dataset, rank=rank, ranks=ranks).training
+        batches = list(training.epoch(0, 0))
+        lengths |= {len(batches), training.batches_per_epoch}
+        seen.update(images(batches))
+    assert len(lengths) == 1
+    assert len(seen) == TRAIN
+
+
+def test_parts_go_round_the_ranks(dataset: Path) -> None:
+    training = opened(dataset, rank=0, ranks=2).training
+    first, second = (set(images(list(training.epoch(number, 0)))) for number in (0, 1))
+    assert not first & second
+    assert set(images(list(training.epoch(2, 0)))) == first
+
+
+VARIED = ("--random-crop", "1", "--pad-size", "2", "--random-mirror", "1")
+
+
+def test_an_epoch_goes_on_as_it_was(dataset: Path) -> None:
+    training = opened(dataset, *VARIED).training
+    whole = [images([batch]) for batch in training.epoch(1, 0)]
+    assert [images([batch]) for batch in opened(dataset, *VARIED).training.epoch(1, 4)] == whole[4:]
+
+
+def test_epochs_and_seeds_differ(dataset: Path) -> None:
+    orders = [
+        images(list(opened(dataset, "--seed", seed).training.epoch(number, 0)))
+        for seed, number in (("0", 0), ("0", 1), ("1", 0))
+    ]
+    assert orders[0] != orders[1]
+    assert orders[0] != orders[2]
+
+
+def test_a_rank_with_less_begins_its_part_again(tmp_path: Path) -> None:
+    # 9 images over 2 ranks: 5 and 4, and 2 batches of 4 on each.
+    folder = write_dataset(tmp_path, 9, 1)
+    training = opened(folder, "--batch-size", "4", rank=1, ranks=2).training
+    batches = list(training.epoch(0, 0))
+    assert len(batches) == 2
+    assert Counter(images(batches)).most_common(1)[0][1] == 2
+    assert len(set(images(batches))) == 4
+
+
+def test_too_few_images_for_the_workers_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="2 training images are too few for 3 workers"):
+        opened(write_dataset(tmp_path, 2, 1), rank=0, ranks=3)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        VARIED,
+        ("--random-resized-crop", "1", "--min-random-area", "0.3"),
+        (
+            "--random-resized-crop",
+            "1",
+            "--max-random-aspect-ratio",
+            "0.3",
+            "--min-random-area",
+            "0.5",
+        ),
+        ("--brightness", "0.4", "--contrast", "0.4", "--saturation", "0.4", "--pca-noise", "0.1"),
+        ("--use-imagenet-data-augmentation", "1"),
+        # Larger than the images, which are enlarged for it.
+        ("--image-shape", "3,40,32", "--random-crop", "1"),
+        ("--image-shape", "1,28,28", "--saturation", "0.4", "--brightness", "0.2"),
+    ],
+)
+def test_training_images_are_varied(dataset: Path, more: tuple[str, ...]) -> None:
+    options = parse(["--image-shape", "3,28,28", *more])
+    channels, height, width = options.model.image_shape
+    (batch, *_) = opened(dataset, *more).training.epoch(0, 0)
+    assert batch.data.shape == (BATCH, height, width, channels)
+    assert np.isfinite(batch.data.numpy()).all()
+    mean = np.asarray(options.data.rgb_mean or MEAN, np.float32)
+    std = np.asarray(options.data.rgb_std or STD, np.float32)
+    grey = batch.data.numpy() * std[:channels] + mean[:channels]
+    assert -1e-3 <= grey.min() <= grey.max() <= 255.001
+    plain = opened(dataset, "--image-shape", f"{channels},{height},{width}").training
+    if (height, width) == (28, 28):
+        assert set(images([batch])) - set(images(list(plain.epoch(0, 0))))
+
+
+def test_validation_takes_the_middle_of_the_shorter_edge() -> None:
+    image = np.arange(60 * 80 * 3, dtype=np.float32).reshape(60, 80, 3) % 251
+    options = parse(["--image-shape", "3,20,20", "--validation-resize", "30"])
+    from imagenet_workloads.train.data.inputs import choose_inputs
+
+    found = decode.central(tf.constant(image), choose_inputs(options)).numpy()
+    resized = np.round(tf.image.resize(image, (30, 40)).numpy())
+    np.testing.assert_array_equal(found, resized[5:25, 10:30])
+
+
+def test_files_can_be_named_without_a_dataset(tmp_path: Path) -> None:
+    for name, digits in (("a", range(7)), ("b", range(7, 12)), ("v", range(20, 25))):
+        write_shard(tmp_path / f"{name}.tfrecord", digits)
+    names = [str(tmp_path / f"{name}.tfrecord") for name in "abv"]
+    arguments = ["--data-train", ";".join(names[:2]), "--data-val", names[2], "--batch-size", "4"]
+    data = choose(parse([*arguments, "--image-shape", "3,28,28"]), 0, 1, 1)
+    assert (data.training.images, data.key, data.class_count) == (12, None, 1000)
+    assert data.validation is not None
+    assert data.validation.images == 5
+
+
+def test_records_of_mxnet_are_refused(dataset: Path, tmp_path: Path) -> None:
+    text = (dataset / "dataset.json").read_text().replace('"TFRecord"', '"RecordIO"')
+    (tmp_path / "dataset.json").write_text(text.replace('"record"', '"index": "i", "record"'))
+    with pytest.raises(InputError, match="TensorFlow reads TFRecord; prepare it with"):
+        opened(tmp_path)
+
+
+def test_no_data_is_told() -> None:
+    with pytest.raises(InputError, match=r"no data: write .*FILE\.tfrecord"):
+        choose(parse([]), 0, 1, 1)
+
+
+def test_a_grey_image_has_one_channel() -> None:
+    pixels, found = decode.parse(tf.constant(encoded(digit(3), 7, "three")), 1)
+    assert pixels.shape == (28, 28, 1)
+    assert found == 7
+    np.testing.assert_array_equal(pixels.numpy()[:, :, 0], digit(3)[:, :, 0])
