@@ -54,6 +54,7 @@ def _admitted(schema: Node, document: Node) -> Node:
         metadata["name"] = metadata["generateName"] + "x4k2b"
     _prune_nulls(schema, whole)
     _default(schema, whole)
+    _to_doubles(schema, whole)
     return whole
 
 
@@ -104,6 +105,16 @@ def _default(schema: Node, value: Any) -> None:
                 value[name] = copy.deepcopy(node["default"])
     for _, node, child in _children(schema, value):
         _default(node, child)
+
+
+def _to_doubles(schema: Node, value: Any) -> None:
+    """Make doubles of a number's whole values: rules see them by their type in the schema."""
+    if isinstance(value, dict):
+        for name in schema.get("properties", {}).keys() & value.keys():
+            if schema["properties"][name].get("type") == "number" and type(value[name]) is int:
+                value[name] = float(value[name])
+    for _, node, child in _children(schema, value):
+        _to_doubles(node, child)
 
 
 def _paths(error: jsonschema.ValidationError) -> Iterator[str]:
