@@ -46,7 +46,9 @@ def _read(manifest: Manifest, path: str) -> Any:
     return value
 
 
-def _fixed(path: str, when: _When, message: str, guard: str = "") -> TransitionRule:
+def _fixed(
+    path: str, when: _When, message: str, guard: str = "", *, is_optional: bool = True
+) -> TransitionRule:
     """Return the rule that a field keeps its value.
 
     Args:
@@ -54,9 +56,13 @@ def _fixed(path: str, when: _When, message: str, guard: str = "") -> TransitionR
         when: In which state of the job, seen before the update.
         message: What to say otherwise.
         guard: An object on the way to the field that need not exist before and after.
+        is_optional: Whether the field itself need not exist. Each rule is evaluated whenever a
+            status is written, and asking for a field costs as much as reading it.
     """
     new, old = f"self.{path}", f"oldSelf.{path}"
-    same = f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+    same = f"{new} == {old}"
+    if is_optional:
+        same = f"has({new}) == has({old}) && (!has({new}) || {same})"
     absent = f"!has(self.{guard}) || !has(oldSelf.{guard}) || " if guard else ""
 
     def holds(job: Any, before: Any) -> bool:
@@ -78,16 +84,22 @@ def _fixed(path: str, when: _When, message: str, guard: str = "") -> TransitionR
 def _rules() -> tuple[TransitionRule, ...]:
     never = "cannot change once the job has started; make a new job"
     paused = "cannot change while the job runs; suspend it first"
-    names = [field.alias or name for name, field in TrainingSpec.model_fields.items()]
+    optional = {
+        field.alias or name: not field.is_required() and field.get_default() is None
+        for name, field in TrainingSpec.model_fields.items()
+    }
     return (
         _fixed("spec.runPolicy.managedBy", "always", "cannot change; make a new job"),
-        _fixed("spec.dataset", "started", never),
+        _fixed("spec.dataset", "started", never, is_optional=False),
         *(
-            _fixed(f"{_TRAINING}.{name}", "started", never)
-            for name in names
+            _fixed(f"{_TRAINING}.{name}", "started", never, is_optional=optional[name])
+            for name in optional
             if name not in _CHANGE_WHILE_PAUSED
         ),
-        *(_fixed(f"{_TRAINING}.{name}", "running", paused) for name in _CHANGE_WHILE_PAUSED),
+        *(
+            _fixed(f"{_TRAINING}.{name}", "running", paused, is_optional=optional[name])
+            for name in _CHANGE_WHILE_PAUSED
+        ),
         *(
             _fixed(f"{_STRATEGY}.{kind}.{name}", "paused", never, guard=f"{_STRATEGY}.{kind}")
             for kind, fields in STRATEGIES.items()
