@@ -205,7 +205,13 @@ class SimulatedCluster(SimulatedWorld):
 
     def suspend(self, value: bool) -> None:
         """Edit the job's spec."""
-        self.document["spec"].setdefault("runPolicy", {})["suspend"] = value
+        self.edit(lambda spec: spec.setdefault("runPolicy", {}).update(suspend=value))
+
+    def edit(self, change: Callable[[Manifest], None]) -> None:
+        """Change the job's spec, as another generation of it."""
+        change(self.document["spec"])
+        metadata = self.document["metadata"]
+        metadata["generation"] = metadata.get("generation", 1) + 1
 
     def sample(self) -> Sample | None:
         """What a sampler would hear: progress of attempts that are whole."""

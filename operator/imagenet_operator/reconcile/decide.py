@@ -84,9 +84,11 @@ def _step(draft: Draft) -> None:
         claims = access.single_node(draft.job, draft.observed.access)
         draft.update(start_time=draft.now, single_node_claims=claims or None)
         draft.state("Created", True, "JobAccepted", "the job is valid and its work has begun")
-    if not draft.holds("DatasetReady"):
+    was_ready = draft.holds("DatasetReady")
+    if not was_ready:
         prepare(draft)
-    else:
+    # What was prepared before cannot vanish by being made; nothing has to be recorded first.
+    if was_ready or (draft.is_prepared and draft.holds("DatasetReady")):
         train(draft)
     _tell_of_suspension(draft)
     draft.patch(retention.patches(draft.job, draft.observed.claims.values()))

@@ -71,6 +71,16 @@ class Draft:
         return self.status.training
 
     @property
+    def described(self) -> ImageNetJob:
+        """The job with the new status so far, from which attempts are built."""
+        return self.job.model_copy(update={"status": self.status})
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the job's dataset was prepared by another."""
+        return self.job.spec.dataset.source.prepared is not None
+
+    @property
     def deletes_something(self) -> bool:
         """Whether an object is to be deleted so far."""
         return bool(self._delete)

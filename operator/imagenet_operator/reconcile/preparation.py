@@ -73,7 +73,7 @@ def _have_claims(draft: Draft) -> bool:
 
 
 def _take_the_next_step(draft: Draft) -> None:
-    if draft.job.spec.dataset.source.prepared is not None:
+    if draft.is_prepared:
         _ready(draft, "Prepared", "the dataset was prepared before")
         return
     jobs = draft.observed.jobs
@@ -158,7 +158,8 @@ def _ready(draft: Draft, reason: str, how: str) -> None:
             "ImagesSkipped",
             f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
         )
-    draft.look_at_once()
+    if not draft.is_prepared:
+        draft.look_at_once()
 
 
 def _summary(found: DatasetStatus) -> str:

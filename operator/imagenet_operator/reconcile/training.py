@@ -41,7 +41,8 @@ def train(draft: Draft) -> None:
         _between_attempts(draft)
         return
     seen = _take_note(draft)
-    if is_adopted and seen.keys() != {member.name for member in training.members}:
+    is_whole = seen.keys() == {member.name for member in training.members}
+    if is_adopted and not (is_whole and _is_of_this_spec(draft)):
         outcome.end_attempt(draft, gang.CUT_OFF)
     elif success.achieved(draft.training.members):
         outcome.succeed(draft)
@@ -57,8 +58,16 @@ def _adopt(draft: Draft) -> bool:
     training = draft.status.training
     if newest is None or (training is not None and newest <= training.attempt):
         return False
-    _begin(draft, newest, builder.build(draft.job, newest, draft.settings.manifests))
+    _begin(draft, newest, builder.build(draft.described, newest, draft.settings.manifests))
     return True
+
+
+def _is_of_this_spec(draft: Draft) -> bool:
+    """Whether an attempt that is taken over was made from the job as it is now.
+
+    Once the start is recorded the spec stays; before that it may have changed in between.
+    """
+    return draft.job.status.start_time is not None or draft.job.metadata.generation == 1
 
 
 def _begin(draft: Draft, number: int, manifests: list[Manifest]) -> None:
@@ -155,7 +164,7 @@ def _has_what_it_shares(draft: Draft) -> bool:
     number = draft.training.attempt
     attempt = draft.observed.attempts.get(number, Attempt(number))
     present = {item.kind for item in attempt.shared}
-    wanted = builder.shared(draft.job, number, draft.settings.manifests)
+    wanted = builder.shared(draft.described, number, draft.settings.manifests)
     return draft.create_or_wait("Running", [item for item in wanted if item["kind"] not in present])
 
 
@@ -175,6 +184,6 @@ def _between_attempts(draft: Draft) -> None:
     if training is not None and outcome.fail_if_out_of_time(draft):
         return
     number = 0 if training is None else training.attempt + 1
-    manifests = builder.build(draft.job, number, draft.settings.manifests)
+    manifests = builder.build(draft.described, number, draft.settings.manifests)
     if draft.create_or_wait("Running", manifests):
         _begin(draft, number, manifests)

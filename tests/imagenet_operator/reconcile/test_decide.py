@@ -650,6 +650,33 @@ def test_an_attempt_that_was_created_as_a_whole_is_taken_over() -> None:
     assert reasons(cluster) == ["DatasetReady", "AttemptStarted", "Running"]
 
 
+def prepared() -> SimulatedCluster:
+    cluster = SimulatedCluster(manifest(dataset={"source": PREPARED, "volume": None}), ROOMY)
+    cluster.is_sealed = True
+    return cluster
+
+
+def test_a_prepared_dataset_is_trained_on_in_the_first_pass() -> None:
+    decision = prepared().look()
+    assert [item["kind"] for item in decision.create] == ["Service", "NetworkPolicy", *["Pod"] * 5]
+    assert decision.status.start_time is not None
+    assert decision.status.training is not None
+
+
+@pytest.mark.parametrize(("is_edited", "attempt"), [(False, 0), (True, 1)])
+def test_what_was_created_before_the_start_is_taken_over_unless_the_spec_has_changed(
+    is_edited: bool, attempt: int
+) -> None:
+    cluster = prepared()
+    cluster.look(cut_after=7)
+    assert (len(cluster.created_pods), cluster.status.start_time) == (5, None)
+    if is_edited:
+        cluster.edit(lambda spec: spec["training"].update(epochs=91))
+    play(cluster, is_in_attempt(attempt))
+    assert ("CreationCutOff" in reasons(cluster)) is is_edited
+    assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
+
+
 def test_a_pod_of_a_former_attempt_that_comes_late_is_deleted() -> None:
     cluster = creating()
     cluster.look(cut_after=5)

@@ -403,7 +403,7 @@ async def test_a_status_that_was_overtaken_is_decided_again() -> None:
 
         harness.server.faults.append(refuse)
         await harness.server.add(job())
-        await harness.server.until(lambda: len(harness.server.all("Pod")) == 5)
+        await harness.server.until(lambda: "training" in harness.status())
         await harness.settle()
 
         assert harness.pods() == FIRST
