@@ -28,6 +28,7 @@ def fail_if_out_of_time(draft: Draft) -> bool:
 def succeed(draft: Draft) -> None:
     """End the job: every worker of the attempt exited with 0."""
     _stop(draft)
+    draft.update(training=figures.final(draft.training))
     number = draft.training.attempt
     message = f"all workers of attempt {number} exited with 0"
     draft.state("Running", False, "Succeeded", message)

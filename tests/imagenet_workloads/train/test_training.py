@@ -39,10 +39,16 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     digits: TinyDataset, tmp_path: Path
 ) -> None:
     more = ("--network", "lenet", "--num-epochs", "5", "--lr", "0.05", "--top-k", "3")
-    ended = train(arguments(digits, tmp_path, *more))
+    words = tmp_path / "words"
+    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(words))
     assert ended.returncode == 0, ended.stderr
     found = result(tmp_path)
     assert found["validation"]["top1"] >= 0.9
+    assert json.loads(words.read_text()) == {
+        "epochs": 5,
+        "top1": found["validation"]["top1"],
+        "top5": found["validation"]["top5"],
+    }
     assert found["train"]["images"] == 5 * 19 * 32
     attempt = tmp_path / "attempts/r0"
     assert json.loads((attempt / "labels.json").read_text())[3] == "digit-3"

@@ -4,16 +4,17 @@
 go on from, trains, and leaves the result.
 """
 
+import json
 import logging
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
-from imagenet_workloads.commands.program import TERMINATED
+from imagenet_workloads.commands.program import TERMINATED, write_termination_message
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
@@ -104,7 +105,10 @@ def _train(worker: Worker, group: Group, data: Data, together: int) -> bool:
         worker.store.refuse_later_attempt()
         folder = worker.store.attempt_folder
         write_result(folder, result, fit.learner.export, data.classes, datetime.now(UTC))
-        fit.reporter.write(_finished(epochs, outcome.validation))
+        finished = _finished(epochs, outcome.validation)
+        fit.reporter.write(finished)
+        # For the status of the job: nobody answers a sampler any more.
+        write_termination_message(json.dumps(asdict(finished)))
     return True
 
 

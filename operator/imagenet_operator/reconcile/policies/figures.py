@@ -1,13 +1,31 @@
 """Figures: what the newest sample says, carried into the status for `kubectl get`.
 
-They are rounded to what is worth reading: 0.1 images per second, 0.0001 of a share.
+They are rounded to what is worth reading: 0.1 images per second, 0.0001 of a share. What the model
+is worth that an attempt has left, its rank 0 says with its last words: no sample comes after them.
 """
 
 from __future__ import annotations
 
-from imagenet_operator.api.status import Accuracy, TrainingStatus
+from pydantic import ValidationError
+
+from imagenet_operator.api.base import Model
+from imagenet_operator.api.fields import Fraction, LongCount
+from imagenet_operator.api.status import Accuracy, MemberStatus, TrainingStatus
 from imagenet_operator.reconcile.policies import estimate
 from imagenet_operator.reconcile.sample import Sample
+
+
+class LastWords(Model):
+    """What the worker of rank 0 leaves as its termination message."""
+
+    epochs: LongCount
+    """How many were trained."""
+
+    top1: Fraction | None = None
+    """On all validation images; None without any."""
+
+    top5: Fraction | None = None
+    """Likewise."""
 
 
 def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) -> TrainingStatus:
@@ -45,6 +63,31 @@ def stilled(training: TrainingStatus) -> TrainingStatus:
             "data_wait_share": None,
         }
     )
+
+
+def final(training: TrainingStatus) -> TrainingStatus:
+    """Return the status of an attempt that has succeeded: with what it says of its model."""
+    words = next(filter(None, map(_last_words, training.members)), None)
+    if words is None:
+        return training
+    former = training.accuracy or Accuracy()
+    accuracy = Accuracy(train=former.train, validation=_share(words.top1, former.validation))
+    return training.model_copy(
+        update={
+            "epoch": max(words.epochs - 1, 0),
+            "accuracy": accuracy if accuracy != Accuracy() else None,
+        }
+    )
+
+
+def _last_words(member: MemberStatus) -> LastWords | None:
+    """Return what a worker said at its end; None if it said nothing of the kind."""
+    if member.role != "worker" or member.phase != "Succeeded" or not member.message:
+        return None
+    try:
+        return LastWords.model_validate_json(member.message)
+    except ValidationError:
+        return None
 
 
 def _share(value: float | None, former: float | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import Accuracy, Status, TrainingStatus
+from imagenet_operator.api.status import Accuracy, MemberStatus, Role, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import figures
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.status import matters_differently
@@ -59,6 +59,37 @@ def test_an_attempt_that_has_ended_has_no_speed() -> None:
     assert found.data_wait_share is None
     assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
     assert found.accuracy == FORMER.accuracy
+
+
+WORDS = '{"epochs": 5, "top1": 0.96111, "top5": 1.0}'
+
+
+def member(name: str, message: str | None, role: Role = "worker") -> MemberStatus:
+    return MemberStatus(name=name, role=role, phase="Succeeded", message=message)
+
+
+def test_the_last_words_of_rank_0_are_the_result() -> None:
+    attempt = (member("s", WORDS, "server"), member("w0", None), member("w1", WORDS))
+    found = figures.final(FORMER.model_copy(update={"members": attempt}))
+    assert (found.epoch, found.accuracy) == (4, Accuracy(train=0.5, validation=0.9611))
+
+
+@pytest.mark.parametrize(
+    ("words", "epoch", "validation"),
+    [
+        (None, 2, 0.4),
+        ("Killed", 2, 0.4),
+        ('{"epochs": -1}', 2, 0.4),
+        ('{"epochs": 5, "top1": null, "top5": null}', 4, 0.4),
+        ('{"epochs": 0, "top1": 0.1}', 0, 0.1),
+    ],
+)
+def test_other_last_words_leave_the_last_sample(
+    words: str | None, epoch: int, validation: float
+) -> None:
+    attempt = (member("w0", words),)
+    found = figures.final(FORMER.model_copy(update={"members": attempt}))
+    assert (found.epoch, found.accuracy) == (epoch, Accuracy(train=0.5, validation=validation))
 
 
 @pytest.mark.parametrize(
