@@ -31,7 +31,7 @@ from imagenet_operator.reconcile.types import (
     Reference,
 )
 
-ROLE_ORDER = ("scheduler", "server", "worker")
+ROLE_ORDER = ("scheduler", "server", "rendezvous", "worker")
 """The order in which an attempt's members are listed; other roles follow by name."""
 
 DISRUPTION_REASONS = frozenset(

@@ -276,7 +276,8 @@ class Settings:
         restart_delay_limit: Longest such wait.
         disruption_delay: Wait before a restart that is not charged.
         disruption_limit: How many uncharged restarts a job may have; the cap of its own.
-        farewell: How long a scheduler or server that ended with 0 may precede the last worker.
+        farewell: How long a helper (scheduler, server, rendezvous) that ended with 0 may precede
+            the last worker.
         patience: When to look again at something that no event may announce: a name that somebody
             else holds, a pod on a node that may become unreachable.
         heartbeat: How often an unfinished job is looked at whatever happens: an event may be lost.

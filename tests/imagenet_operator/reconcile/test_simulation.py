@@ -21,12 +21,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import Settings
-from support.job_table import PREPARED, SERVERS, manifest
+from support.job_table import PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_world import attempt_of
 
 SETTINGS = Settings(disruption_limit=3, manifests=manifests.Settings(pod_disruption_budget=True))
-SINGLE: dict[str, Any] = {"single": {}}
+STRATEGIES: list[dict[str, Any]] = [
+    SERVERS,
+    {"single": {}},
+    {"horovod": {"slotsPerWorker": 1}},
+    {"multiWorkerMirrored": {}},
+]
 NAMES = ["digits", "d", "a-0", "x" * JOB_NAME_MAXIMUM]
 CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
 
@@ -35,7 +40,8 @@ CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
 def documents(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a job whose deadlines make every policy reachable."""
     prepared = draw(st.booleans())
-    single = draw(st.integers(0, 4)) == 0
+    strategy = STRATEGIES[draw(st.sampled_from([0, 0, 0, 1, 2, 2, 3]))]
+    is_tensorflow = "multiWorkerMirrored" in strategy
     run_policy = {
         "backoffLimit": draw(st.integers(0, 3)),
         "cleanPodPolicy": draw(st.sampled_from(["None", "Running", "All"])),
@@ -52,10 +58,17 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     }
     return manifest(
         name=draw(st.sampled_from(NAMES)),
-        dataset={"source": PREPARED, "volume": None} if prepared else None,
+        dataset={
+            **({"source": PREPARED, "volume": None} if prepared else {}),
+            **(TFRECORD if is_tensorflow else {}),
+        },
         training={
-            "strategy": SINGLE if single else SERVERS,
-            "workers": {"replicas": 1 if single else 2, "gpus": draw(st.integers(0, 1))},
+            "strategy": strategy,
+            "framework": "TensorFlow" if is_tensorflow else "MXNet",
+            "workers": {
+                "replicas": 1 if "single" in strategy else 2,
+                "gpus": draw(st.integers(0, 1)),
+            },
         },
         run_policy={name: value for name, value in run_policy.items() if value is not None},
     )

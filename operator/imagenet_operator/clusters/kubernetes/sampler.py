@@ -30,7 +30,7 @@ _AT_ONCE: Final = 32
 _SHARE: Final = 0.2
 """The most of the time that is spent on reading samples."""
 
-_SILENT: Final = frozenset({"scheduler", "server"})
+_SILENT: Final = frozenset({"scheduler", "server", "rendezvous"})
 """Roles whose metrics say nothing of progress."""
 
 

@@ -1,6 +1,6 @@
 """Progress: an attempt that stands still for progressDeadlineSeconds is ended, and charged.
 
-The commonest failure of a parameter server is a hang in which every pod runs, so phases alone
+The commonest failure of distributed training is a hang in which every pod runs, so phases alone
 say nothing. What counts as progress: all members got nodes; all of them run; after that, whatever
 the samples show. Without a sample of this attempt nothing can be said of a running one, and it is
 left alone.

@@ -1,16 +1,16 @@
 """Restart: when an attempt has to end because of its members, and to what that is charged.
 
-A parameter server does not survive a lost member: everybody else hangs. So any member that is lost
-or fails ends the attempt, and so does a scheduler or server that is done while a worker still
-works. In this order:
+No strategy survives a lost member: everybody else hangs. So any member that is lost or fails ends
+the attempt, and so does a helper (a scheduler, server or rendezvous: whoever is no worker) that is
+done while a worker still works. In this order:
 
 1. What the cluster took away (preempted, evicted, deleted, vanished, on a lost node) is not charged
    to the job, and excuses the others: their exit codes prove nothing about the program.
 2. Exit codes 2 and 3 of the programs mean bad arguments, and an input or a place that is wrong:
    another attempt would end in the same way, so the job fails without spending backoffLimit.
 3. Any other failure is charged, and restarted.
-4. A scheduler or server that exited with 0 before the last worker is given a moment, because all
-   leave together at the end of training and the worker's own exit may be seen last.
+4. A helper that exited with 0 before the last worker is given a moment, because all leave together
+   at the end of training and the worker's own exit may be seen last.
 
 A node may be out of reach for minutes before its pods are taken away. What goes wrong meanwhile
 (the others lose their peer, or nobody gets on) is that node's fault, whichever policy sees it.
@@ -42,7 +42,7 @@ def verdict(
     Args:
         members: The record, after this look.
         seen: The attempt's pods that are there now, by name.
-        farewell: How long a scheduler or server that exited with 0 may precede the last worker.
+        farewell: How long a helper that exited with 0 may precede the last worker.
         now: The time.
     """
     for member in members:
@@ -80,7 +80,7 @@ def excused(end: End, members: Sequence[MemberStatus], seen: Mapping[str, Member
 
 
 def deadline(members: Sequence[MemberStatus], farewell: timedelta) -> datetime | None:
-    """Return when the moment ends that a scheduler or server may precede the last worker."""
+    """Return when the moment ends that a helper may precede the last worker."""
     deserter = _deserter(members)
     return None if deserter is None else _leave(deserter, farewell)
 
@@ -101,7 +101,7 @@ def _disruption(member: MemberStatus, pod: Member | None) -> str | None:
 
 
 def _deserter(members: Sequence[MemberStatus]) -> MemberStatus | None:
-    """The first scheduler or server that ended well while a worker has not ended."""
+    """The first helper that ended well while a worker has not ended."""
     if all(member.phase in TERMINAL for member in members if member.role == "worker"):
         return None
     left = [member for member in members if member.role != "worker" and member.phase == "Succeeded"]

@@ -1,8 +1,8 @@
 """Success: every worker of one attempt exited with 0, as the status records it.
 
 Because the record counts and not the pods, a worker that finished and vanishes later undoes
-nothing; and because only workers count, neither does a server or scheduler that ends badly after
-the last of them.
+nothing; and because only workers count, neither does a helper that ends badly after the last of
+them.
 """
 
 from __future__ import annotations
