@@ -92,7 +92,8 @@ class Operator:
             return
         before = self.cluster.jobs.get(*key)
         if self.cluster.jobs.put(job) and _is_worth_a_look(before, job):
-            self.loop.wish(key, patient=kind is None)
+            # A job that was applied while there was no operator has waited long enough.
+            self.loop.wish(key, patient=kind is None and _has_begun(job))
 
     def _gone(self, key: JobKey) -> None:
         LOGGER.info("%s/%s: deleted", *key)
@@ -197,6 +198,11 @@ def _namespace_and_phase(job: Stored) -> tuple[str, str]:
     manifest = orjson.loads(job.text)
     status = manifest.get("status") or {}
     return manifest["metadata"]["namespace"], status.get("phase") or metrics.NO_PHASE
+
+
+def _has_begun(job: Manifest) -> bool:
+    """Whether an operator has looked at a job before."""
+    return bool((job.get("status") or {}).get("startTime"))
 
 
 def _is_worth_a_look(before: Stored | None, job: Manifest) -> bool:
