@@ -51,6 +51,10 @@ class Stored:
         return found
 
 
+Entry = tuple[JobKey, Stored]
+"""Namespace and name of an object, and what is kept of it."""
+
+
 class Cache:
     """What is known of the objects of one kind.
 
@@ -116,22 +120,28 @@ class Cache:
             Whether this was news.
         """
         metadata = manifest["metadata"]
-        uid, version = str(metadata["uid"]), int(metadata["resourceVersion"])
-        key = (str(metadata.get("namespace", "")), str(metadata["name"]))
-        known = self._objects.get(key)
-        if version <= self._graves.get(uid, -1) or (known is not None and known.version >= version):
+        if not self._is_news(_key(metadata), str(metadata["uid"]), _version(metadata)):
             return False
-        stored = Stored(uid, version, self._job_of(manifest), self._text(manifest))
+        return self._take(*self.entry(manifest), silently)
+
+    def entry(self, manifest: Manifest) -> Entry:
+        """Return what `put` would keep of an object, for whoever collects many of them first."""
+        metadata = manifest["metadata"]
+        job, text = self._job_of(manifest), self._text(manifest)
+        return _key(metadata), Stored(str(metadata["uid"]), _version(metadata), job, text)
+
+    def _is_news(self, key: JobKey, uid: str, version: int) -> bool:
+        known = self._objects.get(key)
+        return version > self._graves.get(uid, -1) and (known is None or known.version < version)
+
+    def _take(self, key: JobKey, stored: Stored, silently: bool) -> bool:
+        known = self._objects.get(key)
         self._store(key, known, stored)
         if known is None or known.text != stored.text:
             if not silently:
                 self._tell(known, stored)
             return True
         return False
-
-    def slim(self, manifest: Manifest) -> Manifest:
-        """Return what `put` would keep of an object, for whoever collects many of them first."""
-        return self._trim(manifest)
 
     def bury(self, manifest: Manifest, *, silently: bool = False) -> None:
         """Take note of the end of an object.
@@ -141,8 +151,7 @@ class Cache:
             silently: Whether nobody is told.
         """
         metadata = manifest["metadata"]
-        key = (str(metadata.get("namespace", "")), str(metadata["name"]))
-        self._end(key, str(metadata["uid"]), int(metadata["resourceVersion"]), silently)
+        self._end(_key(metadata), str(metadata["uid"]), _version(metadata), silently)
 
     def drop(self, key: JobKey, uid: str) -> None:
         """Take note that an object is gone, as the API server answered when asked for it."""
@@ -150,7 +159,7 @@ class Cache:
 
     def replace(
         self,
-        manifests: Iterable[Manifest],
+        entries: Iterable[Entry],
         version: int,
         candidates: Iterable[JobKey],
         *,
@@ -159,16 +168,16 @@ class Cache:
         """Take note of a whole list.
 
         Args:
-            manifests: The objects.
+            entries: The objects.
             version: The list's resource version: what is older and not in it is gone.
             candidates: Namespaces and names of known objects that would have been in the list.
             silently: Whether nobody is told.
         """
         missing = set(candidates)
-        for manifest in manifests:
-            metadata = manifest["metadata"]
-            missing.discard((str(metadata.get("namespace", "")), str(metadata["name"])))
-            self.put(manifest, silently=silently)
+        for key, stored in entries:
+            missing.discard(key)
+            if self._is_news(key, stored.uid, stored.version):
+                self._take(key, stored, silently)
         for key in missing:
             known = self._objects.get(key)
             if known is not None and known.version <= version:
@@ -216,6 +225,14 @@ class Cache:
             self._announce(known.job, True)
         if stored.job is not None:
             self._announce(stored.job, known is not None)
+
+
+def _key(metadata: Manifest) -> JobKey:
+    return str(metadata.get("namespace", "")), str(metadata["name"])
+
+
+def _version(metadata: Manifest) -> int:
+    return int(metadata["resourceVersion"])
 
 
 _NOISE = frozenset({"managedFields", "resourceVersion", "selfLink"})

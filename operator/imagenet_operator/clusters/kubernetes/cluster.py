@@ -14,7 +14,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.errors import NameTaken
 from imagenet_operator.clusters.kubernetes import kinds, nodes, trim
-from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey, Stored
+from imagenet_operator.clusters.kubernetes.cache import Cache, Entry, JobKey, Stored
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
@@ -126,14 +126,14 @@ class KubernetesCluster:
     async def _refresh_children(self, key: JobKey, cache: Cache) -> None:
         namespace, name = key
         known = cache.keys_of_job(key)
-        items: list[Manifest] = []
+        entries: list[Entry] = []
         version = ""
         selector = f"{MANAGED},{labels.JOB_NAME}={name}"
         path = cache.kind.path(namespace)
         async for page in self._client.pages(path, labelSelector=selector):
             version = page["metadata"]["resourceVersion"]
-            items += page["items"]
-        cache.replace(items, int(version), known, silently=True)
+            entries += [cache.entry(item) for item in page["items"]]
+        cache.replace(entries, int(version), known, silently=True)
 
     async def claims(self, namespace: str, names: Iterable[str]) -> list[Manifest]:
         """Read claims, whosoever they are; those that are not there are left out.

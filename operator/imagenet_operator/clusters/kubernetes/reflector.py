@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Final
 
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.kinds import Kind
 
@@ -117,15 +117,15 @@ class Reflector:
             self._complaint = str(error)
 
     async def _list(self) -> None:
-        items: list[Manifest] = []
+        entries: list[Entry] = []
         version = ""
-        # Trimmed as they come: a list of all pods at once takes more memory than everything else.
+        # Packed as they come: a list of all pods at once takes more memory than everything else.
         known = self._cache.keys(self.namespace)
         async for page in self._client.pages(self._path, **self._selection):
             version = page["metadata"]["resourceVersion"]
-            items += [self._cache.slim(item) for item in page["items"]]
+            entries += [self._cache.entry(item) for item in page["items"]]
             self._hear()
-        self._cache.replace(items, int(version), known)
+        self._cache.replace(entries, int(version), known)
         self._version = version
         self.synced.set()
         self.answered.set()

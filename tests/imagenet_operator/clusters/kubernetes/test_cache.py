@@ -71,8 +71,10 @@ def test_an_object_comes_back_typed_trimmed_and_as_a_copy(cache: Cache) -> None:
     assert found["spec"] == {"containers": [{"name": "main"}]}
 
 
-def test_trimming_twice_changes_nothing(cache: Cache) -> None:
-    assert cache.slim(cache.slim(pod(5))) == cache.slim(pod(5))
+def test_what_is_collected_first_is_what_would_be_kept(cache: Cache) -> None:
+    key, stored = cache.entry(pod(5))
+    cache.put(pod(5))
+    assert cache.get(*key) == stored
 
 
 def test_something_older_never_replaces_something_newer(cache: Cache, told: Told) -> None:
@@ -140,7 +142,7 @@ def test_a_list_ends_what_is_not_in_it_and_older(cache: Cache, told: Told) -> No
     cache.put(pod(21, uid="y", name="younger"))
     told.clear()
 
-    cache.replace([pod(9, uid="z", name="new")], 20, cache.keys())
+    cache.replace([cache.entry(pod(9, uid="z", name="new"))], 20, cache.keys())
 
     assert [item.manifest()["metadata"]["name"] for item in cache.of_job(JOB)] == ["new", "younger"]
     assert told == [(JOB, False), (JOB, True)]
