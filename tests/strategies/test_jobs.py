@@ -1,0 +1,94 @@
+"""The example of handwritten digits in every strategy: whole jobs, with real processes.
+
+make test-strategies
+"""
+
+import os
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.telemetry import events
+from imagenet_workloads.telemetry.log import FILE_NAME
+from imagenet_workloads.telemetry.names import TRAINING
+from support.processes import wait_until
+from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_digits
+
+LONG = {"epochs": 30, "optimizer": {"learningRate": 0.02, "stepEpochs": [], "warmupEpochs": 1}}
+"""Long enough to be killed in the middle."""
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with the archive, in which the jobs find each other's dataset."""
+    folder = tmp_path_factory.mktemp("strategies")
+    make_digits(folder)
+    return folder
+
+
+def job(workdir: Path, strategy: str, name: str, **training: object) -> WholeJob:
+    manifest = digits(strategy, name, **training)
+    manifest["spec"]["dataset"]["volume"] = {"claimName": "digits-dataset"}
+    (workdir / "volumes" / "digits-dataset").mkdir(exist_ok=True)
+    return WholeJob(workdir, manifest)
+
+
+def named(strategy: str) -> str:
+    return strategy.replace(":", "-").lower()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_digits_are_learned_and_told_of_in_the_same_words(workdir: Path, strategy: str) -> None:
+    whole = job(workdir, strategy, f"learn-{named(strategy)}")
+
+    with whole.running() as process:
+        whole.wait_for_checkpoint(0)
+        place = whole.address("r0-worker-0")
+        wait_until(lambda: tells_everything(*place), "the worker serves every metric")
+        result = whole.finished(process)
+
+    assert result["outcome"] == "Succeeded"
+    assert result["restarts"] == result["disruptions"] == 0
+    assert result["validation"]["images"] == 180
+    assert result["validation"]["top1"] >= 0.93
+    assert result["written"]["framework"] == strategy.partition(":")[2]
+    assert result["written"]["epochs"] == 10
+    # Of both workers together, in whichever way they share the images out: 1437 an epoch.
+    assert result["written"]["train"]["images"] == pytest.approx(10 * 1437, rel=0.06)
+    log = Path(result["model"]["folder"]) / FILE_NAME
+    kinds = [type(event) for _, event in events.read_events(log)]
+    assert kinds[0] is events.Started
+    assert kinds[-1] is events.Finished
+    assert kinds.count(events.Validated) == kinds.count(events.EpochFinished) == 10
+    assert events.Progress in kinds
+    assert events.CheckpointWritten in kinds
+
+
+def tells_everything(host: str, port: int) -> bool:
+    """Whether a worker serves every metric of training: some come with the first evaluation."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as response:
+            text = response.read().decode()
+    except urllib.error.URLError:
+        return False
+    return all(f"\n# TYPE {metric.name} " in text for metric in TRAINING)
+
+
+@pytest.mark.parametrize("strategy", MANY_WORKERS)
+def test_a_killed_worker_restarts_the_gang_from_its_checkpoint(
+    workdir: Path, strategy: str
+) -> None:
+    whole = job(workdir, strategy, f"killed-{named(strategy)}", **LONG)
+
+    with whole.running() as process:
+        whole.wait_for_checkpoint(0)
+        os.kill(whole.program("r0-worker-1"), signal.SIGKILL)
+        result = whole.finished(process)
+
+    assert (result["restarts"], result["disruptions"], result["attempt"]) == (1, 0, 1)
+    assert "/attempts/r0/checkpoints/" in result["written"]["resumedFrom"]
+    assert result["written"]["epochs"] == LONG["epochs"]
+    assert result["validation"]["top1"] >= 0.93
