@@ -31,7 +31,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-horovod install-tensorflow demo test lint format generate verify images
-.PHONY: test-strategies test-kind bench bench-training fidelity clean
+.PHONY: test-strategies test-kind bench bench-operator bench-training fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,9 @@ test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for t
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
 	$(BIN)/python -m benchmarks.preparation
+
+bench-operator: $(INSTALLED) ## Measure the operator on a kind cluster with KWOK's nodes
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.operator_speed
 
 bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the program by hand
 	$(BIN)/python benchmarks/scaling.py

@@ -1,0 +1,246 @@
+"""What is measured, one function a question; each begins and ends with no job in the namespace.
+
+Only `at_scale` leaves its jobs behind: it is the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.operator_speed import jobs, place
+from benchmarks.operator_speed.watched import Pods, watched
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.manifests import attempt, names
+from kind.cluster import Cluster
+
+_PORT = 18080
+_PATIENCE = 300.0
+_QUIET_SECONDS = 10.0
+_WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where everything is.
+
+    Attributes:
+        cluster: The kind cluster.
+        client: Of its API server.
+        folder: For logs.
+    """
+
+    cluster: Cluster
+    client: Client
+    folder: Path
+
+    @asynccontextmanager
+    async def operator(self) -> AsyncIterator[place.OperatorProcess]:
+        """Run an operator and wait until it is ready."""
+        with place.operator(self.cluster, self.folder, _PORT) as process:
+            await until(process.is_ready, 120)
+            yield process
+
+
+@dataclass
+class Scale:
+    """What was measured with many jobs running.
+
+    Attributes:
+        created_seconds: From the first job's creation until all pods ran.
+        steady_megabytes: The operator's memory then.
+        restart_seconds: From the start of the operator's process until the pods of a job exist
+            that was created while there was no operator, for each restart.
+        looked_seconds: Likewise, until every job has been looked at.
+        megabytes: Memory after that, and at most.
+        writes_per_hour: Writes while nothing happens.
+        reads_per_hour: Other requests, the watches' renewals among them.
+        cpu_per_hour: Processor seconds.
+        recovery_seconds: From a worker's death until all members of the next attempt run.
+    """
+
+    created_seconds: float = 0.0
+    steady_megabytes: float = 0.0
+    restart_seconds: list[float] = field(default_factory=list)
+    looked_seconds: list[float] = field(default_factory=list)
+    megabytes: tuple[float, float] = (0.0, 0.0)
+    writes_per_hour: float = 0.0
+    reads_per_hour: float = 0.0
+    cpu_per_hour: float = 0.0
+    recovery_seconds: list[float] = field(default_factory=list)
+
+
+async def burst(bench: Bench, count: int) -> tuple[float, float]:
+    """Create many jobs at once; return the seconds until all their pods exist, and the CPU's."""
+    async with bench.operator() as operator, watched(bench.client) as pods:
+        spent = operator.cpu_seconds()
+        began = time.monotonic()
+        creating = asyncio.create_task(
+            jobs.create(bench.client, (jobs.job(f"burst-{number}") for number in range(count)))
+        )
+        await pods.until(lambda seen: len(seen) == count * jobs.PODS_PER_JOB, _PATIENCE)
+        seconds = time.monotonic() - began
+        spent = operator.cpu_seconds() - spent
+        await creating
+    await _clear(bench)
+    return seconds, spent
+
+
+async def floor(bench: Bench, count: int) -> float:
+    """Do without an operator what it does: create the same objects, knowing beforehand which."""
+    async with watched(bench.client) as pods:
+        began = time.monotonic()
+        stored = await jobs.create(
+            bench.client, (jobs.job(f"burst-{number}", jobs.NOBODY) for number in range(count))
+        )
+        built = [attempt.build(ImageNetJob.model_validate(item), 0) for item in stored]
+        creating = asyncio.create_task(
+            jobs.create(bench.client, (item for manifests in built for item in manifests))
+        )
+        await pods.until(lambda seen: len(seen) == count * jobs.PODS_PER_JOB, _PATIENCE)
+        seconds = time.monotonic() - began
+        await creating
+    await _clear(bench)
+    return seconds
+
+
+async def single(bench: Bench, runs: int) -> list[float]:
+    """Create one job at a time; return for each the seconds until its pods exist."""
+    found = []
+    async with bench.operator() as operator, watched(bench.client) as pods:
+        for number in range(runs):
+            name = f"single-{number}"
+            await _quiet(operator, 1.0)
+            began = time.monotonic()
+            await jobs.create(bench.client, [jobs.job(name)])
+            await pods.until(
+                lambda seen, name=name: seen.existing[name] == jobs.PODS_PER_JOB,  # type: ignore[misc]
+                _PATIENCE,
+            )
+            found.append(time.monotonic() - began)
+            await pods.until(_all_run, _PATIENCE)
+    await _clear(bench)
+    return found
+
+
+async def at_scale(bench: Bench, count: int, restarts: int, idle_seconds: float) -> Scale:
+    """Have many jobs running, and measure what that costs the operator."""
+    found = Scale()
+    async with watched(bench.client) as pods:
+        async with bench.operator() as operator:
+            began = time.monotonic()
+            await jobs.create(bench.client, (jobs.job(f"job-{number}") for number in range(count)))
+            wanted = count * jobs.PODS_PER_JOB
+            await pods.until(lambda seen: len(seen) == wanted, 3 * _PATIENCE)
+            await pods.until(_all_run, 3 * _PATIENCE)
+            found.created_seconds = time.monotonic() - began
+            await _quiet(operator, _QUIET_SECONDS)
+            found.steady_megabytes = operator.megabytes()[0]
+        for number in range(restarts):
+            await _restart(bench, pods, found, f"late-{number}", count + number)
+        async with bench.operator() as operator:
+            await _quiet(operator, _QUIET_SECONDS)
+            await _idle(operator, found, idle_seconds)
+            for number in range(restarts):
+                found.recovery_seconds.append(await _lose_a_worker(bench, pods, f"job-{number}"))
+    return found
+
+
+async def _restart(bench: Bench, pods: Pods, found: Scale, late: str, known: int) -> None:
+    """Start an operator that finds many jobs running, and one that nobody has looked at."""
+    await jobs.create(bench.client, [jobs.job(late)])
+    with place.operator(bench.cluster, bench.folder, _PORT) as operator:
+        await pods.until(lambda seen: seen.existing[late] == jobs.PODS_PER_JOB, _PATIENCE)
+        found.restart_seconds.append(time.monotonic() - operator.started)
+
+        def has_looked_at_all() -> bool:
+            told = operator.metrics()
+            return (
+                told["imagenet_operator_passes_total"] > known
+                and not told["imagenet_operator_queue_depth"]
+            )
+
+        await until(has_looked_at_all, _PATIENCE)
+        found.looked_seconds.append(time.monotonic() - operator.started)
+        await pods.until(_all_run, _PATIENCE)
+        await _quiet(operator, _QUIET_SECONDS)
+        found.megabytes = max(found.megabytes, operator.megabytes())
+
+
+async def _idle(operator: place.OperatorProcess, found: Scale, seconds: float) -> None:
+    """Watch the operator doing nothing."""
+    before, spent = operator.metrics(), operator.cpu_seconds()
+    await asyncio.sleep(seconds)
+    after, spent = operator.metrics(), operator.cpu_seconds() - spent
+    requests = "imagenet_operator_api_requests_total"
+    made = {name: after[name] - before[name] for name in after if name.startswith(requests)}
+    writes = sum(made.get(f"{requests}/{verb}", 0) for verb in _WRITES)
+    found.writes_per_hour = writes * 3600 / seconds
+    found.reads_per_hour = (made[requests] - writes) * 3600 / seconds
+    found.cpu_per_hour = spent * 3600 / seconds
+
+
+async def _lose_a_worker(bench: Bench, pods: Pods, job: str) -> float:
+    """Let a worker be killed; return the seconds until all members of the next attempt run."""
+    pod = names.member(job, 0, "worker", 1)
+    killed = {"exitCode": 137, "reason": "Error"}
+    status = {"name": names.CONTAINER, "state": {"terminated": killed}}
+    died = {"status": {"phase": "Failed", "containerStatuses": [status]}}
+    members = [
+        *(names.member(job, 1, role, index) for role in ("server", "worker") for index in (0, 1)),
+        names.member(job, 1, "scheduler", 0),
+    ]
+    began = time.monotonic()
+    await bench.client.merge(f"{kinds.POD.path(jobs.NAMESPACE, pod)}/status", died)
+    await pods.until(lambda seen: all(map(seen.is_running, members)), _PATIENCE)
+    return time.monotonic() - began
+
+
+async def _clear(bench: Bench) -> None:
+    """Delete all jobs, and wait until nothing of them is left."""
+    await jobs.delete_all(bench.client)
+    async with watched(bench.client) as pods:
+        await pods.until(lambda seen: len(seen) == 0, _PATIENCE)
+    # The garbage collector has a look at everything that had an owner.
+    await asyncio.sleep(_QUIET_SECONDS)
+
+
+async def _quiet(operator: place.OperatorProcess, seconds: float) -> None:
+    """Wait until the operator has made no pass for a while."""
+    began = last = time.monotonic()
+    count = -1.0
+    while time.monotonic() - last < seconds:
+        if time.monotonic() - began > _PATIENCE:
+            raise SystemExit(f"the operator does not come to rest in {_PATIENCE:.0f} s")
+        told = operator.metrics()["imagenet_operator_passes_total"]
+        if told != count:
+            count, last = told, time.monotonic()
+        await asyncio.sleep(0.2)
+
+
+async def until(satisfied: Callable[[], bool], seconds: float) -> None:
+    """Wait for something that has to be asked for.
+
+    Raises:
+        TimeoutError: It did not come.
+    """
+    async with asyncio.timeout(seconds):
+        while not satisfied():
+            await asyncio.sleep(0.05)
+
+
+def _all_run(pods: Pods) -> bool:
+    return pods.running == len(pods)
+
+
+def median(values: list[float]) -> float:
+    """Return the middle one."""
+    return statistics.median(values)

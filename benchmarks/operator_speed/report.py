@@ -1,0 +1,79 @@
+"""The figures as a table in Markdown."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, field
+
+from benchmarks.operator_speed.jobs import PODS_PER_JOB
+from benchmarks.operator_speed.measures import Scale, median
+
+
+@dataclass
+class Report:
+    """All figures of a run.
+
+    Attributes:
+        count: How many jobs were created at once.
+        jobs: How many were running.
+        single: Seconds of each single job.
+        floor: Seconds of each bare loop.
+        burst: Seconds and processor seconds of each burst.
+        scale: What was measured with many jobs running.
+    """
+
+    count: int
+    jobs: int
+    single: list[float] = field(default_factory=list)
+    floor: list[float] = field(default_factory=list)
+    burst: list[tuple[float, float]] = field(default_factory=list)
+    scale: Scale | None = None
+
+    def markdown(self) -> str:
+        """Return the report."""
+        seconds = [wall for wall, _ in self.burst]
+        cpu = median([spent for _, spent in self.burst])
+        pods = self.count * PODS_PER_JOB
+        rows = [
+            (f"{self.count} jobs at once: all {pods:,} pods exist", _seconds(seconds)),
+            ("… the same objects by a bare loop, without an operator", _seconds(self.floor)),
+            ("… processor time of the operator", f"{cpu:.1f} s"),
+            ("one job, idle operator: all pods exist", _milliseconds(self.single)),
+        ]
+        if self.scale is not None:
+            rows += self._scale_rows(self.scale)
+        lines = [
+            f"{os.cpu_count()} cores ({platform.machine()}), medians, in brackets the range.",
+            "",
+            "| | |",
+            "|---|---|",
+            *(f"| {what} | {figure} |" for what, figure in rows),
+        ]
+        return "\n".join(lines)
+
+    def _scale_rows(self, scale: Scale) -> list[tuple[str, str]]:
+        now, most = scale.megabytes
+        many = f"{self.jobs:,} jobs, {self.jobs * PODS_PER_JOB:,} pods"
+        return [
+            (f"{many}: all pods run", f"{scale.created_seconds:.0f} s"),
+            ("… memory of the operator that saw them come", f"{scale.steady_megabytes:.0f} MB"),
+            ("… restart: a new job has its pods", _seconds(scale.restart_seconds)),
+            ("… restart: every job was looked at", _seconds(scale.looked_seconds)),
+            ("… memory after a restart, at most", f"{now:.0f} MB, {most:.0f} MB"),
+            ("… idle: writes to the API server in an hour", f"{scale.writes_per_hour:.0f}"),
+            ("… idle: other requests in an hour", f"{scale.reads_per_hour:.0f}"),
+            ("… idle: processor time in an hour", f"{scale.cpu_per_hour:.0f} s"),
+            (
+                "… worker killed: all members of the next attempt run",
+                _seconds(scale.recovery_seconds),
+            ),
+        ]
+
+
+def _seconds(values: list[float]) -> str:
+    return f"{median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
+
+
+def _milliseconds(values: list[float]) -> str:
+    return f"{median(values) * 1e3:.0f} ms ({min(values) * 1e3:.0f} to {max(values) * 1e3:.0f})"
