@@ -1,14 +1,17 @@
 """A worker among those that TF_CONFIG lists; TensorFlow does all the waiting, without an end."""
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+import logging
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ipaddress import IPv4Address
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.peers.interface import IsHopeless, never
-from imagenet_workloads.train.rendezvous import deadline, give_up
+
+_log = logging.getLogger(__name__)
 
 VARIABLE = "TF_CONFIG"
 # What TensorFlow's errors say where a worker has gone while others counted on it.
@@ -67,10 +70,23 @@ class Listed:
         """Return at once: whoever listens first is of no matter to TensorFlow."""
         return never
 
-    def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Watch TensorFlow wait."""
+    @contextmanager
+    def joining(self, timeout: float) -> Iterator[None]:
+        """Let the kernel end the process when the time is over, or it is told to end.
+
+        TensorFlow waits with Python's lock held, so that no thread could. It also takes SIGTERM for
+        itself, for good: afterwards whoever heard it before hears it again.
+        """
         others = [name for place, name in enumerate(self._workers) if place != self._index]
-        return deadline(f"{', '.join(others) or 'itself'} to join", timeout, give_up)
+        _log.info("waits at most %g s for %s to join", timeout, ", ".join(others) or "nobody")
+        heard = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGTERM, heard)
 
     def explain(self, error: Exception) -> str | None:
         """Tell of a worker that has gone, by what TensorFlow then raises."""

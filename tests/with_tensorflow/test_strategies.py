@@ -1,0 +1,103 @@
+"""Several processes train as one: what they count, what they leave, and how they end.
+
+That their weights are those of one process is tested for every strategy in tests/strategies.
+"""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.horovod_cluster import HorovodCluster
+from support.listed_workers import ListedWorkers
+from support.tiny_records import write_dataset
+
+TRAIN, VALIDATION = 301, 101
+Job = ListedWorkers | HorovodCluster
+HOROVOD = ("--framework", "TensorFlow", "--distribution-strategy", "horovod")
+STRATEGIES = ["multi_worker_mirrored", "horovod"]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("digits"), TRAIN, VALIDATION, shards=3)
+
+
+def job(strategy: str, digits: Path, folder: Path, *more: str) -> Job:
+    arguments = ["--dataset", str(digits), "--output", str(folder / "out"), *more]
+    arguments += ["--image-shape", "3,28,28", "--batch-size", "16", "--warmup-epochs", "0"]
+    if strategy == "horovod":
+        return HorovodCluster(folder / "members", [*HOROVOD, *arguments])
+    return ListedWorkers(folder / "members", arguments)
+
+
+def names(running: Job) -> tuple[str, str]:
+    """The members that train, by rank."""
+    first, second = sorted(name for name in running.members if name != "rendezvous")
+    return first, second
+
+
+def result(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "out/attempts/r0/result.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_image_is_counted_once_over_the_workers(
+    digits: Path, tmp_path: Path, strategy: str
+) -> None:
+    # BatchNorm, so that statistics have to agree; 4 epochs, so that some learning shows.
+    more = ("--network", "resnet", "--num-layers", "8", "--num-epochs", "4", "--lr", "0.1")
+    with job(strategy, digits, tmp_path, *more) as running:
+        assert set(running.wait(*names(running)).values()) == {0}, running.output(names(running)[0])
+    found = result(tmp_path)
+    assert found["workers"] == 2
+    assert found["validation"]["images"] == VALIDATION
+    # 151 images on one and 150 on the other: 10 batches of 16 on both.
+    assert found["train"]["images"] == 4 * 2 * 10 * 16
+    assert found["validation"]["top1"] > 0.3
+    log = (tmp_path / "out/attempts/r0/evaluation.log").read_text().splitlines()
+    assert len(log) == 5
+
+
+ENDLESS = ("--network", "mlp", "--num-epochs", "100000", "--disp-batches", "1")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("killed", [0, 1])
+def test_who_loses_another_ends_too(
+    digits: Path, tmp_path: Path, strategy: str, killed: int
+) -> None:
+    with job(strategy, digits, tmp_path, *ENDLESS) as running:
+        first = names(running)[0]
+        running.wait_for_line(first, "epoch 0 batch 3")
+        lost, other = names(running)[killed], names(running)[1 - killed]
+        if isinstance(running, HorovodCluster):
+            (slot,) = running.slots_of(lost)
+            os.kill(slot, signal.SIGKILL)
+        else:
+            running.members[lost].kill()
+        assert running.wait(other)[other] != 0
+        assert "another" in running.output(other)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_sigterm_to_one_saves_and_ends_both(digits: Path, tmp_path: Path, strategy: str) -> None:
+    with job(strategy, digits, tmp_path, *ENDLESS, "--checkpoint-every-epochs", "0") as running:
+        first, second = names(running)
+        running.wait_for_line(first, "epoch 0 batch 3")
+        running.members[second].terminate()
+        codes = running.wait(first, second)
+    assert set(codes.values()) == {128 + signal.SIGTERM}
+    (checkpoint,) = (tmp_path / "out/attempts/r0/checkpoints").iterdir()
+    assert (checkpoint / "manifest.json").exists()
+
+
+def test_who_waits_too_long_for_another_ends(digits: Path, tmp_path: Path) -> None:
+    arguments = ["--dataset", str(digits), "--output", str(tmp_path / "out"), "--join-timeout", "3"]
+    with ListedWorkers(tmp_path / "members", arguments, present=1) as running:
+        assert running.wait()["worker-0"] == 128 + signal.SIGALRM
+        assert "waits at most 3 s for 127.0.0.1:" in running.output("worker-0")
