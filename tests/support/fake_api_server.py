@@ -23,6 +23,7 @@ from aiohttp import web
 
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.kinds import Kind
+from support.merge_patch import merge
 
 Manifest = dict[str, Any]
 Name = tuple[str, str, str]
@@ -324,7 +325,7 @@ class FakeApiServer:
         uid = asked.body.get("metadata", {}).get("uid", stored["metadata"]["uid"])
         if uid != stored["metadata"]["uid"]:
             raise Refusal(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
-        _merge(stored, copy.deepcopy(asked.body))
+        merge(stored, asked.body)
         return await self._store("MODIFIED", stored)
 
     async def _delete(self, asked: Request) -> Manifest:
@@ -384,16 +385,6 @@ def _line(event: str, item: Manifest) -> bytes:
 
 def _without_type(item: Manifest) -> Manifest:
     return {name: value for name, value in item.items() if name not in ("apiVersion", "kind")}
-
-
-def _merge(target: Manifest, patch: Manifest) -> None:
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, dict) and isinstance(target.get(key), dict):
-            _merge(target[key], value)
-        else:
-            target[key] = value
 
 
 def _discovery(parts: list[str]) -> Manifest | None:

@@ -36,6 +36,7 @@ from imagenet_operator.reconcile.types import (
     Reference,
     Settings,
 )
+from support.merge_patch import merge
 from support.simulated_world import (
     START,
     Manifest,
@@ -308,7 +309,7 @@ class SimulatedCluster(SimulatedWorld):
         self._act()
         found = self._identified(Reference(patch.kind, patch.name, patch.uid))
         if found is not None:
-            _merge(found, patch.merge)
+            merge(found, patch.merge)
 
     def write_status(self, job: ImageNetJob) -> None:
         """Store the status, as JSON."""
@@ -409,17 +410,6 @@ def _succeeded_workers(status: Status) -> set[str]:
     return {
         member.name for member in members if member.role == "worker" and member.phase == "Succeeded"
     }
-
-
-def _merge(target: Manifest, patch: Manifest) -> None:
-    """JSON merge patch (RFC 7396), in place."""
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, dict) and isinstance(target.get(key), dict):
-            _merge(target[key], value)
-        else:
-            target[key] = copy.deepcopy(value)
 
 
 def condition(status: Status, kind: str) -> Condition | None:

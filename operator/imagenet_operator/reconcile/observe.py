@@ -84,15 +84,7 @@ def sort(
     others: list[Manifest] = []
     for item in children:
         (owned if _is_ours(item, job) else others).append(item)
-    pods_by_job: dict[str, list[Manifest]] = {
-        item["metadata"]["uid"]: [] for item in owned if item["kind"] == "Job"
-    }
-    foreign: dict[tuple[str, str], str] = {}
-    for item in others:
-        if item["kind"] == "Pod" and labels.owner_uid(item) in pods_by_job:
-            pods_by_job[str(labels.owner_uid(item))].append(item)
-        else:
-            foreign[item["kind"], item["metadata"]["name"]] = _whose(item)
+    pods_by_job, foreign = _apart(owned, others)
     jobs = [
         _preparation_job(item, pods_by_job[item["metadata"]["uid"]], unreachable_nodes)
         for item in owned
@@ -112,6 +104,22 @@ def sort(
         foreign=foreign,
         free=free,
     )
+
+
+def _apart(
+    owned: Iterable[Manifest], others: Iterable[Manifest]
+) -> tuple[dict[str, list[Manifest]], dict[tuple[str, str], str]]:
+    """Tell the pods of the job's Jobs, by the Job's UID, from what is somebody else's."""
+    pods_by_job: dict[str, list[Manifest]] = {
+        item["metadata"]["uid"]: [] for item in owned if item["kind"] == "Job"
+    }
+    foreign: dict[tuple[str, str], str] = {}
+    for item in others:
+        if item["kind"] == "Pod" and labels.owner_uid(item) in pods_by_job:
+            pods_by_job[str(labels.owner_uid(item))].append(item)
+        else:
+            foreign[item["kind"], item["metadata"]["name"]] = _whose(item)
+    return pods_by_job, foreign
 
 
 def _attempts(owned: Iterable[Manifest], unreachable_nodes: frozenset[str]) -> dict[int, Attempt]:

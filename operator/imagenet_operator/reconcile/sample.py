@@ -12,7 +12,7 @@ pod indices.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
 
@@ -141,17 +141,22 @@ def parse_sample(texts: Mapping[str, str], previous: Sample | None, now: datetim
         for role in ("index", "pack", "seal")
         if any(member.role == role for member in heard)
     }
+    bare = Sample(taken_at=now, preparation=preparation or None)
     attempts = [member.attempt for member in heard if member.attempt is not None]
-    if not attempts:
-        return Sample(taken_at=now, preparation=preparation or None)
-    attempt = max(attempts)
+    return _with_training(bare, heard, max(attempts), previous) if attempts else bare
+
+
+def _with_training(
+    bare: Sample, heard: list[_Member], attempt: int, previous: Sample | None
+) -> Sample:
+    """Return a sample with the figures of an attempt."""
     workers = [item for item in heard if item.attempt == attempt and item.role == "worker"]
     comparable = previous if previous is not None and previous.attempt == attempt else None
     totals = _totals(workers, comparable)
     first = next((item.values for item in workers if item.values.get(TRAIN_RANK) == 0), {})
     epoch, batch = _whole(first.get(TRAIN_EPOCH)), _whole(first.get(TRAIN_BATCH))
-    return Sample(
-        taken_at=now,
+    return replace(
+        bare,
         attempt=attempt,
         epoch=epoch,
         epochs=_whole(first.get(TRAIN_EPOCHS)),
@@ -162,8 +167,7 @@ def parse_sample(texts: Mapping[str, str], previous: Sample | None, now: datetim
         accuracy=first.get(TRAIN_ACCURACY),
         validation_accuracy=first.get(TRAIN_VALIDATION_ACCURACY),
         data_wait_share=_data_wait_share(totals, comparable),
-        progressed_at=_progressed_at(totals, epoch, batch, comparable, now),
-        preparation=preparation or None,
+        progressed_at=_progressed_at(totals, epoch, batch, comparable, bare.taken_at),
         totals=totals,
     )
 

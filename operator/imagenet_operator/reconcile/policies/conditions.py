@@ -44,23 +44,19 @@ def put(
         generation: The job's generation that this is said of.
     """
     former = find(conditions, kind)
-    status = "True" if value else "False"
-    if former is not None and (former.status, former.reason, former.message) == (
-        status,
-        reason,
-        _cut(message),
-    ):
-        return tuple(conditions)
     changed = Condition(
         type=kind,
         status="True" if value else "False",
         reason=reason,
         message=_cut(message),
-        last_transition_time=(
-            former.last_transition_time if former is not None and former.status == status else now
-        ),
+        last_transition_time=now,
         observed_generation=generation,
     )
+    if former is not None and former.status == changed.status:
+        if (former.reason, former.message) == (changed.reason, changed.message):
+            return tuple(conditions)
+        since = former.last_transition_time
+        changed = changed.model_copy(update={"last_transition_time": since})
     if former is None:
         return (*conditions, changed)
     return tuple(changed if item.type == kind else item for item in conditions)
