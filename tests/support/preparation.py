@@ -145,7 +145,13 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **dict(variables)},
+        # A process that may write little would leave half a .pyc, which Python then believes.
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **dict(variables),
+        },
     )
 
 
