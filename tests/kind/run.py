@@ -32,8 +32,8 @@ from kind.prometheus.server import IMAGE as PROMETHEUS
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-# The image for GPUs is left out: it cannot run here, and has several gigabytes.
-IMAGES = ("operator", "workloads-mxnet")
+# Those for GPUs are left out: they cannot run here, and have several gigabytes.
+IMAGES = ("operator", "workloads-mxnet", "workloads-tensorflow")
 CHART = "imagenet-operator"
 # A story may train, be killed and train again; none is meant to take nearly as long.
 STORY_SECONDS = 900
