@@ -6,11 +6,14 @@ That their weights are those of one process is tested for every strategy in test
 import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
+from imagenet_workloads.train.tensorflow.strategies.distributed import Distributed
 from support.horovod_cluster import HorovodCluster
 from support.listed_workers import ListedWorkers
 from support.tiny_records import write_dataset
@@ -101,3 +104,20 @@ def test_who_waits_too_long_for_another_ends(digits: Path, tmp_path: Path) -> No
     with ListedWorkers(tmp_path / "members", arguments, present=1) as running:
         assert running.wait()["worker-0"] == 128 + signal.SIGALRM
         assert "waits at most 3 s for 127.0.0.1:" in running.output("worker-0")
+
+
+def test_nobody_leaves_before_the_others_have_the_last_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Distributed(tf.distribute.OneDeviceStrategy("/cpu:0"), rank=0, workers=1)
+    sums: list[Sequence[int]] = []
+
+    def add(numbers: Sequence[int]) -> list[int]:
+        sums.append(numbers)
+        raise tf.errors.UnavailableError(None, None, "the other has got its part, and left")
+
+    monkeypatch.setattr(worker, "add", add)
+
+    worker.close()
+
+    assert sums == [[0]]

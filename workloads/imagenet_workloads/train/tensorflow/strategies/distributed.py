@@ -1,6 +1,7 @@
 """What tf.distribute's strategies have in common. Imports TensorFlow."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
@@ -43,7 +44,13 @@ class Distributed:
         self.add([0])
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Stay until the others have got the last sum, too.
+
+        Workers fetch the parts of a sum from one another, so that who has all of it may leave
+        somebody without. Of this further sum nobody needs a part: who misses one is the last here.
+        """
+        with suppress(tf.errors.OpError):
+            self.wait_for_all()
 
     def _add_up(self, numbers: Any) -> Any:
         return self.distribution.run(self._of_first_device, (numbers,))
