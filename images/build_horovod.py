@@ -82,15 +82,26 @@ def find_compiler(variables: Mapping[str, str]) -> str:
     return compiler
 
 
+def environment(framework: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Give the environment of a build, on top of this process's."""
+    return {
+        **variables,
+        **settings(framework),
+        # As many compilers as cores; Horovod's own choice is 8, each of which takes half a GiB.
+        # What a make that runs this has put there is its own affair.
+        "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
+        # CMake is of the environment, where it is a package like any other.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{variables.get('PATH', '')}",
+    }
+
+
 def build(framework: str, into: Path) -> Path:
     """Build the wheel in a folder; give its path.
 
     Raises:
         BuildError: Horovod does not build here.
     """
-    variables = dict(os.environ) | settings(framework)
-    # CMake is of the environment, where it is a package like any other.
-    variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables.get('PATH', '')}"
+    variables = environment(framework, os.environ)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     command += ["--no-cache-dir", "--no-binary", "horovod", "--wheel-dir", str(into)]
     print(f"Horovod {VERSION} is built for {framework}; that takes some minutes", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,20 @@ def test_only_the_framework_that_is_asked_for_is_built() -> None:
         "HOROVOD_WITH_TENSORFLOW",
         "HOROVOD_WITHOUT_MXNET",
     }
+
+
+@pytest.mark.parametrize("variables", [{}, {"MAKEFLAGS": ""}, {"MAKEFLAGS": "w"}])
+def test_a_build_takes_the_cores_that_it_has(variables: dict[str, str]) -> None:
+    """Also from a recipe of make, which leaves flags of its own."""
+    cores = len(os.sched_getaffinity(0))
+    assert build_horovod.environment("mxnet", variables)["MAKEFLAGS"] == f"-j{cores}"
+
+
+def test_a_build_finds_the_environments_own_cmake_first() -> None:
+    made = build_horovod.environment("tensorflow", {"PATH": "/usr/bin", "CXX": "clang++"})
+    assert made["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+    assert made["CXX"] == "clang++"
+    assert made["HOROVOD_WITH_TENSORFLOW"] == "1"
 
 
 def test_a_kept_wheel_is_of_the_same_ingredients() -> None:
