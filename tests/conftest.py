@@ -4,10 +4,12 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-# A shell ignores SIGINT for what it runs in the background, and children inherit that. Programs
-# under test leave an ignored signal alone, as they should; here they are to hear it.
+# A shell ignores SIGINT for what it runs in the background, nohup SIGHUP; children inherit that.
+# Programs under test leave an ignored signal alone, as they should; here they are to hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long a machine that does other things takes over an example says nothing about the code.
 settings.register_profile(
