@@ -45,7 +45,8 @@ class Horovod:
     def agree(self, name: str, numbers: Sequence[int]) -> list[int]:
         """Give rank 0's numbers to every rank."""
         shared = mx.nd.array(numbers, dtype="int64")
-        return _whole(hvd.broadcast_(shared, root_rank=0, name=f"agree:{name}"))
+        self._spread(shared, f"agree:{name}")
+        return _whole(shared)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Give rank 0's values to every device, and keep the optimizer here."""
@@ -54,7 +55,7 @@ class Horovod:
         for name in replicas.statistic_names:
             values[f"statistic:{name}"] = replicas.statistics(name)
         for name, parts in values.items():
-            hvd.broadcast_(parts[0], root_rank=0, name=name)
+            self._spread(parts[0], name)
             _copy_to_others(parts)
         self._updater = LocalUpdater(optimizer, replicas)
         self._devices = len(replicas.weights(replicas.weight_names[0]))
@@ -62,6 +63,17 @@ class Horovod:
             self._store = mx.kv.create("device")
             for name in replicas.weight_names:
                 self._store.init(name, replicas.weights(name)[0])
+
+    def _spread(self, array: mx.nd.NDArray, name: str) -> None:
+        """Give rank 0's values to every rank, as the sum with nothing from the others.
+
+        Not by `hvd.broadcast_`: Horovod 0.28.1 logs the operation's name after it has handed the
+        operation over (`EnqueueTensorBroadcast`), and where that is done by then, MXNet has freed
+        the name, which now and then ends the process. `EnqueueTensorAllreduces` logs it before.
+        """
+        if self.rank != 0:
+            array[:] = 0
+        hvd.allreduce_(array, op=hvd.Sum, name=name)
 
     def update(self, votes: Votes) -> Votes:
         """Add gradients up, move the weights; the votes are everybody's."""
