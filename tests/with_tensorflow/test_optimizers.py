@@ -1,4 +1,4 @@
-"""The optimizers are MXNet's, to the last digit that float32 has."""
+"""The optimizers are MXNet's, to the digits that float32 leaves."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,9 @@ def move(
 def test_they_move_weights_as_mxnets_do(name: str) -> None:
     optimizer, variable = made(name)
     move(optimizer, variable, *GRADIENTS)
-    np.testing.assert_allclose(variable.numpy(), MXNETS[name], rtol=1e-5)
+    # Adam corrects its bias by 1 - 0.999^t, of which float32 knows four digits to start with; Keras
+    # computes it in float32, MXNet in double.
+    np.testing.assert_allclose(variable.numpy(), MXNETS[name], atol=1e-5)
 
 
 def test_every_one_is_compared() -> None:
