@@ -10,10 +10,9 @@ import urllib.request
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from support.processes import wait_until
+from support.members import Members
 
 PROGRAM = Path(sys.executable).parent / "imagenet-train"
 SCHEDULER_PORT = 9091
@@ -63,11 +62,10 @@ def ask(address: str, port: int, path: str) -> tuple[int, str]:
 
 
 @dataclass
-class TrainingCluster:
-    """Starts scheduler, server and workers; what still runs at the end of the block is killed.
+class TrainingCluster(Members):
+    """Starts scheduler, server and workers.
 
     Attributes:
-        folder: for the members' output.
         kv_store: of all of them.
         arguments: of the workers.
         workers: how many.
@@ -77,7 +75,6 @@ class TrainingCluster:
         by_name: whether members know the scheduler by a name, as in Kubernetes, and not by address.
     """
 
-    folder: Path
     kv_store: str
     arguments: Sequence[str]
     workers: int = 2
@@ -87,11 +84,10 @@ class TrainingCluster:
     by_name: bool = False
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.begin()
         self._network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(255)}"
         # A scheduler that is known by name binds its port on every address, so it needs a free one.
         self._root = ("localhost", free_port()) if self.by_name else None
-        self.members: dict[str, subprocess.Popen[bytes]] = {}
         self._start("scheduler", "scheduler", [])
         self._start("server", "server", [])
         for number in range(self.workers):
@@ -99,21 +95,8 @@ class TrainingCluster:
             self._start(f"worker-{number}", "worker", arguments)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for member in self.members.values():
-            member.kill()
-            member.wait()
-
     def address(self, name: str) -> str:
         return f"{self._network}.{list(self.members).index(name) + 1}"
-
-    def output(self, name: str) -> str:
-        return (self.folder / f"{name}.txt").read_text(errors="replace")
 
     def metrics(self, name: str) -> str:
         url = f"http://{self.address(name)}:{METRICS_PORT}/metrics"
@@ -123,16 +106,6 @@ class TrainingCluster:
     def readiness(self, name: str) -> tuple[int, str]:
         """What a member answers to a readiness probe; (0, "") before it answers at all."""
         return ask(self.address(name), METRICS_PORT, "/readyz")
-
-    def wait(self, *names: str) -> dict[str, int]:
-        """Exit codes of these members (all of them, if none is named), when they have ended."""
-        wanted = names or tuple(self.members)
-        for name in wanted:
-            wait_until(lambda name=name: self.members[name].poll() is not None, f"{name} ends")  # type: ignore[misc]
-        return {name: self.members[name].wait() for name in wanted}
-
-    def wait_for_line(self, name: str, text: str) -> None:
-        wait_until(lambda: text in self.output(name), f"{name} says {text!r}")
 
     def rank(self, name: str) -> int:
         """A worker's rank, as it has logged it."""
@@ -162,10 +135,4 @@ class TrainingCluster:
         )
         if role != "scheduler":
             environment["PORT"] = str(MEMBER_PORT)
-        with (self.folder / f"{name}.txt").open("wb") as output:
-            self.members[name] = subprocess.Popen(
-                [str(PROGRAM), "--kv-store", self.kv_store, *arguments],
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        self.launch(name, [str(PROGRAM), "--kv-store", self.kv_store, *arguments], environment)
