@@ -1,21 +1,15 @@
 """Small sealed datasets of real handwritten digits, written with MXNet's own recordio."""
 
-import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import cv2
 import mxnet as mx
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
 from imagenet_workloads.dataset import Dataset, Shard, Split, Writer
-
-CLASSES = tuple(f"digit-{number}" for number in range(10))
+from support.digits import CLASSES, digit, label
 
 
 @dataclass(frozen=True)
@@ -31,22 +25,6 @@ class TinyDataset:
     folder: Path
     train: tuple[int, ...]
     validation: tuple[int, ...]
-
-
-@functools.cache
-def _digits() -> Any:
-    return load_digits()
-
-
-def digit(number: int, edge: int = 28) -> NDArray[np.uint8]:
-    """One of scikit-learn's 1,797 digits, (edge, edge, 3) in 0..255."""
-    small = (_digits().images[number] * 255 / 16).astype(np.uint8)
-    grey = cv2.resize(small, (edge, edge), interpolation=cv2.INTER_CUBIC)
-    return np.repeat(grey[:, :, None], 3, axis=2)
-
-
-def label(number: int) -> int:
-    return int(_digits().target[number])
 
 
 def write_shard(

@@ -3,7 +3,6 @@
 For tests in TensorFlow's environment, which has no MXNet.
 """
 
-import functools
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,28 +12,11 @@ import cv2
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
 from imagenet_workloads.dataset import Dataset, Shard, Split, Writer
+from support.digits import CLASSES, digit, label
 
-CLASSES = tuple(f"digit-{number}" for number in range(10))
 MEAN, STD = (78.0, 78.0, 78.0), (96.0, 96.0, 96.0)
-
-
-@functools.cache
-def _digits() -> Any:
-    return load_digits()
-
-
-def digit(number: int, edge: int = 28) -> NDArray[np.uint8]:
-    """One of scikit-learn's 1,797 digits, (edge, edge, 3) in 0..255."""
-    small = (_digits().images[number] * 255 / 16).astype(np.uint8)
-    grey = cv2.resize(small, (edge, edge), interpolation=cv2.INTER_CUBIC)
-    return np.repeat(grey[:, :, None], 3, axis=2)
-
-
-def label(number: int) -> int:
-    return int(_digits().target[number])
 
 
 def encoded(pixels: NDArray[np.uint8], label: int, name: str) -> bytes:

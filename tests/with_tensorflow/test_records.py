@@ -13,7 +13,8 @@ from imagenet_workloads.train.data.interface import Batch, Data
 from imagenet_workloads.train.options import parse
 from imagenet_workloads.train.tensorflow.data import decode
 from imagenet_workloads.train.tensorflow.data.choose import choose
-from support.tiny_records import MEAN, STD, digit, encoded, label, write_dataset, write_shard
+from support.digits import digit, label
+from support.tiny_records import MEAN, STD, encoded, write_dataset, write_shard
 
 TRAIN, VALIDATION, BATCH = 53, 23, 8
 

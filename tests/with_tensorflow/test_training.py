@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from imagenet_workloads.telemetry.events import Started, Validated, read_events
 from imagenet_workloads.train.tensorflow.weights import load_arrays
+from support.digits import digit, label
 from support.processes import wait_until
-from support.tiny_records import MEAN, STD, digit, label, write_dataset
+from support.tiny_records import MEAN, STD, write_dataset
 from support.training_cluster import PROGRAM, plain_environment, train
 
 TRAIN, VALIDATION = 600, 101
