@@ -8,8 +8,9 @@ from imagenet_workloads.train.horovod.slot import Slot
 from imagenet_workloads.train.peers.interface import IsHopeless, never
 from imagenet_workloads.train.rendezvous import deadline, give_up, wait_for_port
 
-# How Horovod's errors begin where a slot has gone while others counted on it.
-_LOST = "Horovod has been shut down"
+# What errors hold where a slot has gone while others counted on it: Horovod's own words, or, of the
+# operation that was under way then, the place in Gloo where its connection broke.
+_LOST = ("Horovod has been shut down", "gloo/transport/")
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "Slots":
@@ -50,6 +51,7 @@ class Slots:
 
     def explain(self, error: Exception) -> str | None:
         """Tell of a slot that has gone, by what Horovod then says."""
-        if _LOST in str(error):
+        text = str(error)
+        if any(words in text for words in _LOST):
             return "another slot has ended, and this one cannot go on without it"
         return None
