@@ -145,8 +145,10 @@ class Workplace:
     def started(self) -> list[Manifest]:
         """What the programs wrote when they started, in order."""
         path = self._folder / "started"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
+        text = path.read_text() if path.exists() else ""
+        # A line that is being written can be seen in part.
+        whole, _, _ = text.rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def pods(self) -> list[str]:
         """The names of the pods that have started."""
