@@ -106,16 +106,7 @@ def plan(
             for problem in problems
         ]
     if wrong:
-        batch = manifest["spec"]["training"]["batchSize"]
-        raise InvalidSweep(
-            "\n".join(
-                [
-                    "some points cannot run, so nothing was started (the global batch of "
-                    f"{batch} stays the same at every point):",
-                    *wrong,
-                ]
-            )
-        )
+        raise InvalidSweep("\n".join([_headline(manifest), *wrong]))
     return Plan(tuple(kept), tuple(left_out))
 
 
@@ -135,6 +126,14 @@ def shared_claim(manifest: Manifest) -> str | None:
     if volume is None or "claimName" in volume:
         return None
     return names.claim(manifest["metadata"]["name"], DATASET_PURPOSE)
+
+
+def _headline(manifest: Manifest) -> str:
+    batch = manifest["spec"]["training"]["batchSize"]
+    return (
+        "some points cannot run, so nothing was started (the global batch of "
+        f"{batch} stays the same at every point):"
+    )
 
 
 def _point(manifest: Manifest, variant: Variant, workers: int) -> Point:

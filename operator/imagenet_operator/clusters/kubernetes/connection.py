@@ -119,10 +119,7 @@ def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
     which = "current context" if name is None else f"context {name!r}"
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        known = [item["name"] for item in config["contexts"]]
-        if name is not None and name not in known:
-            choices = ", ".join(known)
-            raise NoConnection(f"{path}: has no context {name!r}; write one of {choices}")
+        _check_name(config, name, path)
         context = _named(config, "contexts", name or config["current-context"])["context"]
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
         user = _named(config, "users", context["user"])["user"]
@@ -146,6 +143,13 @@ def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
         token=user.get("token"),
         namespace=context.get("namespace") or "default",
     )
+
+
+def _check_name(config: dict[str, Any], name: str | None, path: Path) -> None:
+    known = [item["name"] for item in config["contexts"]]
+    if name is not None and name not in known:
+        choices = ", ".join(known)
+        raise NoConnection(f"{path}: has no context {name!r}; write one of {choices}")
 
 
 def _named(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
