@@ -72,6 +72,7 @@ VALUES: dict[str, list[Any]] = {
         {"single": {}, "parameterServer": {}},
         {"horovod": {}},
         {"horovod": {"slotsPerWorker": 2}},
+        {"horovod": {"rendezvous": {"template": TEMPLATE}}},
         {"horovod": {"slotsPerWorker": 4}},
         {"horovod": {"slotsPerWorker": 0}},
         {"horovod": {"slotsPerWorker": 3}, "single": {}},

@@ -80,5 +80,14 @@ def test_the_strategy_counts_even_with_all_its_defaults() -> None:
     assert hash_of(servers) != hash_of(single)
 
 
+def test_where_and_in_how_many_slots_horovod_runs_does_not_count() -> None:
+    placed = {"template": {"spec": {"nodeSelector": {"pool": "cpu"}}}}
+    elsewhere = {"slotsPerWorker": 2, "rendezvous": placed}
+    plain, changed = (
+        manifest(training={"strategy": {"horovod": fields}}) for fields in ({}, elsewhere)
+    )
+    assert hash_of(plain) == hash_of(changed)
+
+
 def test_the_name_does_not_count() -> None:
     assert hash_of(TABLE["longest name"]) == hash_of(TABLE["defaults"])

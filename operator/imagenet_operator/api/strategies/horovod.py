@@ -6,11 +6,19 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
-from imagenet_operator.api.base import Rule
+from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.fields import Template
 from imagenet_operator.api.strategies.fields import StrategyFields
 
 _SLOTS = "self.strategy.horovod.slotsPerWorker"
 _NOT_GIVEN = f"!has(self.strategy.horovod) || !has({_SLOTS})"
+
+
+class Rendezvous(Model):
+    """The process where the others of an attempt learn each other's addresses."""
+
+    template: Template | None = None
+    """A PodTemplateSpec, merged strategically into its pod."""
 
 
 class Horovod(StrategyFields):
@@ -19,6 +27,9 @@ class Horovod(StrategyFields):
     slots_per_worker: Annotated[int, Ge(1), Le(64)] | None = None
     """Processes of each worker, which share its GPUs evenly. Absent: one for each GPU, or one on
     the CPU."""
+
+    rendezvous: Rendezvous = Rendezvous()
+    """Where they meet."""
 
     frameworks = ("MXNet", "TensorFlow")
     training_rules = (
@@ -52,7 +63,7 @@ class Horovod(StrategyFields):
             hint="remove it",
         ),
     )
-    incidental = ("slotsPerWorker",)
+    incidental = ("slotsPerWorker", "rendezvous")
     devices_cel = (
         f"(has({_SLOTS}) && {_SLOTS} > self.workers.gpus ? {_SLOTS}"
         " : self.workers.gpus > 0 ? self.workers.gpus : 1)"

@@ -53,6 +53,8 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
         },
         ports={"training": ports.MEETING},
         tells_readiness=True,
+        template=_strategy(job).rendezvous.template,
+        template_path="spec.training.strategy.horovod.rendezvous.template",
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.manifests.settings import Images, Settings
-from support.job_table import JOBS, members
+from support.job_table import JOBS, manifest, members, read
 
 Manifest = dict[str, Any]
 
@@ -106,3 +106,12 @@ def test_the_rendezvous_needs_nothing_but_its_port() -> None:
     assert literals(rendezvous)["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "9091"
     assert container(rendezvous)["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert literals(rendezvous)["IMAGENET_ROLE"] == "rendezvous"
+
+
+def test_the_rendezvous_has_a_template_of_its_own() -> None:
+    placed = {"spec": {"nodeSelector": {"pool": "cpu"}}}
+    horovod = {"rendezvous": {"template": placed}}
+    document = manifest(training={"strategy": {"horovod": horovod}, "workers": {"replicas": 2}})
+    rendezvous, *workers = members(read(document))
+    assert rendezvous["spec"]["nodeSelector"] == {"pool": "cpu"}
+    assert all("nodeSelector" not in pod["spec"] for pod in workers)
