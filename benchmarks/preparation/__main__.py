@@ -1,0 +1,51 @@
+"""Measures preprocessing against MXNet's own im2rec.py: speed, likeness of the pixels, memory.
+
+    make bench                                     # about 4 minutes on 2 cores
+    .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory
+    .venv/bin/python -m benchmarks.preparation --real-time     # as root, on a machine that is busy
+
+Prints Markdown; docs/benchmarks.md holds a run's output. The programs run as they are delivered, in
+turn, on the same files in the page cache and the same cores; a figure is the median of its runs.
+The photographs and all outputs stay under build/bench; the photographs are made once.
+"""
+
+import argparse
+import os
+import platform
+import statistics
+
+from benchmarks.photographs import make_photographs
+from benchmarks.preparation.memory import compare_memory
+from benchmarks.preparation.programs import BENCH, THREADS
+from benchmarks.preparation.speed import compare_speed
+from benchmarks.preparation.ways import QUALITY
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description="Measure preprocessing against im2rec.py.")
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=5, help="of each program")
+    parser.add_argument("--skip-memory", action="store_true")
+    parser.add_argument(
+        "--real-time", action="store_true", help="let nothing else run beside a program (as root)"
+    )
+    parsed = parser.parse_args()
+    BENCH.mkdir(parents=True, exist_ok=True)
+    photographs = make_photographs(BENCH, parsed.images)
+    sizes = [path.stat().st_size for path in photographs.rglob("*.JPEG")]
+    print(
+        f"{len(sizes)} JPEGs of about 500x375 and {statistics.fmean(sizes) / 1024:.0f} KiB, "
+        f"quality {QUALITY}, --num-thread {THREADS} of im2rec.py and --threads {THREADS} of "
+        f"imagenet-pack on {len(os.sched_getaffinity(0))} cores ({platform.machine()}), "
+        f"median of {parsed.runs} runs in turn"
+        f"{', each with real-time priority' if parsed.real_time else ''}.\n"
+    )
+    compare_speed(photographs, parsed.runs, parsed.real_time)
+    if not parsed.skip_memory:
+        print()
+        compare_memory(photographs)
+
+
+if __name__ == "__main__":
+    main()

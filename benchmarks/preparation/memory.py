@@ -1,0 +1,87 @@
+"""How much memory index and pack take at most, at 1x and 10x the images."""
+
+import io
+import json
+import shutil
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.photographs import CLASSES
+from benchmarks.preparation.programs import BENCH, THREADS, run, script
+
+# Runs a console script, and says at its end how much memory it took at most, in kB: the kernel's
+# account for waiting parents would begin with the memory of this program.
+TELL_PEAK = """
+import atexit, runpy, sys
+def tell():
+    with open("/proc/self/status") as file:
+        print(next(line.split()[1] for line in file if line.startswith("VmHWM")))
+atexit.register(tell)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def compare_memory(photographs: Path) -> None:
+    """Prints the table of peak memory at 1x and 10x the images."""
+    print("| program | images | peak memory | bytes more an image |")
+    print("|---|---|---|---|")
+    tiny = [tar_of_tars(BENCH / f"tiny-{count}.tar", [b"x"], count) for count in (50_000, 500_000)]
+    print_memory("index", [(count, index_peak(path)[0]) for path, count in tiny])
+    jpegs = [path.read_bytes() for path in sorted(photographs.rglob("*.JPEG"))[:50]]
+    real = [tar_of_tars(BENCH / f"real-{count}.tar", jpegs, count) for count in (500, 5_000)]
+    print_memory("pack", [(count, pack_peak(path)) for path, count in real])
+    for path, _ in (*tiny, *real):
+        path.unlink()
+
+
+def print_memory(program: str, peaks: Sequence[tuple[int, int]]) -> None:
+    """Prints a program's rows."""
+    (few, low), (many, high) = peaks
+    print(f"| imagenet-{program} | {few} | {low / 2**20:.1f} MiB | |")
+    slope = (high - low) / (many - few)
+    print(f"| | {many} | {high / 2**20:.1f} MiB | {slope:.1f} |", flush=True)
+
+
+def index_peak(source: Path) -> tuple[int, str]:
+    """The peak memory of imagenet-index, and the key that it made."""
+    data = BENCH / "memory"
+    shutil.rmtree(data, ignore_errors=True)
+    options = ("--shards", "1", "--validation-per-class", "5", "--resize", "256")
+    output, peak = run_for_peak("index", "--source", source, "--data", data, *options)
+    return peak, json.loads(output)["key"]
+
+
+def pack_peak(source: Path) -> int:
+    """The peak memory of imagenet-pack, on one shard."""
+    _, key = index_peak(source)
+    options = ("--source", source, "--shard", "0", "--threads", str(THREADS))
+    return run_for_peak("pack", "--data", BENCH / "memory", "--key", key, *options)[1]
+
+
+def run_for_peak(name: str, *options: str | Path) -> tuple[str, int]:
+    """The output of one of our programs, and its peak memory in bytes."""
+    outcome = run(sys.executable, "-c", TELL_PEAK, script(name), *options)
+    *output, kilobytes = outcome.output.splitlines()
+    return "\n".join(output), int(kilobytes) * 1024
+
+
+def tar_of_tars(path: Path, contents: list[bytes], images: int) -> tuple[Path, int]:
+    """Writes a tar of class tars whose images repeat `contents`; returns it with its count."""
+    with tarfile.open(path, "w") as outer:
+        for number in range(CLASSES):
+            inner = io.BytesIO()
+            with tarfile.open(fileobj=inner, mode="w") as archive:
+                for image in range(number, images, CLASSES):
+                    add(archive, f"n{number:08}_{image}.JPEG", contents[image % len(contents)])
+            add(outer, f"n{number:08}.tar", inner.getvalue())
+    return path, images
+
+
+def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Adds a member to a tar."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
