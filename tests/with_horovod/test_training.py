@@ -75,7 +75,8 @@ def test_a_slot_that_is_killed_ends_everyone(tmp_path: Path, pods: int, slots: i
         os.kill(cluster.slots_of(last)[-1], signal.SIGKILL)
         codes = cluster.wait()
         assert codes.pop(last) == 128 + signal.SIGKILL
-        assert set(codes.values()) <= {1}, cluster.output("pod-0")
+        # Between ranks that live, Gloo may mistake what follows the break, and abort.
+        assert set(codes.values()) <= {1, 128 + signal.SIGABRT}, cluster.output("pod-0")
         assert not any(is_running(pid) for pid in everyone)
         # The rendezvous lives until it is told to end, which it does at once.
         assert cluster.get(RENDEZVOUS, "/readyz") == (200, "ok")
