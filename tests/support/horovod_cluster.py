@@ -69,7 +69,7 @@ class HorovodCluster(Members):
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": f"{self._network}.1",
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": "600",
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",
             "HOROVOD_HOSTNAME": f"pod-{number}",
             "HOROVOD_SIZE": str(self.pods * self.slots),
             "HOROVOD_RANK": str(number * self.slots),

@@ -1,7 +1,13 @@
 """The example of a program of one's own runs in what the builders give it, as a real process."""
 
 import os
+import re
+import secrets
+import signal
+import socket
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +17,16 @@ from imagenet_operator.api import load, parse
 from imagenet_operator.cli import files
 from imagenet_operator.clusters.errors import Unsupported
 from imagenet_operator.clusters.local import pods, preflight
-from imagenet_operator.manifests import preview
+from imagenet_operator.manifests import ports, preview
 from imagenet_operator.manifests.settings import DEFAULTS
 from support.pod_subset import REPOSITORY
 
 Manifest = dict[str, Any]
+Start = Callable[..., "subprocess.Popen[str]"]
 EXAMPLE = REPOSITORY / "examples" / "own-image.yaml"
 PAGE = (REPOSITORY / "docs" / "own-image.md").read_text()
 KEY = "0123456789abcdef0123456789abcdef"
+RENDEZVOUS = ("own-image-r2-rendezvous-0", "own-image-r2")
 
 
 def members() -> list[Manifest]:
@@ -32,44 +40,94 @@ def workers() -> list[Manifest]:
     return [pod for pod in members() if "-worker-" in pod["metadata"]["name"]]
 
 
-def run(pod: Manifest, volume: Path) -> str:
-    """Run a pod's program as a container would; what it prints."""
-    variables = pods.environment(
-        pod,
-        pods.Surroundings(
-            environment={"PATH": os.environ["PATH"]},
-            paths={"/data": volume, "/scratch": volume},
+@pytest.fixture
+def meeting() -> str:
+    """Where the attempt's rendezvous will be: an address that nobody listens at."""
+    return f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(255)}.1"
+
+
+@pytest.fixture
+def start(tmp_path: Path, meeting: str) -> Iterator[Start]:
+    """Starts a pod's program as a container would; those that still run end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(pod: Manifest, **more: str) -> subprocess.Popen[str]:
+        given = pods.Surroundings(
+            # Such as the image has it: the Python that runs the tests.
+            environment={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            paths={"/data": tmp_path, "/scratch": tmp_path},
             address="127.1.2.3",
-            peer=lambda pod, service: None,
+            peer=lambda *peer: {RENDEZVOUS: meeting}.get(peer),
             gpus=(),
             node="this-machine",
-        ),
-    )
-    done = subprocess.run(
-        pods.command(pod, variables), env=variables, capture_output=True, text=True, check=True
-    )
-    return done.stdout
+        )
+        variables = {**pods.environment(pod, given), **more}
+        command = pods.command(pod, variables)
+        process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
-def test_the_script_finds_the_dataset_its_place_and_where_to_write(tmp_path: Path) -> None:
+def waits(process: subprocess.Popen[str], meeting: str) -> bool:
+    """Whether a script says that nobody listens at its rendezvous yet, and goes on."""
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    return said.startswith(f"waits for {meeting}:{ports.MEETING}: ") and "refused" in said
+
+
+def test_the_script_waits_for_its_rendezvous_which_comes_late(
+    start: Start, meeting: str, tmp_path: Path
+) -> None:
     dataset = tmp_path / "datasets" / KEY
     dataset.mkdir(parents=True)
     for name in ("train-00000.rec", "train-00001.rec", "val-00000.rec"):
         (dataset / name).touch()
 
-    said = [run(pod, tmp_path) for pod in workers()]
+    started = [start(pod) for pod in workers()]
+    assert all(waits(process, meeting) for process in started)
+    assert not list(tmp_path.glob("jobs"))
+    with socket.create_server((meeting, ports.MEETING)):
+        said = [process.communicate(timeout=60)[0] for process in started]
 
-    meeting = "meets the others at own-image-r2-rendezvous-0.own-image-r2:9091"
-    assert [text.splitlines() for text in said] == [
-        [f"worker {index} of 2", meeting, "reads 2 shards"] for index in range(2)
-    ]
+    assert [process.returncode for process in started] == [0, 0]
     (results,) = tmp_path.glob("jobs/own-image-*/attempts/r2")
-    assert [(results / f"worker-{index}.txt").read_text() for index in range(2)] == said
+    written = [(results / f"worker-{index}.txt").read_text() for index in range(2)]
+    assert [text.splitlines() for text in written] == [
+        [f"worker {index} of 2", f"meets the others at {meeting}:9091", "reads 2 shards"]
+        for index in range(2)
+    ]
+    assert all(text.endswith(own) for text, own in zip(said, written, strict=True))
+
+
+def test_the_script_does_not_wait_for_ever(start: Start) -> None:
+    process = start(workers()[0], HOROVOD_GLOO_TIMEOUT_SECONDS="0")
+    assert process.wait(timeout=60) == 1
+
+
+def test_the_script_ends_when_it_is_told_to(start: Start, meeting: str) -> None:
+    process = start(workers()[0])
+    assert waits(process, meeting)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+
+
+def test_the_page_shows_how_the_example_waits() -> None:
+    (script,) = workers()[0]["spec"]["containers"][0]["args"]
+    shown = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert shown
+    assert [loop for loop in shown if loop not in script] == []
 
 
 def test_a_local_run_says_that_it_cannot() -> None:
     (document,) = load(EXAMPLE)
-    with pytest.raises(Unsupported, match=r"cannot have the image 'busybox:1\.36'; leave `image`"):
+    with pytest.raises(
+        Unsupported, match=r"cannot have the image 'python:3\.11-slim-bookworm'; leave `image`"
+    ):
         preflight.needs(parse(document), DEFAULTS)
 
 

@@ -1,8 +1,12 @@
 """Waiting: for a port, for a name, with an end and a word about it."""
 
 import logging
+import os
 import socket
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +112,23 @@ def test_a_deadline_gives_up_on_what_never_ends(monkeypatch: pytest.MonkeyPatch)
     with deadline("2 workers to join", 0.2, give_up):
         assert given_up.wait(60)
     assert said == ["gave up after 0.2 s of waiting for 2 workers to join"]
+
+
+def test_giving_up_ends_the_process_also_where_no_last_word_can_be_left(tmp_path: Path) -> None:
+    program = """
+import threading
+from imagenet_workloads.train.rendezvous import deadline, give_up
+
+with deadline("a member", 0.1, give_up):
+    threading.Event().wait()
+"""
+    nowhere = {**os.environ, "IMAGENET_TERMINATION_LOG": str(tmp_path / "none" / "log")}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=nowhere, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 1
+    said = "imagenet-train: error: gave up after 0.1 s of waiting for a member"
+    assert said in ended.stderr
 
 
 def test_a_deadline_is_quiet_about_what_ends() -> None:

@@ -48,7 +48,7 @@ def run_program(
         traceback.print_exc()
         message, code = f"unexpected {type(error).__name__}: {error}", 1
     print(f"{name}: error: {message}", file=sys.stderr, flush=True)
-    _leave_message(message, variables)
+    leave_message(message, variables)
     return code
 
 
@@ -83,12 +83,18 @@ def write_termination_message(message: str, variables: Mapping[str, str] = os.en
         ) from error
 
 
-def _leave_message(message: str, variables: Mapping[str, str]) -> None:
+def leave_message(message: str, variables: Mapping[str, str]) -> None:
+    """Leaves the last words of a program whose end is decided; nothing about them can change it.
+
+    Args:
+        message: shortened to what Kubernetes keeps, between two characters.
+        variables: the environment.
+    """
     shortened = message.encode()[:TERMINATION_MESSAGE_BYTES].decode(errors="ignore")
     try:
         write_termination_message(shortened, variables)
     except PlaceError as error:
-        # The program already ends with an error of its own, which must stay the one that is seen.
+        # The program already has an end of its own, which must stay the one that is seen.
         print(f"(and no termination message: {error})", file=sys.stderr, flush=True)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from imagenet_workloads.commands.program import write_termination_message
+from imagenet_workloads.commands.program import leave_message
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.roles import Member, Role
 
@@ -131,7 +131,7 @@ def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Ite
 def give_up(message: str) -> NoReturn:
     """End the process from a thread, while the main one is stuck in MXNet."""
     print(f"imagenet-train: error: {message}", file=sys.stderr, flush=True)
-    write_termination_message(message)
+    leave_message(message, os.environ)
     os._exit(WorkloadError.exit_code)
 
 

@@ -20,8 +20,9 @@ RENDEZVOUS = "rendezvous"
 HOSTS = "IMAGENET_HOROVOD_HOSTS"
 """Horovod's host assignments, ``NAME:SLOTS,…``, for the rendezvous."""
 
-PATIENCE_SECONDS = 600
-"""How long processes wait for a peer: a node may have to pull an image of several GB first."""
+PATIENCE_SECONDS = 900
+"""How long processes wait for a peer: a node may have to pull an image of several GB first. As long
+as the programs wait by themselves, so that none gives up before the rest."""
 
 _OPTIONS = {
     "MXNet": ("--kv-store", "horovod"),

@@ -137,7 +137,10 @@ def test_every_slot_runs_with_its_share_to_a_good_end(pod: Pod) -> None:
 
 @pytest.mark.parametrize(("code", "expected"), [("7", 7), ("3", 3)])
 def test_a_slot_that_fails_ends_all_with_its_code(pod: Pod, code: str, expected: int) -> None:
-    pod.start({"0": "hold", "1": code})
+    pod.start({})
+    # A slot that has no handler yet would end unheard.
+    pod.begun()
+    (pod.folder / "release-1").write_text(code)
     returned, error = pod.end()
     assert returned == expected
     assert pod.wait_for("heard-0") == str(signal.SIGTERM.value)
@@ -211,6 +214,28 @@ def test_the_last_words_of_the_slot_that_counts_are_the_pods(
             (pod.folder / f"release-{rank}").write_text(code)
     assert pod.end()[0] == int(codes[1] or 0)
     assert pod.message.read_text() == expected
+
+
+@pytest.mark.parametrize("code", [0, 4])
+def test_last_words_that_are_too_long_lose_their_beginning_and_change_no_exit_code(
+    pod: Pod, code: int
+) -> None:
+    # Kubernetes keeps the last 4096 bytes: half of an é would be the first of them.
+    pod.start({"0": f"says {'é' * 2500}.", "1": "0"})
+    pod.begun()
+    (pod.folder / "release-0").write_text(str(code))
+    assert pod.end()[0] == code
+    assert pod.message.read_text() == "é" * 2047 + "."
+
+
+def test_last_words_that_nobody_can_write_down_change_no_exit_code(pod: Pod) -> None:
+    pod.message = pod.folder / "missing" / "message"
+    pod.start({"0": "says first", "1": "0"})
+    pod.begun()
+    (pod.folder / "release-0").write_text("0")
+    returned, error = pod.end()
+    assert returned == 0
+    assert f"IMAGENET_TERMINATION_LOG: cannot write {pod.message}" in error
 
 
 def test_metrics_and_readiness_are_those_of_all_slots(pod: Pod) -> None:

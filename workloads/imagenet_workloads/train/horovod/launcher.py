@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imagenet_workloads.commands.program import write_termination_message
+from imagenet_workloads.commands.program import TERMINATION_MESSAGE_BYTES, leave_message
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.telemetry.server import serve
@@ -119,7 +119,7 @@ def launch(
         metrics.begin([(share["POD_IP"], int(share["IMAGENET_METRICS_PORT"])) for share in shares])
         failed = _run(whole, shares, grace)
         if text := _last_words(failed, Path(folder)):
-            write_termination_message(text, variables)
+            leave_message(text, variables)
     return failed[1] if failed else 0
 
 
@@ -157,8 +157,11 @@ def _last_words(failed: tuple[int, int] | None, messages: Path) -> str:
     """Give what the slot that failed first, or the first one, has left for whoever looks."""
     local_rank, code = failed or (0, 0)
     message = messages / str(local_rank)
-    if message.exists():
-        return message.read_text(errors="replace")
+    if message.is_file():
+        # A command of somebody else's may write more; Kubernetes keeps the end of it.
+        end = message.read_bytes()[-TERMINATION_MESSAGE_BYTES:]
+        # Without the half of a character that the cut may have left.
+        return end.decode(errors="ignore")
     return f"slot {local_rank} ended with exit code {code}" if failed else ""
 
 
