@@ -184,4 +184,7 @@ def test_the_notes_say_what_to_type_next(
     notes = chart.notes({"watchNamespaces": namespaces}, tmp_path)
     (command,) = (line.split() for line in notes.splitlines() if " apply " in line)
     assert command[:-1] == ["kubectl", *option, "apply", "-f"]
-    assert (chart.REPOSITORY / command[-1]).is_file()
+    job = yaml.safe_load((chart.REPOSITORY / command[-1]).read_text())
+    # Nothing has to be there before, and few default StorageClasses can do more.
+    assert list(job["spec"]["dataset"]["source"]) == ["synthetic"]
+    assert job["spec"]["dataset"]["volume"]["accessModes"] == ["ReadWriteOnce"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -38,14 +39,21 @@ def cluster() -> Cluster:
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
     """kubectl for a namespace of this story's own."""
     name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:60].rstrip("-")
+    with fresh_namespace(cluster, name) as kubectl:
+        yield kubectl
+        if any(report.failed for report in request.node.stash.get(_reports, [])):
+            print(kubectl.account())
+            print(account_of_operator(cluster.kubectl.within(OPERATOR), name))
+
+
+@contextmanager
+def fresh_namespace(cluster: Cluster, name: str) -> Iterator[Kubectl]:
+    """Make a namespace for the block."""
     kubectl = cluster.kubectl.within(name)
     # Leftovers of a run that was killed.
     kubectl("delete", "namespace", name, "--ignore-not-found")
     kubectl("create", "namespace", name)
     yield kubectl
-    if any(report.failed for report in request.node.stash.get(_reports, [])):
-        print(kubectl.account())
-        print(account_of_operator(cluster.kubectl.within(OPERATOR), name))
     # What it holds takes seconds to go, for which the next story need not wait.
     kubectl("delete", "namespace", name, "--wait=false")
 

@@ -31,7 +31,7 @@ EXAMPLES = sorted((chart.REPOSITORY / "examples").glob("*.yaml"))
 CLAIMS = sorted((chart.REPOSITORY / "examples" / "claims").glob("*.yaml"))
 # Whom nobody is: the operator leaves such jobs alone.
 NOBODY = "example.com/nobody"
-# The Prometheus Operator's, whose definitions this cluster has not.
+# The Prometheus Operator's, whose definitions this cluster has not: README.md says who judges them.
 FOREIGN = "monitoring.coreos.com/v1"
 # Given by the API server, which takes no new object that has them already.
 GIVEN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")

@@ -22,6 +22,7 @@ NAME = "prometheus"
 _PORT = 9090
 _FOLDER = "/data"
 _TARGETS = "targets.json"
+_RULES = "rules.yaml"
 _ANNOTATION = "prometheus.io/"
 
 
@@ -39,14 +40,23 @@ class Prometheus:
         # What has a value for a moment only is asked for later.
         self._started = time.time()
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def start(self, rules: str) -> None:
+        """Start it, and wait until it answers.
+
+        Args:
+            rules: A file of rules. It does not start if it does not take each of them as it is.
+        """
         scrape = {
             "job_name": "pods",
             "honor_labels": True,
             "file_sd_configs": [{"files": [f"{_FOLDER}/{_TARGETS}"], "refresh_interval": "1s"}],
         }
-        configuration = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]}
+        configuration = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [f"{_FOLDER}/{_RULES}"],
+            "scrape_configs": [scrape],
+        }
+        (self._folder / _RULES).write_text(rules)
         (self._folder / "prometheus.yml").write_text(json.dumps(configuration))
         self._kubectl.apply(self._pod())
         self._kubectl.wait(f"pod/{NAME}", "condition=Ready")
@@ -59,17 +69,30 @@ class Prometheus:
         new.write_text(json.dumps(targets))
         new.rename(self._folder / _TARGETS)
 
+    def rules(self) -> dict[str, str]:
+        """Return how each rule fares, by its name: ok, err, or unknown while it was never tried."""
+        answer = json.loads(self._kubectl("get", "--raw", f"{self._api}/rules"))
+        return {
+            rule["name"]: rule["health"]
+            for group in answer["data"]["groups"]
+            for rule in group["rules"]
+        }
+
     def answer(self, query: str) -> list[Mapping[str, str]]:
         """Return the labels of what a query has had a number for since the beginning."""
         window = {"start": self._started, "end": time.time(), "step": "1s"}
-        path = f"/api/v1/namespaces/{self._kubectl.namespace}/pods/{NAME}:{_PORT}/proxy/api/v1"
-        question = f"{path}/query_range?{urlencode({'query': query, **window})}"
+        question = f"{self._api}/query_range?{urlencode({'query': query, **window})}"
         answer = json.loads(self._kubectl("get", "--raw", question))
         return [
             series["metric"]
             for series in answer["data"]["result"]
             if any(value != "NaN" for _, value in series["values"])
         ]
+
+    @property
+    def _api(self) -> str:
+        """Where the API server passes on what it is asked."""
+        return f"/api/v1/namespaces/{self._kubectl.namespace}/pods/{NAME}:{_PORT}/proxy/api/v1"
 
     def _pod(self) -> Manifest:
         files = {"name": "files", "persistentVolumeClaim": {"claimName": self._claim}}

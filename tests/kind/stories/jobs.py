@@ -90,12 +90,15 @@ def trained(
     )
 
 
-def from_archive(*, format: str = "RecordIO", hold_at: Mapping[str, str] | None = None) -> Manifest:
+def from_archive(
+    *, format: str = "RecordIO", hold_at: Mapping[str, str] | None = None, hold_by: str = ""
+) -> Manifest:
     """Return the dataset that is made of the story's archive of raw images.
 
     Args:
         format: Of its shards.
         hold_at: Before which file the programs that make it are held, by role.
+        hold_by: The folder of the claim by which they are, if several jobs are held.
     """
     return {
         "source": {"volume": {"claimName": CLAIM, "path": ARCHIVE}},
@@ -104,7 +107,7 @@ def from_archive(*, format: str = "RecordIO", hold_at: Mapping[str, str] | None 
             "format": format,
             "minImagesPerClass": 100,
             "shards": 2,
-            **({"template": held(hold_at)} if hold_at else {}),
+            **({"template": held(hold_at, folder=hold_by)} if hold_at else {}),
         },
         "volume": {"claimName": CLAIM},
     }
@@ -176,17 +179,18 @@ def programs() -> Manifest:
     }
 
 
-def held(hold_at: Mapping[str, str], more: Manifest | None = None) -> Manifest:
+def held(hold_at: Mapping[str, str], more: Manifest | None = None, *, folder: str = "") -> Manifest:
     """Return a template in which the real programs are held, for pods that mount the claim.
 
     Args:
         hold_at: Before which file, as a pattern of its path, by role or ROLE@ATTEMPT.
         more: Fields to add to its `spec`.
+        folder: Of the claim, where they tell that they are held and see that they may go on.
     """
     variables = {
         "PYTHONPATH": "/programs",
         "HOLD_AT": json.dumps(hold_at),
-        "HOLD_FOLDER": "/data",
+        "HOLD_FOLDER": f"/data/{folder}",
     }
     return _with_programs(variables, more or {})
 

@@ -57,10 +57,14 @@ class Place:
         """What the claim of the story's jobs holds."""
         return self.folder / CLAIM
 
+    def make_folder(self, path: str) -> None:
+        """Make a folder of a claim, or in one, to which pods can write."""
+        (self.folder / path).mkdir()
+        (self.folder / path).chmod(0o777)
+
     def volume(self, claim: str, storage_class: str = "") -> None:
         """Make a volume that all nodes share, for a claim of this name."""
-        (self.folder / claim).mkdir()
-        (self.folder / claim).chmod(0o777)
+        self.make_folder(claim)
         self.kubectl.apply(
             {
                 "apiVersion": "v1",
@@ -179,13 +183,24 @@ class Place:
         """Run a shell script in the container of a pod's program."""
         return self.kubectl("exec", pod, "--container=main", "--", "sh", "-c", script)
 
-    def release(self, what: str = "") -> None:
-        """Let programs that are held go on: all, those of a role, or those before a file."""
-        (self.data / (f"release-{what}" if what else "release")).touch()
+    def release(self, what: str = "", folder: str = "") -> None:
+        """Let programs that are held go on: all, those of a role, or those before a file.
 
-    def wait_until_held(self, role: str, file: str = "") -> str:
-        """Wait until a program of a role is held before a file; return its pod's name."""
-        held = self.data / f"held-{role}"
+        Args:
+            what: The role, or the file's name.
+            folder: Of the claim, by which they are held.
+        """
+        (self.data / folder / (f"release-{what}" if what else "release")).touch()
+
+    def wait_until_held(self, role: str, file: str = "", folder: str = "") -> str:
+        """Wait until a program of a role is held before a file; return its pod's name.
+
+        Args:
+            role: The program's.
+            file: Part of the file's name.
+            folder: Of the claim, by which the program is held.
+        """
+        held = self.data / folder / f"held-{role}"
 
         def holds() -> str:
             pod, _, before = (held.read_text() if held.exists() else "").partition(" ")
@@ -213,6 +228,17 @@ class Place:
         """Return all that belongs to a job of this name, as KIND/NAME, but for claims."""
         listed = self.kubectl.all(",".join(CHILDREN), f"{OF_JOB}={job}")
         return {f"{item['kind']}/{item['metadata']['name']}" for item in listed}
+
+    def wait_until_gone(self, selector: str) -> dict[str, Manifest]:
+        """Wait until no pod with these labels is left; return the last that was seen of each."""
+        last_seen: dict[str, Manifest] = {}
+
+        def gone(pods: dict[str, Manifest]) -> bool:
+            last_seen.update(pods)
+            return not pods
+
+        self.kubectl.wait_until("pods", gone, selector=selector)
+        return last_seen
 
     def wait_for_no_children(self, job: str = "story", seconds: float = SECONDS) -> None:
         """Wait until nothing of a job is left but claims."""
@@ -283,10 +309,22 @@ def is_running(pod: Manifest) -> bool:
     return "running" in statuses[0].get("state", {}) and "deletionTimestamp" not in pod["metadata"]
 
 
+def terminated(pod: Manifest) -> Manifest:
+    """Return how the program of a pod that has ended did so."""
+    ended: Manifest = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    return ended
+
+
 def is_ready(pod: Manifest) -> bool:
     """Whether a pod is ready."""
     conditions = pod["status"].get("conditions", ())
     return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def mounts(pod: Manifest, claim: str) -> bool:
+    """Whether a pod mounts a claim."""
+    volumes = pod["spec"].get("volumes", ())
+    return any(item.get("persistentVolumeClaim", {}).get("claimName") == claim for item in volumes)
 
 
 def member_nodes(status: Manifest) -> dict[str, str]:

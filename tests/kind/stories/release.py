@@ -33,7 +33,15 @@ class Release:
         """Uninstall it, and wait until its operator is gone."""
         self._helm("uninstall", chart.RELEASE, "--wait", "--timeout=300s")
 
-    def _helm(self, *arguments: str) -> None:
+    def notes(self) -> str:
+        """Return what it has told those who installed it."""
+        return self._helm("get", "notes", chart.RELEASE)
+
+    def _helm(self, *arguments: str) -> str:
         program = self.cluster.environment.programs["helm"]
         where = (f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={chart.NAMESPACE}")
-        subprocess.run([program, *where, *arguments], check=True)
+        ended = subprocess.run(
+            [program, *where, *arguments], check=True, stdout=subprocess.PIPE, text=True
+        )
+        print(ended.stdout)
+        return ended.stdout

@@ -1,4 +1,7 @@
-"""A real Prometheus scrapes every role and the operator, and answers all that the chart asks it."""
+"""A real Prometheus scrapes every role and the operator, and answers all that the chart asks it.
+
+It has the chart's alert rules as well: it takes each of them, and evaluates it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from support import chart
 from support.processes import wait_until
 
 DASHBOARD = json.loads((chart.FOLDER / "files" / "dashboard.json").read_text())
-ALERTS = yaml.safe_load((chart.FOLDER / "files" / "alerts.yaml").read_text())["groups"]
+RULES = (chart.FOLDER / "files" / "alerts.yaml").read_text()
+ALERTS = yaml.safe_load(RULES)["groups"]
 
 PREPARATION = {"index": "/datasets/", "pack": r"\.rec$", "seal": r"/dataset\.json$"}
 FIRST = "epoch-0001-batch-00000000"
@@ -31,7 +35,7 @@ def prometheus(place: Place) -> Prometheus:
     """A Prometheus that scrapes nothing yet."""
     found = Prometheus(place.kubectl, CLAIM, place.data)
     found.scrape([])
-    found.start()
+    found.start(RULES)
     return found
 
 
@@ -67,6 +71,8 @@ def test_prometheus_answers_all_that_the_chart_asks(
     wait_for_answers(prometheus, QUESTIONS)
     place.kubectl("delete", "quota", "story")
     place.wait_for_condition("Succeeded")
+    alerts = [rule["alert"] for group in ALERTS for rule in group["rules"]]
+    assert prometheus.rules() == dict.fromkeys(alerts, "ok")
 
 
 def wait_for_answers(prometheus: Prometheus, questions: list[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from imagenet_workloads.dataset import read_dataset
 from kind.cluster import Cluster
-from kind.stories.jobs import Manifest, from_archive, played, trained
+from kind.stories.jobs import CLAIM, Manifest, from_archive, played, trained
 from kind.stories.place import Place
 
 # What each program writes last: all of its work is done then, and nobody sees it yet.
@@ -44,24 +44,35 @@ def test_programs_of_each_step_are_killed(place: Place, cluster: Cluster) -> Non
 
 
 def test_two_jobs_make_one_dataset_at_once(place: Place) -> None:
+    """Both are held together: when no shard is seen yet, and when neither has sealed them."""
     place.make_archive()
     names = ("first", "second")
+    together = {role: LAST_FILES[role] for role in ("pack", "seal")}
+    for name in names:
+        place.make_folder(f"{CLAIM}/{name}")
+    place.kubectl.apply(*(prepared(name, hold_at=together, hold_by=name) for name in names))
 
-    place.kubectl.apply(*map(prepared, names))
+    for role in together:
+        for name in names:
+            assert place.wait_until_held(role, folder=name).startswith(f"{name}-{role}-")
+        for name in names:
+            place.release(role, folder=name)
     first, second = (place.wait_for_condition("Succeeded", name) for name in names)
 
     assert first["dataset"]["key"] == second["dataset"]["key"]
     check_dataset(place, first)
 
 
-def prepared(name: str = "story", hold_at: Mapping[str, str] | None = None) -> Manifest:
+def prepared(
+    name: str = "story", hold_at: Mapping[str, str] | None = None, hold_by: str = ""
+) -> Manifest:
     """A job that makes a dataset of the archive, and trains on it for a moment."""
     return trained(
         name,
         epochs=1,
         strategy={"single": {"kvStore": "local"}},
         workers={"replicas": 1},
-        dataset=from_archive(hold_at=hold_at),
+        dataset=from_archive(hold_at=hold_at, hold_by=hold_by),
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from kind.stories.jobs import AT_CHECKPOINT, Manifest, played, trained
-from kind.stories.place import OF_JOB, Place, condition
+from kind.stories.place import OF_JOB, Place, condition, terminated
 
 TERMINATED = 128 + 15
 
@@ -42,20 +40,9 @@ def wait_for_all_to_be_told(place: Place) -> None:
 
 def wait_for_all_to_leave(place: Place) -> None:
     """Wait until no pod is there, and see that each has gone by itself."""
-    asked = time.monotonic()
-    last_seen: dict[str, Manifest] = {}
-
-    def gone(pods: dict[str, Manifest]) -> bool:
-        last_seen.update(pods)
-        return not pods
-
-    place.kubectl.wait_until("pods", gone, selector=OF_JOB)
-    print(f"all pods have left {time.monotonic() - asked:.1f} s after they were asked to")
+    left = place.wait_until_gone(OF_JOB)
     # Who was killed after its grace has another code.
-    codes = {
-        name: pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
-        for name, pod in last_seen.items()
-    }
+    codes = {name: terminated(pod)["exitCode"] for name, pod in left.items()}
     assert codes == dict.fromkeys(codes, TERMINATED)
 
 

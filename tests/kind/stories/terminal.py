@@ -1,0 +1,80 @@
+"""A shell in which a story types what the documentation tells people to type.
+
+It stands where a new user would: in a clone, with the environment that `make install` has made, and
+with a kubectl that means the right cluster, and here the story's namespace, without being told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from kind.kubectl import Kubectl
+from support import chart
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """A shell.
+
+    Attributes:
+        folder: Where it stands: files that are typed into being come to lie there.
+        environment: Its variables.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    def type(self, command: str) -> None:
+        """Run a line, which must succeed; what it prints is the story's."""
+        print(f"$ {command}", flush=True)
+        subprocess.run(
+            ["bash", "-c", command], cwd=self.folder, env=self.environment, check=True, timeout=600
+        )
+
+    @contextmanager
+    def beside(self, command: str) -> Iterator[Path]:
+        """Run a line that never ends while the block runs; give the file of what it prints."""
+        printed = self.folder / "printed"
+        with printed.open("w") as file:
+            # In place of the shell, so that it is the one to be stopped.
+            running = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=file,
+            )
+        try:
+            yield printed
+        finally:
+            running.terminate()
+            running.wait()
+            print(f"$ {command}\n{printed.read_text()}", flush=True)
+
+
+def open_terminal(kubectl: Kubectl, folder: Path) -> Terminal:
+    """Open a shell.
+
+    Args:
+        kubectl: For the namespace that it means.
+        folder: An empty one, for all that belongs to it.
+    """
+    clone = folder / "clone"
+    shutil.copytree(chart.REPOSITORY / "examples", clone / "examples")
+    (clone / ".venv").symlink_to(sys.prefix)
+    configuration = yaml.safe_load(kubectl.kubeconfig.read_text())
+    for context in configuration["contexts"]:
+        context["context"]["namespace"] = kubectl.namespace
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.touch(mode=0o600)
+    kubeconfig.write_text(yaml.safe_dump(configuration))
+    path = f"{Path(kubectl.program).parent}:{os.environ['PATH']}"
+    return Terminal(clone, {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig)})

@@ -1,0 +1,73 @@
+"""An operator that is told which namespaces are its own, with roles in those and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kind.cluster import Cluster
+from kind.conftest import fresh_namespace
+from kind.kubectl import Kubectl
+from kind.stories.jobs import Manifest, played
+from kind.stories.place import CHILDREN, Place
+from kind.stories.release import Release
+from support import chart
+
+ACCOUNT = f"system:serviceaccount:{chart.NAMESPACE}:{chart.RELEASE}"
+
+
+@pytest.fixture
+def elsewhere(cluster: Cluster, place: Place) -> Iterator[Kubectl]:
+    """A namespace beside the story's own."""
+    with fresh_namespace(cluster, f"{place.name}-elsewhere") as kubectl:
+        yield kubectl
+
+
+def test_only_jobs_of_listed_namespaces_are_run(
+    place: Place, elsewhere: Kubectl, cluster: Cluster, release: Release
+) -> None:
+    place.volume("story-dataset", "standard")
+    # A restart and a budget: the more it makes and deletes, the more rights it needs.
+    release.upgrade(
+        f"--set=watchNamespaces={{{place.name}}}", "--set=pods.podDisruptionBudget=true"
+    )
+    job = played(volume={"size": "1Gi"}, behaviour={"worker@0": "exit 1"})
+    elsewhere.apply(job)
+    place.kubectl.apply(job)
+
+    status = place.wait_for_condition("Succeeded")
+
+    assert (status["restarts"], status["disruptions"]) == (1, 0)
+    assert refused(cluster) == []
+    assert may_list_pods(place.kubectl) and not may_list_pods(elsewhere)
+    # A whole job later than it could have been seen, the other is as it was applied.
+    assert "status" not in elsewhere.get("imagenetjob", "story")
+    assert elsewhere.all(",".join((*CHILDREN, "persistentvolumeclaims"))) == []
+
+    # Nothing is wrong with it but its place.
+    release.upgrade()
+    elsewhere.wait_until("imagenetjobs", has_begun)
+
+
+def refused(cluster: Cluster) -> list[str]:
+    """The series of requests that the API server has refused to the operator for lack of a right.
+
+    Those of its present process alone, which has begun with the roles that it has.
+    """
+    path = f"/api/v1/namespaces/{chart.NAMESPACE}/services/{chart.RELEASE}:http/proxy/metrics"
+    exported = cluster.kubectl("get", "--raw", path).splitlines()
+    requests = [line for line in exported if line.startswith("imagenet_operator_api_requests")]
+    assert requests
+    return [line for line in requests if 'code="403"' in line]
+
+
+def may_list_pods(kubectl: Kubectl) -> bool:
+    """Whether the operator may list the pods of a namespace."""
+    question = ("auth", "can-i", "list", "pods", f"--as={ACCOUNT}")
+    return kubectl(*question, check=False).startswith("yes")
+
+
+def has_begun(jobs: dict[str, Manifest]) -> bool:
+    """Whether the operator has looked at the job."""
+    return "startTime" in jobs["story"].get("status", {})
