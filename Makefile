@@ -31,10 +31,11 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-horovod install-tensorflow demo test lint format generate verify images
-.PHONY: test-strategies test-kind bench bench-operator bench-training fidelity clean
+.PHONY: test-strategies test-kind bench bench-operator bench-training bench-training-kind
+.PHONY: fidelity clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Make .venv with both packages and the development tools
 
@@ -120,7 +121,10 @@ bench-operator: $(INSTALLED) ## Measure the operator on a kind cluster with KWOK
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.operator_speed
 
 bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the program by hand
-	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python -m benchmarks.scaling
+
+bench-training-kind: $(INSTALLED) $(HELM) ## Measure a job against a plain pod on a kind cluster
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.scaling --kind
 
 fidelity: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Train with every strategy and several seeds (long)
 	$(BIN)/python benchmarks/fidelity.py

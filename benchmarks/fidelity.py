@@ -29,6 +29,7 @@ from imagenet_operator.cli import run
 from imagenet_operator.cli.sweep import Outcome
 from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.clusters.local.state import JobFolder
+from imagenet_operator.manifests import names
 from imagenet_operator.scaling import variants
 from imagenet_operator.scaling.points import Point
 
@@ -40,7 +41,12 @@ CLAIM = "fidelity-dataset"
 # Of each of the 9 classes; more than in the example: an accuracy is as coarse as they are few.
 VALIDATION = 50
 
+# Cuts the CPU of whoever imports TensorFlow, and says so.
+TWO_DEVICES = ROOT / "benchmarks" / "two_devices"
+SAID_OF_DEVICES = "TensorFlow has 2 devices"
+
 SINGLE = "single"
+MIRRORED = "mirrored:TensorFlow"
 KILLED = "parameterServer:dist_sync, killed and resumed"
 ASYNCHRONOUS = "parameterServer:dist_async"
 OTHERS = (
@@ -48,12 +54,12 @@ OTHERS = (
     "parameterServer:dist_device_sync",
     "horovod:MXNet",
     "horovod:TensorFlow",
-    "mirrored:TensorFlow",
+    MIRRORED,
     "multiWorkerMirrored:TensorFlow",
     KILLED,
     ASYNCHRONOUS,
 )
-ONE_WORKER = (SINGLE, "mirrored:TensorFlow")
+ONE_WORKER = (SINGLE, MIRRORED)
 
 
 @dataclass(frozen=True)
@@ -111,12 +117,12 @@ def point(name: str, seed: int) -> Point:
     variant = variants.read(label)
     manifest: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     manifest = variants.applied(variant, manifest)
-    workers = 1 if name in ONE_WORKER else 2
+    workers = workers_of(name)
     dataset, training = manifest["spec"]["dataset"], manifest["spec"]["training"]
     suffix = "-killed" if name == KILLED else ""
     return Point(
         name,
-        workers,
+        workers["replicas"],
         manifest
         | {
             "metadata": {"name": f"{variant.slug}{suffix}-s{seed}"},
@@ -126,11 +132,19 @@ def point(name: str, seed: int) -> Point:
                     "validation": {"split": {"imagesPerClass": VALIDATION}},
                     "volume": {"claimName": CLAIM},
                 },
-                "training": training
-                | {"workers": {"replicas": workers}, "extraArgs": ["--seed", str(seed)]},
+                "training": training | {"workers": workers, "extraArgs": ["--seed", str(seed)]},
             },
         },
     )
+
+
+def workers_of(name: str) -> dict[str, Any]:
+    """The workers of a series; with one device, MirroredStrategy would have nothing to add up."""
+    if name != MIRRORED:
+        return {"replicas": 1 if name in ONE_WORKER else 2}
+    variable = {"name": "PYTHONPATH", "value": str(TWO_DEVICES)}
+    container = {"name": names.CONTAINER, "env": [variable]}
+    return {"replicas": 1, "template": {"spec": {"containers": [container]}}}
 
 
 def train(runner: Here, wanted: Point) -> float:
@@ -142,6 +156,8 @@ def train(runner: Here, wanted: Point) -> float:
         sys.exit(outcome.failure or 130)
     if wanted.strategy == KILLED:
         check_that_it_was_killed(wanted)
+    if wanted.strategy == MIRRORED:
+        check_that_it_had_two_devices(wanted)
     return outcome.measured.top1
 
 
@@ -167,7 +183,14 @@ def check_that_it_was_killed(done: Point) -> None:
         sys.exit(f"{done.name} was not killed in time: remove {WORKDIR / 'jobs' / done.name}")
 
 
-def measure(names: Sequence[str], seeds: int, single_seeds: int) -> Iterator[Series]:
+def check_that_it_had_two_devices(done: Point) -> None:
+    """Ends the program if a training's worker has not told that it had them."""
+    log = JobFolder(WORKDIR, done.name).logs / f"{done.name}-r0-worker-0.log"
+    if SAID_OF_DEVICES not in log.read_text(encoding="utf-8", errors="replace"):
+        sys.exit(f"{done.name} had one device: {log} does not say {SAID_OF_DEVICES!r}")
+
+
+def measure(series: Sequence[str], seeds: int, single_seeds: int) -> Iterator[Series]:
     """Trains what has not been trained, and gives each strategy's accuracies."""
     archive = WORKDIR / "volumes" / "raw" / "digits.tar"
     if not archive.is_file():
@@ -179,7 +202,7 @@ def measure(names: Sequence[str], seeds: int, single_seeds: int) -> Iterator[Ser
     runner = Here(place, CLAIM, "text")
     wanted = {
         name: [point(name, seed) for seed in range(single_seeds if name == SINGLE else seeds)]
-        for name in (SINGLE, *names)
+        for name in (SINGLE, *series)
     }
     runner.get_ready([item for points in wanted.values() for item in points])
     for name, points in wanted.items():
@@ -197,7 +220,8 @@ Every strategy is to learn what one process learns. Written by
 ```
 which trains the handwritten digits of [examples/digits.yaml](../examples/digits.yaml) for {epochs}
 epochs with a global batch of {batch}, on the same training images, once for each seed; the accuracy
-is top-1 on {images} validation images. Distributed strategies have 2 workers.
+is top-1 on {images} validation images. Distributed strategies have 2 workers, and mirrored has one,
+with 2 devices.
 
 | strategy | seeds | top-1, mean | standard error | to single | 2 standard errors | |
 |---|---:|---:|---:|---:|---:|---|
@@ -208,6 +232,9 @@ NOTES = """
 comparison in twenty would fail by chance if all strategies were equal, and more of those with few
 seeds.
 
+- *mirrored* copies the network onto every device of its worker. This one had no GPUs: its CPU was
+  cut into two devices ([benchmarks/two_devices](../benchmarks/two_devices/sitecustomize.py)), each
+  with half of every batch.
 - *killed and resumed*: `imagenetctl` and all its processes are killed once half of the epochs are
   saved, and the same command goes on from the checkpoint.
 - *dist_async* is not expected to agree: each worker updates the weights by itself, with its own

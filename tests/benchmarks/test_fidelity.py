@@ -60,6 +60,34 @@ def test_every_training_would_run_and_has_a_name_of_its_own(fidelity: ModuleType
         assert training.workers.replicas == item.workers
 
 
+def test_mirrored_has_two_devices_to_copy_the_network_onto(fidelity: ModuleType) -> None:
+    manifests = {name: fidelity.point(name, 0).manifest for name in fidelity.OTHERS}
+    templates = {
+        name: manifest["spec"]["training"]["workers"].get("template")
+        for name, manifest in manifests.items()
+    }
+    template = templates.pop(fidelity.MIRRORED)
+    assert set(templates.values()) == {None}
+    ((variable,),) = (container["env"] for container in template["spec"]["containers"])
+    assert variable["name"] == "PYTHONPATH"
+    cut = Path(variable["value"]) / "sitecustomize.py"
+    assert f"DEVICES = {fidelity.SAID_OF_DEVICES.split()[2]}\n" in cut.read_text()
+
+
+def test_a_mirrored_training_on_one_device_is_not_reported(
+    fidelity: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fidelity, "WORKDIR", tmp_path)
+    done = fidelity.point(fidelity.MIRRORED, 0)
+    log = tmp_path / "jobs" / done.name / "logs" / f"{done.name}-r0-worker-0.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("two_devices: TensorFlow has 2 devices\n")
+    fidelity.check_that_it_had_two_devices(done)
+    log.write_text("rank 0 of 1\n")
+    with pytest.raises(SystemExit, match="had one device"):
+        fidelity.check_that_it_had_two_devices(done)
+
+
 def test_the_page_has_a_line_for_each_and_says_who_is_outside(fidelity: ModuleType) -> None:
     single = fidelity.Series("single", (0.90, 0.92))
     others = [

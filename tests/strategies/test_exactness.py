@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from support.horovod_cluster import HorovodCluster
+from support.pod_subset import REPOSITORY
 from support.training_cluster import TrainingCluster, free_port, plain_environment
 
 STEPS, BATCH, RATE = 20, 16, 0.1
@@ -29,6 +30,9 @@ TRAINING = [
     *("--optimizer", "sgd", "--mom", "0", "--wd", "0"),
     *("--lr", str(RATE), "--warmup-epochs", "0", "--lr-step-epochs", ""),
 ]
+
+# On PYTHONPATH it cuts the CPU of whoever imports TensorFlow, and says so.
+TWO_DEVICES = REPOSITORY / "benchmarks" / "two_devices"
 
 Weights = dict[str, NDArray[np.float32]]
 
@@ -151,8 +155,17 @@ def test_horovod(
 
 
 def test_mirrored(place: Place, expected: Weights) -> None:
+    """One worker, each of whose two devices has half of the batch."""
     strategy = ("--framework", "TensorFlow", "--distribution-strategy", "mirrored")
-    ends_well(alone(of_environment("tensorflow"), place.options(*strategy, *ALL_BATCH)))
+    finished = subprocess.run(
+        [of_environment("tensorflow") / "imagenet-train", *place.options(*strategy, *ALL_BATCH)],
+        env=plain_environment(PYTHONPATH=str(TWO_DEVICES)),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "TensorFlow has 2 devices" in finished.stderr
     same(place.weights(1), expected)
 
 

@@ -1,0 +1,68 @@
+"""Measures what a job costs over the program by itself, and two workers over two single processes.
+
+    make bench-training                             # about 15 minutes on 2 cores
+    .venv/bin/python -m benchmarks.scaling --runs 1 --epochs 1
+    PYTHONPATH=tests .venv/bin/python -m benchmarks.scaling --kind        # needs a Docker engine
+
+Prints Markdown; docs/benchmarks.md holds a run's output. Everything trains resnet-20 on packed
+images of 32 pixels and is run in turn; a figure is the median of its runs. Speeds are those of
+result.json, which counts training alone: no start, evaluation or checkpoint.
+
+Both sides of a comparison have the same cores and as many threads, whatever OMP_NUM_THREADS says in
+the environment. Each process makes the same number of equally large steps in an epoch, and as many
+epochs: a job of two workers has twice the images and twice the global batch.
+
+Two comparisons are made on this machine, on two of its cores with nothing else on them: one job
+under `imagenetctl run` against the same command by hand, which serves no metrics; and jobs of two
+workers against two single processes, each pinned to a core. All files stay under
+build/bench/training. With --kind there is one, on a cluster: jobs against their worker's pod,
+applied once more as a plain pod on the same node.
+"""
+
+import argparse
+import platform
+import signal
+import sys
+
+from benchmarks.scaling import here
+from benchmarks.scaling.by_hand import take_cores
+from benchmarks.scaling.jobs import BATCH, EDGE, IMAGES
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parsed = parser().parse_args()
+    # What was made for the run is removed also when it is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    cores = take_cores(2)
+    print(
+        f"resnet-20, {IMAGES} images of {EDGE}x{EDGE} and {BATCH} a step for each process, "
+        f"{parsed.epochs} epochs, {len(cores)} cores ({platform.machine()}), median of "
+        f"{parsed.runs} runs in turn.",
+        flush=True,
+    )
+    if parsed.kind:
+        # Of the tests, which are on the path only where they are asked for.
+        from benchmarks.scaling import on_kind
+
+        on_kind.compare(parsed.runs, parsed.epochs)
+    else:
+        here.compare(parsed.runs, parsed.epochs, parsed.strategies.split(","), cores)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--runs", type=int, default=3, help="of each way")
+    made.add_argument("--epochs", type=int, default=4, help="of each run")
+    made.add_argument(
+        "--strategies", default="parameterServer:dist_sync,horovod:MXNet", help="of two workers"
+    )
+    made.add_argument("--kind", action="store_true", help="measure on a kind cluster instead")
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The training program as somebody starts it who has no operator: processes of this machine."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.scaling.jobs import BATCH, OPTIONS
+
+from imagenet_operator.clusters.local import pods
+
+PROGRAM = Path(sys.executable).parent / "imagenet-train"
+THREADS = "OMP_NUM_THREADS"
+
+
+def take_cores(count: int) -> list[int]:
+    """Let this process, and all that it starts, have so many cores and share them by themselves.
+
+    Where the environment says how many threads to take, `imagenetctl run` obeys it, and what is
+    started by hand divides the cores: each side would train with a number of its own.
+    """
+    cores = sorted(os.sched_getaffinity(0))[:count]
+    if len(cores) < count:
+        sys.exit(f"{count} cores are needed, and there is {len(cores)}")
+    os.sched_setaffinity(0, cores)
+    os.environ.pop(THREADS, None)
+    return cores
+
+
+def command(dataset: Path, epochs: int) -> list[str]:
+    """The command line of one process, without its output."""
+    length = ["--batch-size", str(BATCH), "--num-epochs", str(epochs)]
+    return [str(PROGRAM), *OPTIONS, "--dataset", str(dataset), *length]
+
+
+def variables(processes: int, **more: str) -> dict[str, str]:
+    """The environment of each of so many processes, which share the cores as workers would."""
+    threads = max(1, len(os.sched_getaffinity(0)) // processes)
+    return {**pods.inherited(os.environ), THREADS: str(threads), **more}
+
+
+class ByHand:
+    """The program, some times at once.
+
+    Args:
+        folder: of all outputs; what was there before is removed.
+        told: the command line, without the output.
+        cores: to pin each process to; None leaves one free.
+        more: further variables.
+    """
+
+    def __init__(
+        self, folder: Path, told: Sequence[str], cores: Sequence[int | None], **more: str
+    ) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self._outputs = [folder / str(number) for number in range(len(cores))]
+        environment = variables(len(cores), **more)
+        self._processes = []
+        for core, output in zip(cores, self._outputs, strict=True):
+            pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+            output.mkdir(parents=True)
+            with (output / "log.txt").open("wb") as log:
+                self._processes.append(
+                    subprocess.Popen(
+                        [*pinned, *told, "--output", str(output)],
+                        env=environment,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+
+    def lives(self) -> bool:
+        """Whether one of them still runs."""
+        return any(process.poll() is None for process in self._processes)
+
+    def speed(self) -> float:
+        """Images per second of all together, once they have ended."""
+        for process, output in zip(self._processes, self._outputs, strict=True):
+            if process.wait() != 0:
+                sys.exit(f"the program by hand failed: see {output / 'log.txt'}")
+        return sum(speed_of(output) for output in self._outputs)
+
+
+def speed_of(output: Path) -> float:
+    """The images per second that a program tells of itself where it has written its results."""
+    document = json.loads((output / "attempts" / "r0" / "result.json").read_text())
+    return float(document["train"]["imagesPerSecond"])

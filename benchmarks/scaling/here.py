@@ -1,0 +1,113 @@
+"""On this machine: jobs under `imagenetctl run`, and the program by hand, on the same cores."""
+
+import argparse
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.scaling.by_hand import ByHand, command
+from benchmarks.scaling.figures import in_turn, table
+from benchmarks.scaling.jobs import CLAIM, point
+
+from imagenet_operator.cli import run
+from imagenet_operator.cli.sweep_here import Here
+from imagenet_operator.clusters.local.state import JobFolder
+
+BENCH = Path("build/bench/training").resolve()
+METRICS_PORT = 19095
+
+
+def place(workdir: Path) -> run.Place:
+    """This machine, as `imagenetctl run --workdir` uses it."""
+    options = argparse.ArgumentParser()
+    run.add_place_options(options)
+    return run.place(options.parse_args(["--workdir", str(workdir)]))
+
+
+class Bench:
+    """Runs jobs, and the program by hand on the dataset of a job with one worker.
+
+    Args:
+        epochs: of each run.
+    """
+
+    def __init__(self, epochs: int) -> None:
+        self._epochs = epochs
+        shutil.rmtree(BENCH / "jobs", ignore_errors=True)
+        (BENCH / "volumes" / CLAIM).mkdir(parents=True, exist_ok=True)
+        self._runner = Here(place(BENCH), None, "text")
+        self._jobs = 0
+        self.job("single", 1, epochs=1)
+        stored = JobFolder(BENCH, "bench-1").stored()
+        assert stored is not None
+        key = stored["status"]["dataset"]["key"]
+        self._dataset = BENCH / "volumes" / CLAIM / "datasets" / key
+
+    def job(self, strategy: str, workers: int, epochs: int | None = None) -> float:
+        """The images per second of a job under `imagenetctl run`."""
+        self._jobs += 1
+        wanted = point(strategy, workers, epochs or self._epochs, f"bench-{self._jobs}")
+        outcome = self._runner.run(wanted)
+        if outcome.measured is None or outcome.measured.images_per_second is None:
+            sys.exit(outcome.failure or 130)
+        return outcome.measured.images_per_second
+
+    def by_hand(self, cores: Sequence[int | None], **variables: str) -> ByHand:
+        """Start the program once for each of these cores, pinned to it; None leaves it free."""
+        told = command(self._dataset, self._epochs)
+        return ByHand(BENCH / "by-hand", told, cores, **variables)
+
+
+def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[int]) -> None:
+    """Measure and print.
+
+    Args:
+        runs: of each way.
+        epochs: of each run.
+        strategies: of two workers.
+        cores: the two that this process has.
+    """
+    bench = Bench(epochs)
+    hand, job = "imagenet-train by hand", "a job under imagenetctl run"
+    one = in_turn(
+        runs, {hand: lambda: bench.by_hand([None]).speed(), job: lambda: bench.job("single", 1)}
+    )
+    print(table("one process on both cores", one, hand, 0.98))
+    print(f"\nWaiting for data takes {waiting_share(bench):.2%} of the steps' time.", flush=True)
+    apart = "two processes by hand, each pinned to a core"
+    ways: dict[str, Callable[[], float]] = {apart: lambda: bench.by_hand(cores).speed()}
+    for strategy in strategies:
+        ways[f"two workers, {strategy}"] = lambda strategy=strategy: bench.job(strategy, 2)  # type: ignore[misc]
+    print(table("two at once", in_turn(runs, ways), apart, 0.90))
+
+
+def waiting_share(bench: Bench) -> float:
+    """The part of the training steps' time that is spent waiting for data."""
+    address = "127.0.0.1"
+    processes = bench.by_hand([None], POD_IP=address, IMAGENET_METRICS_PORT=str(METRICS_PORT))
+    text = ""
+    while processes.lives():
+        try:
+            with urllib.request.urlopen(f"http://{address}:{METRICS_PORT}/metrics") as answer:
+                text = answer.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            pass  # not yet, or no more
+        time.sleep(0.5)
+    processes.speed()
+    waited, stepped = (
+        total(text, f"imagenet_train_{name}_seconds_sum") for name in ("data_wait", "step")
+    )
+    return waited / stepped
+
+
+def total(text: str, series: str) -> float:
+    """The sum of a metric's values in what a program serves."""
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith((f"{series}{{", f"{series} "))
+    )

@@ -1,0 +1,59 @@
+"""The jobs that are measured, all of one kind of images, and the same training as one types it."""
+
+from typing import Any
+
+from imagenet_operator.scaling import variants
+from imagenet_operator.scaling.points import Point
+
+CLAIM = "data"
+BATCH = 64
+CLASSES = 10
+EDGE = 32
+# Of each class. An epoch of one worker is a whole number of batches.
+TRAINED, VALIDATED = 288, 5
+IMAGES = CLASSES * TRAINED
+
+# What a job's worker is told, but for data, length and batch; a test compares them.
+OPTIONS = (
+    *("--network", "resnet", "--num-layers", "20", "--image-shape", f"3,{EDGE},{EDGE}"),
+    *("--kv-store", "device", "--data-nthreads", "1", "--lr", "0.1", "--lr-step-epochs", ""),
+    *("--warmup-epochs", "0", "--random-crop", "0", "--random-mirror", "1"),
+)
+
+
+def point(strategy: str, workers: int, epochs: int, name: str) -> Point:
+    """A job in which each worker makes as many steps an epoch as one process alone makes.
+
+    So each worker adds its own images to the dataset, and its own batch to the step. What an epoch
+    costs by itself (its reader starts anew) then weighs as much with two workers as with one.
+    """
+    shape = [3, EDGE, EDGE]
+    made_up = {
+        "classes": CLASSES,
+        "imagesPerClass": workers * TRAINED + VALIDATED,
+        "imageShape": shape,
+    }
+    manifest: dict[str, Any] = {
+        "apiVersion": "imagenet.dev/v1alpha1",
+        "kind": "ImageNetJob",
+        "metadata": {"name": name},
+        "spec": {
+            "dataset": {
+                "source": {"synthetic": made_up},
+                "validation": {"split": {"imagesPerClass": VALIDATED}},
+                "preprocessing": {"shards": 2, "minImagesPerClass": 1},
+                "volume": {"claimName": CLAIM},
+            },
+            "training": {
+                "strategy": {"single": {}},
+                "model": {"network": "resnet", "numLayers": 20, "imageShape": shape},
+                "batchSize": BATCH * workers,
+                "epochs": epochs,
+                "optimizer": {"learningRate": 0.1, "stepEpochs": [], "warmupEpochs": 0},
+                "augmentation": {"randomMirror": True},
+                "dataThreads": 1,
+                "workers": {"replicas": workers},
+            },
+        },
+    }
+    return Point(strategy, workers, variants.applied(variants.read(strategy), manifest))

@@ -1,0 +1,133 @@
+"""On a kind cluster: an ImageNetJob, and its worker once more as a plain pod, in turn.
+
+The cluster is made for the run by tests/kind's harness and deleted after it. Where
+`$IMAGENET_KIND_CLUSTER` names one, made by `tests/kind/run.py up`, that is taken as it stands.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.scaling import jobs, pods
+from benchmarks.scaling.by_hand import speed_of
+from benchmarks.scaling.figures import in_turn, table
+
+from kind import run
+from kind.cluster import Cluster, existing
+from kind.environment import prepare
+from kind.stories.place import Place
+from kind.stories.release import Release
+from support import chart
+
+NAME = "imagenetjob-bench-training"
+NAMESPACE = "bench-training"
+IMAGES = ("operator", "workloads-mxnet")
+_ENDED = ("Succeeded", "Failed")
+_PATIENCE = 1800.0
+
+
+def compare(runs: int, epochs: int) -> None:
+    """Measure and print.
+
+    Args:
+        runs: of each way.
+        epochs: of each run.
+    """
+    with cluster() as made, place(made) as found:
+        bench = Bench(found, epochs)
+        # Makes the dataset, which all others find; by hand is then what the last job did.
+        bench.job()
+        hand, job = "a plain pod by kubectl apply", "an ImageNetJob"
+        speeds = in_turn(runs, {job: bench.job, hand: bench.by_hand})
+    print(table("one pod on kind", speeds, hand, 0.98), flush=True)
+
+
+class Bench:
+    """Trains in one namespace, one pod at a time.
+
+    Args:
+        place: the namespace, and the folder that its pods share.
+        epochs: of each run.
+    """
+
+    def __init__(self, place: Place, epochs: int) -> None:
+        self._place = place
+        self._epochs = epochs
+        self._threads = len(os.sched_getaffinity(0))
+        self._runs = 0
+        self._worker: pods.Manifest = {}
+
+    def job(self) -> float:
+        """The images per second of a job."""
+        name = self._next("job")
+        self._place.kubectl.apply(pods.job(name, self._epochs, self._threads))
+        status = self._place.wait_for_condition("Succeeded", name, _PATIENCE)
+        if status["training"]["attempt"] != 0:
+            sys.exit(f"{name} was restarted: what its last attempt tells is not of all its epochs")
+        self._worker = self._place.kubectl.get("pod", f"{name}-r0-worker-0")
+        return speed_of(self._place.output(name))
+
+    def by_hand(self) -> float:
+        """The images per second of what the last job's worker did, in a pod of nobody's."""
+        name = self._next(pods.BY_HAND)
+        kubectl = self._place.kubectl
+        kubectl.apply(pods.by_hand(self._worker, name))
+        seen = kubectl.wait_until(
+            "pods", lambda found: found[name]["status"].get("phase") in _ENDED, _PATIENCE
+        )
+        if seen[name]["status"]["phase"] == "Failed":
+            sys.exit(f"{name} failed:\n{kubectl('logs', name)}")
+        return speed_of(self._place.data / pods.folder(name))
+
+    def _next(self, kind: str) -> str:
+        self._runs += 1
+        return f"bench-{kind}-{self._runs}"
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Give a cluster with the operator on it; one of the run's own is gone at the end."""
+    if os.environ.get("IMAGENET_KIND_CLUSTER"):
+        yield existing()
+        return
+    environment = prepare()
+    build = ["make", *(f"image-{name}" for name in IMAGES)]
+    options = f"DOCKER_BUILD_OPTIONS={environment.build_options}"
+    subprocess.run([*build, options], cwd=run.REPOSITORY, check=True, stdout=sys.stderr)
+    made = Cluster(NAME, environment)
+    try:
+        made.create()
+        made.load(f"imagenet-{name}:{run.version()}" for name in IMAGES)
+        # As it is delivered: the stories' values let the operator ask workers every second.
+        Release(made).upgrade(f"--values={chart.FOLDER / 'values.yaml'}")
+        yield made
+    finally:
+        made.delete()
+
+
+@contextmanager
+def place(made: Cluster) -> Iterator[Place]:
+    """Give a namespace with a claim that all its pods share; what it held is told if that fails."""
+    found = Place(made.kubectl.within(NAMESPACE), made.shared / NAMESPACE)
+    _clear(found)
+    found.kubectl("create", "namespace", NAMESPACE)
+    found.folder.mkdir()
+    found.claim(jobs.CLAIM)
+    try:
+        yield found
+    except BaseException:
+        print(found.kubectl.account(), file=sys.stderr)
+        raise
+    finally:
+        _clear(found)
+
+
+def _clear(found: Place) -> None:
+    """Remove what this run, or one that was killed, has left."""
+    # A namespace ends when its pods have, so that nobody writes to the folder any more.
+    found.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=300s")
+    found.kubectl("delete", "persistentvolumes", f"--selector=story={NAMESPACE}")
+    shutil.rmtree(found.folder, ignore_errors=True)

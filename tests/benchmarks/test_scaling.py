@@ -1,0 +1,174 @@
+"""Both sides of benchmarks/scaling's comparisons: the same training, cores and threads."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.scaling import __main__ as program
+from benchmarks.scaling import by_hand, figures, here, jobs
+
+from imagenet_operator.api import validate
+from imagenet_operator.cli.sweep_here import Here
+from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.local import kubelet
+from imagenet_operator.clusters.local.process import Launch, PodProcess
+from imagenet_workloads.train import options
+from imagenet_workloads.train.data.parts import batches_per_epoch
+
+Manifest = dict[str, Any]
+
+EPOCHS = 4
+DATASET = Path("/volume/datasets/key")
+CORES = {4, 7}
+# Where a program is and what it is called, and a job's metrics, which are part of its price.
+OF_PLACE = {"HOME", "TMPDIR", "POD_NAME", "POD_IP", "CUDA_VISIBLE_DEVICES", "PORT"}
+
+
+@pytest.fixture
+def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The cores of the benchmark, where `make` has said that all programs take one thread."""
+    machine = {"cores": CORES | {9}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: machine["cores"])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, taken: machine.update(cores=set(taken)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return by_hand.take_cores(2)
+
+
+class FirstWorker:
+    """Runs a job under `imagenetctl run` until it would start a worker.
+
+    Attributes:
+        launch: of that worker.
+    """
+
+    def __init__(self, strategy: str, workers: int, folder: Path) -> None:
+        self._job = jobs.point(strategy, workers, EPOCHS, "bench")
+        # Somebody has prepared it.
+        self._job.manifest["spec"]["dataset"] = {
+            "source": {"prepared": {"claimName": jobs.CLAIM, "path": "datasets/key"}}
+        }
+        self._folder = folder
+        (folder / "volumes" / jobs.CLAIM).mkdir(parents=True)
+
+    def launch(self, monkeypatch: pytest.MonkeyPatch) -> Launch:
+        """What the worker would be started with."""
+        launches: list[Launch] = []
+
+        class Process(PodProcess):
+            def __init__(self, launch: Launch) -> None:
+                if "-worker-" in launch.pod:
+                    launches.append(launch)
+                    raise OSError("enough is known")
+                super().__init__(replace(launch, command=("/bin/sleep", "60")))
+
+        monkeypatch.setattr(kubelet, "PodProcess", Process)
+        with pytest.raises(LocalError, match="enough is known"):
+            Here(here.place(self._folder), None, "text").run(self._job)
+        return launches[0]
+
+
+def decided(arguments: list[str] | tuple[str, ...]) -> Manifest:
+    """What a command line decides, but for where it reads and writes."""
+    found = dataclasses.asdict(options.parse(arguments))
+    del found["output"]["output"], found["data"]["dataset"]
+    return found
+
+
+def differing(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
+    return {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
+
+
+def is_of_job(name: str) -> bool:
+    """Whether a variable says who and where one is, and nothing of how to train."""
+    return name in OF_PLACE or name.startswith(("IMAGENET_", "DMLC_"))
+
+
+def test_a_job_and_the_program_by_hand_train_alike(
+    cores: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_job = FirstWorker("single", 1, tmp_path).launch(monkeypatch)
+    told = by_hand.command(DATASET, EPOCHS)
+
+    assert decided(of_job.command[1:]) == decided(told[1:])
+    assert Path(of_job.command[0]) == Path(told[0])
+    variables = by_hand.variables(1)
+    assert not {name for name in differing(of_job.environment, variables) if not is_of_job(name)}
+    assert of_job.environment["OMP_NUM_THREADS"] == variables["OMP_NUM_THREADS"] == "2"
+
+
+def test_each_of_two_workers_trains_like_one_of_two_processes(
+    cores: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_job = FirstWorker("parameterServer:dist_sync", 2, tmp_path).launch(monkeypatch)
+    worker = decided(of_job.command[1:])
+    alone = decided(by_hand.command(DATASET, EPOCHS)[1:])
+
+    assert worker["cluster"].pop("kv_store") == "dist_sync"
+    assert alone["cluster"].pop("kv_store") == "device"
+    assert worker == alone
+    variables = by_hand.variables(2)
+    assert not {name for name in differing(of_job.environment, variables) if not is_of_job(name)}
+    assert of_job.environment["OMP_NUM_THREADS"] == variables["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_epoch_has_as_many_steps_whatever_the_workers(workers: int) -> None:
+    manifest = jobs.point("horovod:MXNet" if workers > 1 else "single", workers, EPOCHS, "bench")
+    spec = manifest.manifest["spec"]
+    assert validate(manifest.manifest) == []
+    made_up = spec["dataset"]["source"]["synthetic"]
+    left = made_up["imagesPerClass"] - spec["dataset"]["validation"]["split"]["imagesPerClass"]
+    images = made_up["classes"] * left
+    assert images == workers * jobs.IMAGES
+    assert images % spec["training"]["batchSize"] == 0
+    assert batches_per_epoch(images, workers, jobs.BATCH, 1) == jobs.IMAGES // jobs.BATCH
+    assert spec["training"]["batchSize"] == workers * jobs.BATCH
+
+
+def test_cores_are_taken_and_threads_are_not_left_to_the_environment(cores: list[int]) -> None:
+    assert cores == sorted(CORES)
+    assert os.sched_getaffinity(0) == CORES
+    assert "OMP_NUM_THREADS" not in os.environ
+
+
+def test_too_few_cores_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    with pytest.raises(SystemExit, match="2 cores are needed"):
+        by_hand.take_cores(2)
+
+
+def test_a_speed_is_what_the_program_tells_of_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "attempts" / "r0"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"train": {"imagesPerSecond": 750.5}}))
+    assert by_hand.speed_of(tmp_path) == 750.5
+
+
+def test_ways_are_measured_in_turn_and_medians_compared() -> None:
+    measured: list[str] = []
+
+    def way(name: str, *speeds: float) -> Any:
+        left = iter(speeds)
+
+        def measure() -> float:
+            measured.append(name)
+            return next(left)
+
+        return measure
+
+    found = figures.in_turn(3, {"a": way("a", 100, 900, 200), "b": way("b", 190, 10, 2000)})
+    assert found == {"a": 200, "b": 190}
+    assert "".join(measured) == "ababab"
+    told = figures.table("both", found, "a", 0.98)
+    assert "| a | 200 | 1.000 |  |" in told
+    assert "| b | 190 | 0.950 | at least 0.98 |" in told
+
+
+def test_the_command_line() -> None:
+    assert not program.parser().parse_args([]).kind
+    assert program.parser().parse_args(["--kind", "--runs", "5"]).runs == 5
