@@ -18,6 +18,7 @@ from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.compatibility import COMBINATIONS
 from imagenet_operator.api.frameworks import Framework
+from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
@@ -153,6 +154,8 @@ def test_each_field_arrives_at_its_option() -> None:
     assert options.lr_step_epochs is None
     assert options.warmup_epochs == training.optimizer.warmup_epochs
     assert options.warmup_strategy == training.optimizer.warmup_strategy
+    assert options.lr_scaling == training.optimizer.learning_rate_scaling == "sqrt"
+    assert options.lr_scaling_base == training.optimizer.learning_rate_scaling_base == 1024
     assert options.checkpoint_every_epochs == training.checkpoint.every_epochs
     assert options.checkpoint_every_seconds == training.checkpoint.every_seconds
     assert options.checkpoint_keep == training.checkpoint.keep
@@ -167,6 +170,15 @@ def test_augmentation_is_the_same_on_both_sides(name: str) -> None:
     options = worker_options(JOBS[name])
     for field, value in JOBS[name].spec.training.augmentation.model_dump().items():
         assert getattr(options, field) == value, field
+
+
+def test_the_scaling_of_the_learning_rate_is_the_same_on_both_sides() -> None:
+    """It is left out, too, where a job says nothing of it."""
+    options, optimizer = worker_options(JOBS["defaults"]), Optimizer()
+    assert options.lr_scaling == optimizer.learning_rate_scaling
+    assert options.lr_scaling_base == optimizer.learning_rate_scaling_base
+    field = Optimizer.model_fields["learning_rate_scaling"]
+    assert choices("lr_scaling") == set(get_args(field.annotation))
 
 
 def test_every_option_of_a_worker_is_one_that_extra_arguments_may_not_repeat() -> None:

@@ -8,7 +8,9 @@ import pytest
 from annotated_types import Ge, Le
 
 from imagenet_operator.api import ImageNetJob, schema
-from imagenet_operator.api.strategies import StrategyFields
+from imagenet_operator.api.strategies import STRATEGIES, StrategyFields
+from imagenet_operator.api.templates import owned_field_conflicts
+from imagenet_operator.clusters.local import pods
 from imagenet_operator.manifests import attempt, names, ports, strategies, worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Member
@@ -25,18 +27,42 @@ def defined(name: str, namespace: dict[str, Any]) -> Any:
     return namespace[name]
 
 
-def test_its_fields_are_a_strategys() -> None:
-    ring = defined(
-        "Ring", {"Annotated": Annotated, "Ge": Ge, "Le": Le, "StrategyFields": StrategyFields}
-    )
+@pytest.fixture
+def ring() -> type[StrategyFields]:
+    """Return the fields that the page defines."""
+    known = {"Annotated": Annotated, "Ge": Ge, "Le": Le, "StrategyFields": StrategyFields}
+    fields: type[StrategyFields] = defined("Ring", known)
+    return fields
+
+
+def test_its_fields_are_a_strategys(ring: type[StrategyFields]) -> None:
     node = schema.of_model(ring)["properties"]["chunks"]
     assert (node["type"], node["default"], node["maximum"]) == ("integer", 4, 64)
     assert ring().devices(gpus=3) == 3
     said = {name for name in inspect.get_annotations(StrategyFields) if hasattr(ring, name)}
-    assert {"frameworks", "frozen", "incidental"} <= said
+    assert {"frameworks", "frozen", "incidental", "variables", "tuning"} <= said
 
 
-def test_its_members_are_pods_that_both_clusters_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_tells_its_members_their_places_is_the_operators(
+    ring: type[StrategyFields], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STRATEGIES, "ring", ring)
+
+    def conflicts(name: str) -> list[str]:
+        container = {"name": "main", "env": [{"name": name, "value": "1"}]}
+        found = owned_field_conflicts({"spec": {"containers": [container]}}, "template")
+        return [problem.path for problem in found]
+
+    assert conflicts("RING_FIRST") == conflicts("RING_INDEX")
+    assert conflicts("RING_FIRST") == ["template.spec.containers[0].env[0]"]
+    assert conflicts("RING_TIMEOUT") == []
+    shell = {"RING_FIRST": "left over", "RING_TIMEOUT": "9", "PATH": "/bin"}
+    assert pods.inherited(shell) == {"PATH": "/bin"}
+
+
+def test_its_members_are_pods_that_both_clusters_run(
+    ring: type[StrategyFields], monkeypatch: pytest.MonkeyPatch
+) -> None:
     members = defined(
         "members",
         {
@@ -53,10 +79,11 @@ def test_its_members_are_pods_that_both_clusters_run(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(strategies, "of_job", lambda job: Ring())
     built = attempt.build(JOBS["horovod"], 1)
-    pods = [item for item in built if item["kind"] == "Pod"]
-    assert [pod["metadata"]["name"] for pod in pods] == ["digits-r1-worker-0", "digits-r1-worker-1"]
-    for index, pod in enumerate(pods):
+    made = [item for item in built if item["kind"] == "Pod"]
+    assert [pod["metadata"]["name"] for pod in made] == ["digits-r1-worker-0", "digits-r1-worker-1"]
+    for index, pod in enumerate(made):
         assert outside_subset(pod) == []
         env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
         assert env["RING_FIRST"] == "digits-r1-worker-0.digits-r1"
         assert env["RING_INDEX"] == str(index)
+        assert {name for name in env if name.startswith("RING")} == set(ring.variables)

@@ -139,6 +139,12 @@ TABLE: dict[str, Manifest] = {
     "single with gpus": manifest(
         training={"strategy": {"single": {}}, "workers": {"replicas": 1, "gpus": 4}}
     ),
+    "single with nccl": manifest(
+        training={
+            "strategy": {"single": {"kvStore": "nccl"}},
+            "workers": {"replicas": 1, "gpus": 4},
+        }
+    ),
     "asynchronous": manifest(training={"strategy": {"parameterServer": {"kvStore": "dist_async"}}}),
     "all of training": manifest(
         training={
@@ -154,6 +160,8 @@ TABLE: dict[str, Manifest] = {
                 "stepEpochs": [],
                 "warmupEpochs": 0,
                 "warmupStrategy": "power2",
+                "learningRateScaling": "sqrt",
+                "learningRateScalingBase": 1024,
             },
             "augmentation": {
                 "randomMirror": True,
@@ -202,6 +210,7 @@ TABLE: dict[str, Manifest] = {
         training={
             "strategy": {"horovod": {"slotsPerWorker": 2}},
             "workers": {"replicas": 4, "gpus": 8},
+            "image": "registry.example/team/mxnet-cu112-horovod:7",
         }
     ),
     "horovod of tensorflow": tensorflow({"horovod": {}}, workers={"replicas": 2, "gpus": 4}),
@@ -244,7 +253,9 @@ def _strategies(gpus: int) -> st.SearchStrategy[Manifest]:
             stores,
             servers,
         ),
-        st.sampled_from(["local", "device"]).map(lambda store: {"single": {"kvStore": store}}),
+        st.sampled_from(["local", "device", *(["nccl"] if gpus else [])]).map(
+            lambda store: {"single": {"kvStore": store}}
+        ),
         st.sampled_from(slots).map(lambda count: {"horovod": {"slotsPerWorker": count}}),
         st.sampled_from([{"horovod": {}}, {"mirrored": {}}, {"multiWorkerMirrored": {}}]),
     )
@@ -280,6 +291,8 @@ def jobs(draw: st.DrawFn) -> ImageNetJob:
         "workers": {"replicas": replicas, "gpus": gpus},
         "batchSize": replicas * share * draw(st.integers(1, 64)),
     }
+    if kind == "horovod" and framework == "MXNet" and gpus:
+        training["image"] = "registry.example/team/mxnet-cu112-horovod:7"
     if draw(st.booleans()):
         training["output"] = {"volume": draw(volumes)}
     run_policy = {

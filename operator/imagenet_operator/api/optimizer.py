@@ -19,6 +19,14 @@ class Optimizer(Model):
     learning_rate: Annotated[float, Gt(0), Le(1000)] = 0.1
     """The learning rate after warm-up, before the first step."""
 
+    learning_rate_scaling: Literal["none", "linear", "sqrt"] = "none"
+    """What the learning rate is multiplied by to fit a large batch: nothing, the images of an
+    update (`batchSize`; with dist_async a worker's part of it) over `learningRateScalingBase`, or
+    the root of that."""
+
+    learning_rate_scaling_base: Annotated[PositiveInt, Unit("images")] = 256
+    """The batch that `learningRate` was chosen for."""
+
     momentum: Annotated[float, Ge(0), Le(1)] = 0.9
     """The momentum of sgd, nag and lbsgd; others do not use it."""
 

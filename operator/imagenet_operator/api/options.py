@@ -35,6 +35,8 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--gpus": f"{_TRAINING}.workers.gpus",
     "--optimizer": f"{_TRAINING}.optimizer.name",
     "--lr": f"{_TRAINING}.optimizer.learningRate",
+    "--lr-scaling": f"{_TRAINING}.optimizer.learningRateScaling",
+    "--lr-scaling-base": f"{_TRAINING}.optimizer.learningRateScalingBase",
     "--mom": f"{_TRAINING}.optimizer.momentum",
     "--wd": f"{_TRAINING}.optimizer.weightDecay",
     "--lr-factor": f"{_TRAINING}.optimizer.learningRateFactor",

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
+from imagenet_operator.api import strategies
 from imagenet_operator.api.own_program import MAIN_CONTAINER, OwnProgram
 from imagenet_operator.api.problems import Problem
 
@@ -21,12 +23,9 @@ _OWNED_LABELS = re.compile(
     r"training\.imagenet\.dev/.*|app\.kubernetes\.io/(managed-by|name)"
     r"|(batch\.kubernetes\.io/)?(job-name|controller-uid|job-completion-index)"
 )
-# Of Horovod's variables those that place a process; its tuning is the user's.
-_OWNED_VARIABLES = re.compile(
-    r"(DMLC|IMAGENET|POD)_.*|PORT|TF_CONFIG|JOB_COMPLETION_INDEX"
-    r"|HOROVOD_(CONTROLLER|CPU_OPERATIONS|GLOO_RENDEZVOUS_.*|HOSTNAME)"
-    r"|HOROVOD_((LOCAL|CROSS)_)?(RANK|SIZE)"
-)
+_OWNED_VARIABLES = ("IMAGENET_*", "POD_*", "JOB_COMPLETION_INDEX")
+"""Whatever the strategy; each names its own."""
+
 _OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
 _OWNED_MOUNTS = frozenset({"/source", "/data", "/output", "/scratch", "/dev/shm"})
 _CAPABILITIES_ALLOWED = frozenset({"NET_BIND_SERVICE"})
@@ -243,11 +242,16 @@ def _program(container: Mapping[str, Any], path: str, own_program: OwnProgram) -
             yield _conflict(f"{path}.{field}", _PROGRAM, remedy)
 
 
+def _is_owned(variable: str) -> bool:
+    patterns = (*_OWNED_VARIABLES, *strategies.variables())
+    return any(fnmatchcase(variable, pattern) for pattern in patterns)
+
+
 def _main_container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
     yield from _directives(container, path)
     yield from _owned(container, _MAIN, path)
     for name, place, _ in _items(container, "env", path):
-        if _OWNED_VARIABLES.fullmatch(name):
+        if _is_owned(name):
             yield _conflict(place, f"{name} tells the program its place in the job")
     for _, place, mount in _items(container, "volumeMounts", path):
         if str(mount.get("mountPath", "")).rstrip("/") in _OWNED_MOUNTS:

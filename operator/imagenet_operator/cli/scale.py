@@ -90,7 +90,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         report.point(outcome)
         if outcome.is_interrupted:
             break
-    return report.conclude()
+    return report.conclude(runner.remedy)
 
 
 def _runner(arguments: argparse.Namespace, manifest: Manifest) -> Runner:
@@ -106,7 +106,7 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest) -> Runner:
 
     found = connection.of_context(arguments.context, os.environ)
     namespace = arguments.namespace or manifest["metadata"].get("namespace") or found.namespace
-    return OnCluster(found, namespace, manifest)
+    return OnCluster(found, namespace, manifest, arguments.context)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -46,3 +46,6 @@ class Runner(Protocol):
 
     def run(self, point: Point) -> Outcome:
         """Run a point to its end, or read what it came to if it has been run."""
+
+    def remedy(self, failed: Sequence[str]) -> str:
+        """Say how points that failed, by the names of their jobs, are run again."""

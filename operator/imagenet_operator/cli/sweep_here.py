@@ -54,6 +54,10 @@ class Here:
             return Outcome(point, failure=text, document=document)
         return Outcome(point, document=result.as_json(end, "Interrupted"))
 
+    def remedy(self, failed: Sequence[str]) -> str:
+        """Say that nothing stands in the way: a job that failed here is simply begun anew."""
+        return "the same command runs them again"
+
     def _folder(self, point: Point) -> JobFolder:
         return JobFolder(self._place.workdir, point.name)
 

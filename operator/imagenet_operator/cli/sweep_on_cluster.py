@@ -3,15 +3,22 @@
 The operator there does the work; here is only a client of the API server, as kubectl is one. All
 that is read of a job is its status, since nobody mounts its volumes here: images per second are
 those of the whole training, its start and its evaluations included.
+
+A sweep lasts for hours, and its jobs need nobody to look at them. So whatever an API server says
+while it restarts, or does not say, ends no wait before it has lasted for minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import shlex
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from imagenet_operator.api import ImageNetJob, Manifest, parse
 from imagenet_operator.cli.sweep import Outcome
+from imagenet_operator.clusters.errors import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
@@ -25,6 +32,15 @@ from imagenet_operator.scaling.standing import Standing, standing
 _CLAIM = kinds.BY_NAME["PersistentVolumeClaim"]
 _LOOK_SECONDS = 2.0
 
+_PATIENCE_SECONDS = 300.0
+"""A control plane is upgraded, or a laptop finds its network again, in less."""
+
+_PASSING = frozenset({0, 401, 429})
+"""What has an end, beside the server's own errors: no answer, a token that the client reads anew
+after this one, and too many requests."""
+
+Answer = TypeVar("Answer")
+
 
 class OnCluster:
     """Runs points one after the other, in one namespace; a `Runner`.
@@ -33,7 +49,9 @@ class OnCluster:
         connection: To the API server.
         namespace: Of the jobs.
         manifest: Of the sweep, which describes the dataset's volume.
+        context: What KUBECONFIG calls the cluster.
         look_seconds: Between two looks at a job.
+        patience_seconds: For which a wait outlasts an API server without a good answer.
     """
 
     def __init__(
@@ -41,12 +59,16 @@ class OnCluster:
         connection: Connection,
         namespace: str,
         manifest: Manifest,
+        context: str,
         look_seconds: float = _LOOK_SECONDS,
+        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         self._connection = connection
         self._namespace = namespace
         self._job = parse(manifest)
+        self._context = context
         self._look_seconds = look_seconds
+        self._patience_seconds = patience_seconds
 
     def get_ready(self, points: Sequence[Point]) -> None:
         """Refuse names that are taken, then make the dataset's claim."""
@@ -62,17 +84,29 @@ class OnCluster:
         except KeyboardInterrupt:
             return Outcome(point)
 
+    def remedy(self, failed: Sequence[str]) -> str:
+        """Say how to make room: jobs that failed stay, for people to find out why."""
+        return f"delete them with {self._deletion(failed)}, and the same command runs them again"
+
+    def _deletion(self, names: Sequence[str]) -> str:
+        """Return what to type to delete jobs; a point that failed may be deleted already."""
+        place = ("--context", self._context, "--namespace", self._namespace)
+        return shlex.join(
+            ("kubectl", "delete", "imagenetjob", *place, "--ignore-not-found", *names)
+        )
+
     async def _get_ready(self, points: Sequence[Point]) -> None:
         async with Client(self._connection) as client:
-            taken = []
+            taken = {}
             for point in points:
                 found = standing(parse(point.manifest), await self._stored(client, point))
                 if found in (Standing.OTHER, Standing.FAILED):
-                    taken.append(f"{point.name} ({found.value})")
+                    taken[point.name] = found.value
             if taken:
+                listing = ", ".join(f"{name} ({why})" for name, why in taken.items())
                 raise ImageNetJobError(
-                    f"the cluster has jobs in the way: {', '.join(taken)}; delete them with "
-                    f"kubectl delete imagenetjob --namespace {self._namespace}, and try again"
+                    f"the cluster has jobs in the way: {listing}; delete them with "
+                    f"{self._deletion(list(taken))}, and try again"
                 )
             for claim in volumes.claims(self._job):
                 if claim["metadata"]["name"] == volumes.data(self._job).claim:
@@ -92,19 +126,49 @@ class OnCluster:
 
     async def _run(self, point: Point) -> Outcome:
         async with Client(self._connection) as client:
-            stored = await self._stored(client, point)
+            stored = await self._patiently(lambda: self._stored(client, point))
             is_old = stored is not None
             if stored is None:
-                metadata = {**point.manifest["metadata"], "namespace": self._namespace}
-                manifest = {**point.manifest, "metadata": metadata}
-                await client.create(kinds.JOB.path(self._namespace), manifest)
+                await self._patiently(lambda: self._make(client, point))
             while (outcome := _outcome(point, stored, is_old)) is None:
                 is_old = False
                 await asyncio.sleep(self._look_seconds)
-                stored = await self._stored(client, point)
+                stored = await self._patiently(lambda: self._stored(client, point))
                 if stored is None:
                     return Outcome(point, failure=f"{point.name} has been deleted meanwhile")
             return outcome
+
+    async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Ask until there is a good answer, or a refusal that stays.
+
+        Raises:
+            ApiError: It is refused for good.
+            ClusterError: There has been neither for too long.
+        """
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                return await ask()
+            except ApiError as error:
+                if error.code not in _PASSING and error.code < 500:
+                    raise
+                if time.monotonic() >= deadline:
+                    raise ClusterError(
+                        f"{error}; the API server has had no good answer for "
+                        f"{self._patience_seconds:g} seconds; jobs that are made go on, and the "
+                        "same command goes on with the sweep"
+                    ) from error
+            await asyncio.sleep(self._look_seconds)
+
+    async def _make(self, client: Client, point: Point) -> None:
+        """Make a point's job, unless a request whose answer was lost has made it already."""
+        metadata = {**point.manifest["metadata"], "namespace": self._namespace}
+        manifest = {**point.manifest, "metadata": metadata}
+        try:
+            await client.create(kinds.JOB.path(self._namespace), manifest)
+        except ApiError as error:
+            if error.code != 409:
+                raise
 
     async def _stored(self, client: Client, point: Point) -> ImageNetJob | None:
         try:
@@ -121,6 +185,8 @@ def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | N
     if job is None:
         return None
     found = standing(parse(point.manifest), job)
+    if found is Standing.OTHER:
+        return Outcome(point, failure=f"{point.name} is another job meanwhile")
     if found is Standing.SUCCEEDED:
         return Outcome(point, _measured(point, job), is_old=is_old)
     if found is Standing.FAILED:

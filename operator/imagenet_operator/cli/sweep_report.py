@@ -10,6 +10,7 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,12 @@ class Report:
             _write(self._path("csv"), table.as_csv(self._rows))
             _write(self._path("md"), table.as_markdown(self._rows))
 
-    def conclude(self) -> int:
-        """Draw the plot and show the table; return the exit code."""
+    def conclude(self, remedy: Callable[[Sequence[str]], str]) -> int:
+        """Draw the plot and show the table; return the exit code.
+
+        Args:
+            remedy: Says how points that failed are run again, by the names of their jobs.
+        """
         plot = self._plot() if self._rows else None
         failed = [outcome.point.name for outcome in self._done if outcome.failure is not None]
         interrupted = any(outcome.is_interrupted for outcome in self._done)
@@ -70,18 +75,18 @@ class Report:
         if self._json:
             print(json.dumps(self._document(end, failed, plot)), flush=True)
         else:
-            self._show(failed, interrupted, plot)
+            self._show(plot)
+            if failed:
+                self.say(f"failed: {', '.join(failed)}; {remedy(failed)}")
+            if interrupted:
+                self.say("interrupted; type the same command again to go on")
         return code
 
-    def _show(self, failed: list[str], interrupted: bool, plot: Path | None) -> None:
+    def _show(self, plot: Path | None) -> None:
         if self._rows:
             print(table.as_text(self._rows))
             written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
             self.say("written: " + ", ".join(map(str, written)))
-        if failed:
-            self.say(f"failed: {', '.join(failed)}; the same command runs them again")
-        if interrupted:
-            self.say("interrupted; type the same command again to go on")
 
     def _path(self, ending: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{ending}")

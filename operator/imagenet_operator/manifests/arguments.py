@@ -11,7 +11,13 @@ from collections.abc import Sequence
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.manifests.volumes import DATASET, OUTPUT, RESULTS
+
+_SCALING = {
+    "learning_rate_scaling": "--lr-scaling",
+    "learning_rate_scaling_base": "--lr-scaling-base",
+}
 
 
 def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple[str, ...]:
@@ -64,7 +70,14 @@ def _optimizer(job: ImageNetJob) -> tuple[str, ...]:
         *("--lr-step-epochs", ",".join(map(str, optimizer.step_epochs))),
         *("--warmup-epochs", str(optimizer.warmup_epochs)),
         *("--warmup-strategy", optimizer.warmup_strategy),
+        *_scaling(optimizer),
     )
+
+
+def _scaling(optimizer: Optimizer) -> tuple[str, ...]:
+    """Return the options that differ from their defaults; MXNet's own programs have none."""
+    changed = optimizer.model_dump(include=set(_SCALING), exclude_defaults=True)
+    return tuple(text for name, value in changed.items() for text in (_SCALING[name], str(value)))
 
 
 def _augmentation(augmentation: Augmentation) -> tuple[str, ...]:

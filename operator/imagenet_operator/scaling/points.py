@@ -10,13 +10,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from imagenet_operator.api import own_program
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.api.problems import Problem
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
-from imagenet_operator.scaling.variants import Variant, applied
+from imagenet_operator.scaling.variants import Variant, applied, framework_of
 
 SWEEP = "training.imagenet.dev/sweep"
 """The label by which the jobs of a sweep are found: the name of the manifest."""
@@ -92,7 +93,10 @@ def plan(
     wrong: list[str] = []
     for variant in variants:
         points = [_point(manifest, variant, number) for number in sorted(set(workers))]
-        verdicts = [(point, problems_of(point.manifest)) for point in points]
+        verdicts = [
+            (point, [*problems_of(point.manifest), *_image_problems(manifest, point)])
+            for point in points
+        ]
         good = [point for point, problems in verdicts if not problems]
         fixed = [point for point, problems in verdicts if good and _asks_for_others(problems)]
         kept += good
@@ -169,6 +173,28 @@ def _point(manifest: Manifest, variant: Variant, workers: int) -> Point:
             },
         },
     )
+
+
+def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:
+    """Return why a point cannot run in the manifest's image, whose trainer has one framework.
+
+    A program of one's own is not told the framework, and so not to train in another.
+    """
+    training = manifest["spec"]["training"]
+    if training.get("image") is None or own_program.has_command(
+        training.get("workers", {}).get("template")
+    ):
+        return []
+    own, wanted = framework_of(manifest), framework_of(point.manifest)
+    if own == wanted:
+        return []
+    return [
+        Problem(
+            "spec.training.image",
+            f"is for {own} and would have to train in {wanted}",
+            f"leave {point.strategy} out of --strategies, or remove the image",
+        )
+    ]
 
 
 def _asks_for_others(problems: list[Problem]) -> bool:

@@ -76,6 +76,11 @@ def read(text: str) -> Variant:
     raise UnknownVariant(f"{text!r} is none of {_FORMS}; write {kind}, or one of {choices}")
 
 
+def framework_of(manifest: Manifest) -> str:
+    """Return the framework that a manifest trains in."""
+    return str(manifest["spec"]["training"].get("framework", _FRAMEWORK))
+
+
 def applied(variant: Variant, manifest: Manifest) -> Manifest:
     """Return a valid manifest with another strategy, and the framework and format that it needs."""
     if variant.kind is None:
@@ -88,7 +93,7 @@ def applied(variant: Variant, manifest: Manifest) -> Manifest:
     if variant.kv_store is not None:
         block["kvStore"] = variant.kv_store
     training = training | {"strategy": {variant.kind: block}}
-    if row.framework != training.get("framework", _FRAMEWORK):
+    if row.framework != framework_of(manifest):
         training["framework"] = row.framework
     if row.format != preprocessing.get("format", _FORMAT):
         dataset = dataset | {"preprocessing": preprocessing | {"format": row.format}}

@@ -40,6 +40,7 @@ ALLOWED = {
     "own environment": main(
         env=[{"name": "PS_VERBOSE", "value": "2"}, {"name": "OMP_NUM_THREADS"}]
     ),
+    "tuning": main(env=[{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]),
     "own volume": {
         "spec": {
             "volumes": [{"name": "cache", "emptyDir": {}}],
@@ -145,6 +146,26 @@ def test_what_is_the_operators_is_refused_where_it_stands(
     assert problem.path == f"{PATH}.{place}"
     assert problem.stage == "operator"
     assert problem.hint
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DMLC_ROLE",
+        "HOROVOD_CROSS_RANK",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT",
+        "HOROVOD_HOSTNAME",
+        "HOROVOD_LOCAL_SIZE",
+        "HOROVOD_SIZE",
+        "IMAGENET_JOB",
+        "JOB_COMPLETION_INDEX",
+        "POD_NAME",
+        "TF_CONFIG",
+    ],
+)
+def test_what_tells_a_program_its_place_cannot_be_overridden(name: str) -> None:
+    (problem,) = owned_field_conflicts(main(env=[{"name": name}]), PATH)
+    assert problem.message.endswith(f"{name} tells the program its place in the job")
 
 
 def test_every_conflict_of_a_template_is_found() -> None:

@@ -210,6 +210,12 @@ def of_tensorflow(strategy: object, **training: object) -> dict[str, Any]:
     return document
 
 
+def of_horovod(fields: object, **training: object) -> dict[str, Any]:
+    """Return a manifest for MXNet with Horovod, with further fields of the training."""
+    strategy = {"horovod": fields}
+    return changed(TRAINING, {**GOOD["spec"]["training"], "strategy": strategy, **training})
+
+
 EVERYWHERE = "lenet, mlp, alexnet, resnet, vgg, inception-v3, densenet, squeezenet, mobilenet"
 STRATEGY_SENTENCES = [
     (
@@ -245,20 +251,19 @@ STRATEGY_SENTENCES = [
         "it, or write framework: MXNet",
     ),
     (
-        changed(f"{TRAINING}.strategy", {"horovod": {"slotsPerWorker": 3}}),
+        of_horovod({"slotsPerWorker": 3}),
         "spec.training.batchSize: 128 does not divide by 6 devices; write 126 or 132",
     ),
     (
-        changed(
-            TRAINING,
-            {
-                **GOOD["spec"]["training"],
-                "strategy": {"horovod": {"slotsPerWorker": 3}},
-                "workers": {"gpus": 8},
-            },
-        ),
+        of_horovod({"slotsPerWorker": 3}, workers={"gpus": 8}, image="own:1"),
         "spec.training.strategy.horovod.slotsPerWorker: 8 GPUs do not divide by 3 slots; write one "
         "of 1, 2, 4, 8",
+    ),
+    (
+        of_horovod({}, workers={"gpus": 8}),
+        "spec.training.image: must be given for Horovod with MXNet on GPUs, which no image of the "
+        "operator's has; write one that has it, or framework: TensorFlow, or strategy: "
+        "{parameterServer: {}}",
     ),
     (
         changed(

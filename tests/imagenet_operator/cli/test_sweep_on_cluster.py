@@ -20,7 +20,7 @@ from imagenet_operator.scaling.figures import Measured
 from imagenet_operator.scaling.points import Point
 from support import job_table
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer
+from support.fake_api_server import FakeApiServer, Refusal, Request
 
 Manifest = dict[str, Any]
 JOB = kinds.JOB.name
@@ -51,10 +51,17 @@ def sweep(**changes: Any) -> tuple[Point, ...]:
 class Place:
     """An API server, and a sweep that runs on it in another thread."""
 
-    def __init__(self, server: FakeApiServer, **changes: Any) -> None:
+    def __init__(
+        self, server: FakeApiServer, patience_seconds: float = 60.0, **changes: Any
+    ) -> None:
         self.server = server
         self.runner = OnCluster(
-            Connection(server.url), "vision", manifest(**changes), look_seconds=0.001
+            Connection(server.url),
+            "vision",
+            manifest(**changes),
+            "production",
+            look_seconds=0.001,
+            patience_seconds=patience_seconds,
         )
 
     async def get_ready(self, found: tuple[Point, ...]) -> None:
@@ -62,6 +69,26 @@ class Place:
 
     async def run(self, point: Point) -> Outcome:
         return await asyncio.to_thread(self.runner.run, point)
+
+    def refuse(self, times: int, *codes: int) -> list[Request]:
+        """Answer so many requests for a job with these codes in turn; 0 hangs up.
+
+        Returns:
+            The requests that have been refused, as they come.
+        """
+        refused: list[Request] = []
+
+        async def fault(asked: Request) -> None:
+            if asked.kind != JOB or len(refused) >= times:
+                return
+            code = codes[len(refused) % len(codes)]
+            refused.append(asked)
+            if code == 0:
+                raise asyncio.CancelledError
+            raise Refusal(code, "Refused", "not now")
+
+        self.server.faults.append(fault)
+        return refused
 
     async def finish(self, name: str, kind: str, **status: Any) -> None:
         """End a job, as the operator would."""
@@ -76,11 +103,11 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def place(**changes: Any) -> AsyncIterator[Place]:
+async def place(patience_seconds: float = 60.0, **changes: Any) -> AsyncIterator[Place]:
     async with FakeApiServer() as server:
         # A person with a kubeconfig makes the jobs that an operator may not.
         server.verbs[kinds.JOB.group, kinds.JOB.plural] |= {"create"}
-        yield Place(server, **changes)
+        yield Place(server, patience_seconds, **changes)
 
 
 @asynchronous
@@ -104,7 +131,7 @@ async def test_a_point_is_made_waited_for_and_read() -> None:
 
 @asynchronous
 async def test_all_points_share_a_claim_that_nobody_owns() -> None:
-    changes = {"run_policy": {"retentionPolicy": "Delete"}}
+    changes: Manifest = {"run_policy": {"retentionPolicy": "Delete"}}
     async with place(**changes) as here:
         for _ in range(2):
             await here.get_ready(sweep(**changes))
@@ -118,7 +145,7 @@ async def test_all_points_share_a_claim_that_nobody_owns() -> None:
 
 @asynchronous
 async def test_a_claim_that_exists_is_not_made() -> None:
-    changes = {"dataset": {"volume": {"claimName": "mine"}}}
+    changes: Manifest = {"dataset": {"volume": {"claimName": "mine"}}}
     async with place(**changes) as here:
         await here.get_ready(sweep(**changes))
         assert here.server.all(CLAIM) == []
@@ -170,8 +197,89 @@ async def test_a_point_that_is_deleted_meanwhile_is_not_waited_for() -> None:
         assert outcome.failure == f"{first.name} has been deleted meanwhile"
 
 
+@asynchronous
+async def test_the_wait_goes_on_where_the_api_server_is_away_for_a_while() -> None:
+    async with place() as here:
+        (first, _) = sweep()
+        running = asyncio.create_task(here.run(first))
+        await here.server.until(lambda: here.server.get(JOB, first.name))
+
+        refused = here.refuse(12, 503, 0, 401, 429, 500, 502)
+        outcome, _ = await asyncio.gather(running, here.finish(first.name, "Succeeded", **TRAINED))
+
+        assert outcome.measured == Measured("parameterServer", 1, 45, 200.0, 0.9611)
+        assert len(refused) == 12
+
+
+@asynchronous
+async def test_a_job_is_made_once_though_the_answer_to_its_making_is_lost() -> None:
+    async with place() as here:
+        (first, _) = sweep()
+        here.refuse(3, 503)
+        create = here.server.add
+
+        async def lose_the_answer(asked: Request) -> None:
+            if asked.verb == "create":
+                here.server.faults.remove(lose_the_answer)
+                await create(asked.body)
+                raise asyncio.CancelledError
+
+        here.server.faults.append(lose_the_answer)
+
+        outcome, _ = await asyncio.gather(
+            here.run(first), here.finish(first.name, "Succeeded", **TRAINED)
+        )
+
+        assert outcome.measured is not None and not outcome.is_old
+
+
+@asynchronous
+async def test_the_wait_ends_where_nothing_good_comes_for_long() -> None:
+    async with place(patience_seconds=0.05) as here:
+        (first, _) = sweep()
+        here.refuse(1_000_000, 503)
+
+        with pytest.raises(ClusterError) as caught:
+            await here.run(first)
+
+        assert str(caught.value) == (
+            f"GET /apis/{kinds.JOB.api_version}/namespaces/vision/{kinds.JOB.plural}/{first.name}: "
+            f"not now; the API server has had no good answer for 0.05 seconds; "
+            "jobs that are made go on, and the same command goes on with the sweep"
+        )
+
+
+@pytest.mark.parametrize("code", [400, 403, 422])
+@asynchronous
+async def test_a_refusal_that_stays_ends_the_wait_at_once(code: int) -> None:
+    async with place() as here:
+        (first, _) = sweep()
+        refused = here.refuse(1_000_000, code)
+
+        with pytest.raises(ClusterError, match=r"not now$"):
+            await here.run(first)
+
+        assert len(refused) == 1
+
+
+@asynchronous
+async def test_another_job_under_a_points_name_is_not_waited_for() -> None:
+    async with place() as here:
+        (first, _) = sweep()
+
+        async def replace() -> None:
+            await here.server.until(lambda: here.server.get(JOB, first.name))
+            await here.server.change(
+                JOB, first.name, lambda job: job["spec"]["training"].update(epochs=1)
+            )
+
+        outcome, _ = await asyncio.gather(here.run(first), replace())
+
+        assert outcome.failure == f"{first.name} is another job meanwhile"
+
+
 def test_ctrl_c_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest())
+    runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest(), "production")
 
     async def interrupted(point: Point) -> Outcome:
         raise KeyboardInterrupt
@@ -197,8 +305,17 @@ async def test_jobs_in_the_way_are_named_before_anything_is_made() -> None:
 
         message = str(caught.value)
         assert f"{first.name} (it has failed), {second.name} (another job has" in message
-        assert "kubectl delete imagenetjob --namespace vision" in message
+        delete = "kubectl delete imagenetjob --context production --namespace vision"
+        assert f"{delete} --ignore-not-found {first.name} {second.name}" in message
         assert here.server.all(CLAIM) == []
+
+
+def test_failed_points_are_run_again_once_they_are_deleted() -> None:
+    runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest(), "production")
+    assert runner.remedy(["one", "other"]) == (
+        "delete them with kubectl delete imagenetjob --context production --namespace vision "
+        "--ignore-not-found one other, and the same command runs them again"
+    )
 
 
 @asynchronous
@@ -215,6 +332,6 @@ async def test_without_validation_there_is_no_accuracy_and_without_images_no_spe
 
 
 def test_a_cluster_that_cannot_be_reached_is_a_clear_error() -> None:
-    runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest())
+    runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest(), "production")
     with pytest.raises(ClusterError, match=f"GET /apis/{kinds.JOB.group}/"):
         runner.get_ready(sweep())

@@ -47,6 +47,7 @@ def test_it_is_a_sha256_and_the_same_each_time() -> None:
         ("dataset.preprocessing.template", {"spec": {}}),
         ("runPolicy.suspend", True),
         ("training.optimizer.learningRate", 0.1),
+        ("training.optimizer.learningRateScaling", "none"),
         ("training.augmentation", {"randomCrop": False}),
     ],
 )
@@ -60,6 +61,7 @@ def test_where_and_how_wide_a_job_runs_does_not_change_it(path: str, value: Any)
         ("training.model", {"network": "resnet", "numLayers": 101}),
         ("training.epochs", 91),
         ("training.optimizer.learningRate", 0.2),
+        ("training.optimizer.learningRateScaling", "linear"),
         ("training.augmentation.randomCrop", True),
         ("training.strategy.parameterServer.kvStore", "dist_async"),
         ("training.extraArgs", ["--seed", "1"]),

@@ -124,6 +124,46 @@ def test_every_batch_that_does_not_divide_is_listed() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("manifest", "chosen", "said"),
+    [
+        (
+            job_table.manifest(training={"image": "own:1"}),
+            "horovod:TensorFlow",
+            "is for MXNet and would have to train in TensorFlow",
+        ),
+        (
+            job_table.tensorflow({"multiWorkerMirrored": {}}, image="own:1"),
+            "parameterServer",
+            "is for TensorFlow and would have to train in MXNet",
+        ),
+    ],
+)
+def test_an_image_of_one_framework_is_not_made_to_train_in_another(
+    manifest: dict[str, Any], chosen: str, said: str
+) -> None:
+    with pytest.raises(InvalidSweep) as caught:
+        plan(manifest, (1, 2), variants.own(manifest), variants.read(chosen))
+    assert str(caught.value).splitlines()[1:] == [
+        f"  {chosen}, {number}: spec.training.image: {said}; leave {chosen} out of --strategies, "
+        "or remove the image"
+        for number in ("1 worker", "2 workers")
+    ]
+
+
+def test_an_image_stays_with_every_strategy_of_its_framework() -> None:
+    manifest = job_table.manifest(training={"image": "own:1"})
+    found = plan(manifest, (1, 2), SERVERS, variants.read("horovod"))
+    assert {job.spec.training.image for job in jobs(found)} == {"own:1"}
+
+
+def test_a_program_of_ones_own_trains_as_it_likes() -> None:
+    """Nobody tells it the framework: that of the manifest picks the strategies and the format."""
+    manifest = job_table.manifest(training=job_table.OWN_PROGRAM)
+    found = plan(manifest, (1, 2), SERVERS, variants.read("multiWorkerMirrored"))
+    assert len(found.points) == 4
+
+
 @given(NAMES, VARIANTS, st.integers(1, 10_000))
 def test_names_are_good_and_tell_points_apart(
     base: str, variant: variants.Variant, workers: int

@@ -63,6 +63,16 @@ TRAINING_RULES: tuple[Rule, ...] = tuple(
 """What strategies ask of the rest of `spec.training`."""
 
 
+def variables() -> tuple[str, ...]:
+    """Return what tells the members of any strategy their places, as patterns of variables."""
+    return tuple(name for fields in STRATEGIES.values() for name in fields.variables)
+
+
+def tuning() -> tuple[str, ...]:
+    """Return what else the libraries of any strategy read, as patterns of variables."""
+    return tuple(name for fields in STRATEGIES.values() for name in fields.tuning)
+
+
 def _devices_cel() -> str:
     expression = StrategyFields.devices_cel
     for kind, fields in STRATEGIES.items():

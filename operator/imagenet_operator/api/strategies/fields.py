@@ -27,6 +27,14 @@ class StrategyFields(Model):
     incidental: ClassVar[tuple[str, ...]] = ()
     """Fields that decide how a job runs and not what it computes: no part of its identity."""
 
+    variables: ClassVar[tuple[str, ...]] = ()
+    """Environment variables that tell its members their places: no template may set them, and a
+    local run takes none from its shell. An asterisk stands for anything, as in ``DMLC_*``."""
+
+    tuning: ClassVar[tuple[str, ...]] = ()
+    """What else its libraries read from the environment: a template may set these, but a local run
+    does not take them from its shell, either."""
+
     devices_cel: ClassVar[str] = "(self.workers.gpus > 0 ? self.workers.gpus : 1)"
     """`devices` as a CEL expression over `spec.training`; never 0, whatever stands there."""
 

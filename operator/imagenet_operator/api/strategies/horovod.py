@@ -11,6 +11,7 @@ from imagenet_operator.api.fields import Template
 from imagenet_operator.api.strategies.fields import StrategyFields
 
 _SLOTS = "self.strategy.horovod.slotsPerWorker"
+_AMONG = ("", "LOCAL_", "CROSS_")
 _NOT_GIVEN = f"!has(self.strategy.horovod) || !has({_SLOTS})"
 
 
@@ -62,8 +63,37 @@ class Horovod(StrategyFields):
             ),
             hint="remove it",
         ),
+        Rule(
+            # Horovod for it is built with CUDA's compiler, which our images cannot have.
+            cel=(
+                "!has(self.strategy.horovod) || self.framework != 'MXNet'"
+                " || self.workers.gpus < 1 || has(self.image)"
+            ),
+            message=(
+                "must be given for Horovod with MXNet on GPUs, which no image of the operator's has"
+            ),
+            field="image",
+            holds=lambda training: (
+                training.strategy.horovod is None
+                or training.framework != "MXNet"
+                or training.workers.gpus < 1
+                or training.image is not None
+            ),
+            hint=(
+                "write one that has it, or framework: TensorFlow, or strategy: "
+                "{parameterServer: {}}"
+            ),
+        ),
     )
     incidental = ("slotsPerWorker", "rendezvous")
+    variables = (
+        "HOROVOD_CONTROLLER",
+        "HOROVOD_CPU_OPERATIONS",
+        "HOROVOD_GLOO_RENDEZVOUS_*",
+        "HOROVOD_HOSTNAME",
+        *(f"HOROVOD_{among}{what}" for among in _AMONG for what in ("RANK", "SIZE")),
+    )
+    tuning = ("HOROVOD_*",)
     devices_cel = (
         f"(has({_SLOTS}) && {_SLOTS} > self.workers.gpus ? {_SLOTS}"
         " : self.workers.gpus > 0 ? self.workers.gpus : 1)"

@@ -9,3 +9,4 @@ class MultiWorkerMirrored(StrategyFields):
     """Each worker holds the whole network; all of them add their gradients up in each step."""
 
     frameworks = ("TensorFlow",)
+    variables = ("TF_CONFIG",)

@@ -32,3 +32,5 @@ class ParameterServer(StrategyFields):
     frameworks = ("MXNet",)
     frozen = ("kvStore", "servers.replicas")
     incidental = ("servers",)
+    variables = ("DMLC_*", "PORT")
+    tuning = ("PS_*",)

@@ -9,9 +9,10 @@ images, Secrets) is refused by `check`, before anything starts.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from imagenet_operator.api import Manifest
+from imagenet_operator.api import Manifest, strategies
 from imagenet_operator.clusters.errors import Unsupported
 from imagenet_operator.clusters.local.expand import expand
 from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
@@ -22,8 +23,8 @@ TERMINATION_LOG = "/dev/termination-log"
 # Labels with dots between, as POD.SERVICE: a whole text, or a part of a list or of JSON.
 _NAMES = re.compile(r"""(?<![^\s,"'])[a-z0-9][-a-z0-9]*(?:\.[a-z0-9][-a-z0-9]*)+(?![^\s,"':])""")
 
-_OWNED_PREFIXES = ("IMAGENET_", "DMLC_", "PS_", "KUBERNETES_", "HOROVOD_", "JOB_COMPLETION_")
-_OWNED_NAMES = frozenset({"PORT", "TF_CONFIG", VISIBLE})
+_OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE)
+"""Whatever the strategy; each names its own."""
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -32,10 +33,11 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     The variables by which members find each other are the manifest's alone; one that is left over
     in a shell must not reach them.
     """
+    owned = (*_OWNED_VARIABLES, *strategies.variables(), *strategies.tuning())
     return {
         name: value
         for name, value in environment.items()
-        if not name.startswith(_OWNED_PREFIXES) and name not in _OWNED_NAMES
+        if not any(fnmatchcase(name, pattern) for pattern in owned)
     }
 
 

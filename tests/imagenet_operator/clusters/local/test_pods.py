@@ -145,6 +145,11 @@ def test_leftovers_of_a_shell_do_not_reach_pods() -> None:
         "PORT": "80",
         "CUDA_VISIBLE_DEVICES": "1",
         "JOB_COMPLETION_INDEX": "4",
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "PS_VERBOSE": "2",
+        "HOROVOD_RANK": "3",
+        "HOROVOD_TIMELINE": "/tmp/x",
+        "TF_CONFIG": "{}",
     }
 
     assert pods.inherited(shell).keys() == {"PATH", "OMP_NUM_THREADS", "MXNET_CPU_WORKER_NTHREADS"}

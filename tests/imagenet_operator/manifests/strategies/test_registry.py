@@ -1,11 +1,13 @@
-"""Every strategy of the resource has a module that builds its members."""
+"""Every strategy of the resource has a module that builds its members, and names what it sets."""
 
 import re
+from fnmatch import fnmatchcase
 
 import pytest
 
-from imagenet_operator.api.strategies import Strategy
+from imagenet_operator.api.strategies import STRATEGIES, Strategy
 from imagenet_operator.manifests import strategies
+from imagenet_operator.manifests.settings import DEFAULTS
 from support.job_table import JOBS
 
 
@@ -16,3 +18,14 @@ def test_each_strategy_is_found_by_its_name(kind: str) -> None:
     snake = re.sub("([A-Z])", lambda match: f"_{match[1].lower()}", kind)
     assert getattr(module, "__name__", "").endswith(f".strategies.{snake}")
     assert callable(module.members)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_what_tells_members_their_places_is_named_by_their_strategy(name: str) -> None:
+    """By that name no template sets it, and a local run takes none that its shell has left."""
+    job = JOBS[name]
+    fields = STRATEGIES[job.spec.training.strategy.kind]
+    named = ("IMAGENET_*", *fields.variables, *fields.tuning)
+    for member in strategies.of_job(job).members(job, 0, DEFAULTS):
+        for variable in member.program.environment:
+            assert any(fnmatchcase(variable, pattern) for pattern in named), variable

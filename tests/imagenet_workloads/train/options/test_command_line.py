@@ -146,6 +146,11 @@ def test_values_are_read(arguments: list[str], name: str, value: object) -> None
         (["--warmup-strategy", "lars"], "lars needs --optimizer lbsgd"),
         (["--batch-size", "1", "--gpus", "0,1"], "cannot be split over 2 GPUs"),
         (["--gc-type", "2bit", "--kv-store", "local"], "--kv-store local cannot compress"),
+        (
+            ["--gc-type", "2bit", "--kv-store", "nccl", "--gpus", "0"],
+            "--kv-store nccl cannot compress",
+        ),
+        (["--kv-store", "nccl"], "nccl adds up over GPUs; write --gpus, or --kv-store device"),
         (["--random-resized-crop", "1", "--random-crop", "1"], "not together with --random-crop"),
         (
             ["--use-imagenet-data-augmentation", "1", "--min-random-scale", "0.5"],

@@ -15,6 +15,9 @@ from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRES
 # Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
 GROUPS: dict[str, Any] = get_type_hints(Options)
 
+_CANNOT_COMPRESS = ("local", "nccl", "horovod")
+"""Kvstores without compression of gradients."""
+
 DESCRIPTION = """\
 Train an image classifier with MXNet: on this machine, or as one member (scheduler, server, worker)
 of a parameter-server job when DMLC_ROLE says so. The options are those of MXNet's
@@ -102,7 +105,9 @@ def _contradiction(options: Options) -> str | None:
             "argument --random-resized-crop: not together with --random-crop, --min-random-scale "
             "or --max-random-scale, which MXNet refuses"
         )
-    if options.cluster.gc_type != "none" and options.cluster.kv_store in ("local", "horovod"):
+    if options.cluster.kv_store == "nccl" and not options.cluster.gpus:
+        return "argument --kv-store: nccl adds up over GPUs; write --gpus, or --kv-store device"
+    if options.cluster.gc_type != "none" and options.cluster.kv_store in _CANNOT_COMPRESS:
         return (
             f"argument --gc-type: --kv-store {options.cluster.kv_store} cannot compress; write "
             "device or a dist one"

@@ -24,6 +24,7 @@ class Names:
 STRATEGIES = {
     "local": Names("single", "nobody"),
     "device": Names("single", "nobody"),
+    "nccl": Names("single", "nobody"),
     "dist_sync": Names("synchronous", "parameter_server"),
     "dist_device_sync": Names("synchronous", "parameter_server"),
     "dist_async": Names("asynchronous", "parameter_server"),

@@ -1,4 +1,4 @@
-"""The strategy of one process: its devices' gradients are added up by kvstore local or device."""
+"""The strategy of one process: its devices' gradients are added up by a kvstore of one machine."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ class Single:
     images_divisor = 1
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
-        """Make the kvstore, `local` (adds on the CPU) or `device` (adds on a GPU)."""
+        """Make the kvstore: `local` adds on the CPU, `device` on a GPU, `nccl` through NCCL."""
         self._store = mx.kv.create(kv_store)
         if compression is not None:
             compress(self._store, compression)
