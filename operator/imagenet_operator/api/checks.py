@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from imagenet_operator.api import own_program
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.job import ImageNetJob
 from imagenet_operator.api.own_program import OwnProgram
+from imagenet_operator.api.pod_types import wrong_types
 from imagenet_operator.api.problems import Problem
-from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import owned_field_conflicts
 
 WORKERS = "spec.training.workers.template"
@@ -26,11 +26,13 @@ def operator_problems(job: ImageNetJob) -> list[Problem]:
     return own_program.problems(job.spec.training) + [
         problem
         for path, template in _templates(job.spec, "spec")
-        for problem in (
-            *owned_field_conflicts(template, path, programs.get(path, OwnProgram.NEVER)),
-            *_unreadable_quantities(template, path),
-        )
+        for problem in _of_template(template, path, programs.get(path, OwnProgram.NEVER))
     ]
+
+
+def _of_template(template: dict[str, Any], path: str, program: OwnProgram) -> list[Problem]:
+    # Types first, as everywhere: what a field says is judged only where it can be read.
+    return list(wrong_types(template, path)) or owned_field_conflicts(template, path, program)
 
 
 def _templates(model: Model, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -41,30 +43,3 @@ def _templates(model: Model, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield place, value
         elif isinstance(value, Model):
             yield from _templates(value, place)
-
-
-def _unreadable_quantities(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    spec = template.get("spec")
-    for field in ("containers", "initContainers"):
-        containers = spec.get(field) if isinstance(spec, dict) else None
-        for index, container in enumerate(containers if isinstance(containers, list) else ()):
-            resources = container.get("resources") if isinstance(container, dict) else None
-            place = f"{path}.spec.{field}[{index}].resources"
-            yield from _unreadable(resources, place)
-
-
-def _unreadable(resources: Any, path: str) -> Iterator[Problem]:
-    for kind in ("limits", "requests"):
-        amounts = resources.get(kind) if isinstance(resources, dict) else None
-        for name, amount in (amounts if isinstance(amounts, dict) else {}).items():
-            if amount is None:
-                continue
-            try:
-                parse(amount)
-            except ValueError:
-                yield Problem(
-                    f"{path}.{kind}.{name}",
-                    f"{amount!r} is not a quantity",
-                    "write one such as 16Gi, 500m or 2",
-                    "operator",
-                )

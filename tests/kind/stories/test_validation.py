@@ -47,8 +47,12 @@ def test_what_is_trained_does_not_change_after_the_start(place: Place) -> None:
     [
         ({"hostNetwork": True}, "spec.hostNetwork: cannot be overridden"),
         ({"restartPolicy": "Always"}, "spec.restartPolicy: cannot be overridden"),
+        (
+            {"containers": [{"name": "main", "env": [{"name": "N", "value": 1}]}]},
+            'spec.containers[0].env[0].value: must be text, not 1; write "1" in quotes',
+        ),
     ],
-    ids=["security", "owned"],
+    ids=["security", "owned", "type"],
 )
 def test_an_invalid_template_fails_the_job_at_once(
     place: Place, template: dict[str, object], message: str

@@ -79,7 +79,6 @@ class Client:
 
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            self._connection.server,
             connector=aiohttp.TCPConnector(
                 limit=limit, ssl=self._tls, keepalive_timeout=_KEPT_OPEN_SECONDS
             ),
@@ -177,7 +176,7 @@ class Client:
         try:
             async with self._session.request(
                 verb,
-                path,
+                self._url(path),
                 params=parameters,
                 data=None if body is None else orjson.dumps(body),
                 headers=headers,
@@ -216,7 +215,10 @@ class Client:
         parameters = {"watch": "true", "allowWatchBookmarks": "true", **parameters}
         try:
             async with self._streams.get(
-                path, params=parameters, headers=self._authorization(), timeout=timeout
+                self._url(path),
+                params=parameters,
+                headers=self._authorization(),
+                timeout=timeout,
             ) as response:
                 metrics.REQUESTS.labels("WATCH", str(response.status)).inc()
                 if response.status >= 400:
@@ -230,6 +232,10 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
             metrics.REQUESTS.labels("WATCH", "none").inc()
             raise ApiError(what, 0, "Unreachable", str(error) or type(error).__name__) from error
+
+    def _url(self, path: str) -> str:
+        # Below a proxy, the server's address has a path of its own.
+        return self._connection.server.rstrip("/") + path
 
     def _authorization(self) -> dict[str, str]:
         token = self._connection.bearer()

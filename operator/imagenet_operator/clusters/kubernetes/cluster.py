@@ -23,6 +23,7 @@ from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
 MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 """The label selector of everything that the operator has made."""
 
+BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 FORBIDDEN: Final = 403
@@ -141,16 +142,16 @@ class KubernetesCluster:
         Raises:
             ApiError: One cannot be read.
         """
-        found = []
-        for name in sorted(set(names)):
-            try:
-                found.append(
-                    await self._client.get(self.children[_CLAIM].kind.path(namespace, name))
-                )
-            except ApiError as error:
-                if error.code != NOT_FOUND:
-                    raise
-        return found
+        found = await asyncio.gather(*(self._claim(namespace, name) for name in sorted(set(names))))
+        return [claim for claim in found if claim is not None]
+
+    async def _claim(self, namespace: str, name: str) -> Manifest | None:
+        try:
+            return await self._client.get(self.children[_CLAIM].kind.path(namespace, name))
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return None
 
     async def recheck_foreign(self, key: JobKey) -> None:
         """Look whether those who hold names that a job needs still do.
@@ -236,7 +237,7 @@ class KubernetesCluster:
         try:
             made = await self._client.create(cache.kind.path(key[0]), manifest)
         except ApiError as error:
-            if error.code == UNPROCESSABLE:
+            if _is_final(error):
                 raise Refused(error) from error
             if error.code != CONFLICT:
                 raise
@@ -353,6 +354,16 @@ def job_of_child(item: Manifest) -> JobKey | None:
     metadata = item["metadata"]
     name = (metadata.get("labels") or {}).get(labels.JOB_NAME)
     return None if name is None else (metadata["namespace"], name)
+
+
+def _is_final(error: ApiError) -> bool:
+    """Whether the API server refuses an object for what it is.
+
+    What it cannot read is a bad request. So says a webhook of what it may take tomorrow, but by the
+    code alone.
+    """
+    unreadable = error.code == BAD_REQUEST and error.reason == "BadRequest"
+    return unreadable or error.code == UNPROCESSABLE
 
 
 def _itself(item: Manifest) -> JobKey:

@@ -4,9 +4,10 @@ One registry for the process, without prometheus-client's global one, so that no
 registers there is exported by accident.
 """
 
+import asyncio
 from collections import Counter as Count
 from collections.abc import Iterable
-from typing import get_args
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.platform_collector import PlatformCollector
@@ -19,6 +20,9 @@ ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
 PREFIX = "imagenet_operator_"
+
+SEEN_SECONDS: Final = 90.0
+"""How long a series that begins is there before it grows: longer than between two scrapes."""
 
 NO_PHASE = "New"
 """The phase of a job that the operator has not looked at yet."""
@@ -47,7 +51,8 @@ PASS_SECONDS = Histogram(
 QUEUE_DEPTH = Gauge(f"{PREFIX}queue_depth", "Jobs that wait for a pass.", registry=REGISTRY)
 RESTARTS = Counter(
     f"{PREFIX}restarts",
-    "Attempts that were ended, by job and reason.",
+    "Restarts of a job's training, charged or not, by reason; each is told 90 seconds late, so "
+    "that an increase shows the first as well.",
     ["namespace", "imagenet_job", "reason"],
     registry=REGISTRY,
 )
@@ -77,6 +82,16 @@ def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
     for namespace in {namespace for namespace, _ in counted}:
         for phase in (NO_PHASE, *get_args(Phase)):
             JOBS.labels(namespace, phase).set(counted[namespace, phase])
+
+
+def count_restart(namespace: str, name: str, reason: str) -> None:
+    """Count a restart of a job, in a while: to be called in an event loop.
+
+    An increase does not notice what begins with 1, and nobody could say beforehand for which of
+    thousands of jobs, and for which of many reasons, a series has to begin with 0.
+    """
+    restarts = RESTARTS.labels(namespace, name, reason)
+    asyncio.get_running_loop().call_later(SEEN_SECONDS, restarts.inc)
 
 
 def forget_job(namespace: str, name: str) -> None:

@@ -4,10 +4,11 @@ The decision is made from the caches first. Where it hangs on something that is 
 (`certainty`), it is made again from live reads before any of it is done.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -20,6 +21,7 @@ from imagenet_operator.clusters.kubernetes.client import ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
     CONFLICT,
     NOT_FOUND,
+    UNPROCESSABLE,
     KubernetesCluster,
     Refused,
     View,
@@ -38,6 +40,14 @@ MOST_ROUNDS: Final = 8
 """How many decisions in a row one pass may make before other jobs have their turn."""
 
 AT_ONCE = timedelta(0)
+
+
+@dataclass(frozen=True)
+class _NamedClaims:
+    """The claims that a job that has not started names, and those of them that there are."""
+
+    names: frozenset[str]
+    found: list[Manifest]
 
 
 class Reconciler:
@@ -86,28 +96,47 @@ class Reconciler:
             try:
                 job = stored_job.read(view.job)
             except Unreadable as error:
-                await self._give_up(key, view, error)
-                return None
-            if job.status.start_time is None and not is_finished(job.status):
-                # Others' claims are in no cache; what they allow is recorded when the job starts.
-                named = await self._named_claims(key, job) if named is None else named
-                view = replace(view, children=[*view.children, *named])
-            async with self._room(job, view) as free:
-                decision = self._decide(key, job, view, free)
-                wanted = needed(job.status, decision)
-                if wanted <= certainty:
-                    decision = await self._apply(key, job, view, decision)
-                    certainty = _after(job, decision)
-                    if decision.again_after != AT_ONCE:
-                        return decision.again_after
+                again_after = await self._give_up(key, view, error)
+                if again_after != AT_ONCE:
+                    return again_after
+                continue
+            if _is_new(job):
+                if named is None or named.names != _claims_of(job):
+                    named, certainty = await self._read_before_start(key, job), Certainty.JOB
                     continue
-            await self._make_certain(key, wanted)
-            certainty = wanted
+                view = replace(view, children=[*view.children, *named.found])
+            certainty, again_after = await self._round(key, job, view, certainty)
+            if again_after != AT_ONCE:
+                return again_after
         return AT_ONCE
 
-    async def _named_claims(self, key: JobKey, job: ImageNetJob) -> list[Manifest]:
-        names = {item.claim for item in volumes.existing(job)}
-        return await self._cluster.claims(key[0], names)
+    async def _read_before_start(self, key: JobKey, job: ImageNetJob) -> _NamedClaims:
+        """Read what a start hangs on, all of it at once: the claims that a job names, and itself.
+
+        Others' claims are in no cache; what they allow is recorded when the job starts.
+        """
+        names = _claims_of(job)
+        found, _ = await asyncio.gather(
+            self._cluster.claims(key[0], names), self._cluster.refresh_job(key)
+        )
+        return _NamedClaims(names, found)
+
+    async def _round(
+        self, key: JobKey, job: ImageNetJob, view: View, certainty: Certainty
+    ) -> tuple[Certainty, timedelta | None]:
+        """Decide, and do what was decided if the view is certain enough for it.
+
+        Returns:
+            How certain the next view is, and when to look again.
+        """
+        async with self._room(job, view) as free:
+            decision = self._decide(key, job, view, free)
+            wanted = needed(job.status, decision)
+            if wanted <= certainty:
+                decision = await self._apply(key, job, view, decision)
+                return _after(job, decision), decision.again_after
+        await self._make_certain(key, wanted)
+        return wanted, AT_ONCE
 
     @contextlib.asynccontextmanager
     async def _room(self, job: ImageNetJob, view: View) -> AsyncIterator[Capacity | None]:
@@ -120,7 +149,7 @@ class Reconciler:
 
     def _decide(self, key: JobKey, job: ImageNetJob, view: View, free: Capacity | None) -> Decision:
         now = self._clock()
-        if job.status.start_time is None and not is_finished(job.status):
+        if _is_new(job):
             problems = validation.validate(view.job.manifest())
             if problems:
                 reason, message = refusal.reason_of(problems), stored_job.in_words(problems)
@@ -160,18 +189,39 @@ class Reconciler:
         _tell(key, job, decision)
         return decision
 
-    async def _give_up(self, key: JobKey, view: View, error: Unreadable) -> None:
-        """Fail a job that cannot be read, as far as its status can be."""
+    async def _give_up(self, key: JobKey, view: View, error: Unreadable) -> timedelta | None:
+        """Fail a job that cannot be read, and clean up behind it; return when to look again.
+
+        Where its status cannot say so nothing is touched: what goes has to be recorded before.
+        """
         LOGGER.error("%s/%s: cannot be worked on: %s", *key, error)
-        if error.status is None or is_finished(error.status):
-            return
-        status = refusal.refused(
-            error.status, error.generation, error.reason, str(error), self._clock()
-        )
+        if error.status is None:
+            return None
+        job = stored_job.remains(view.job, error.status)
+        if is_finished(job.status):
+            observed = observe.sort(job, view.children, unreachable_nodes=view.unreachable)
+            decision = decide(job, observed, None, self._clock(), self._settings)
+            await self._apply(key, job, view, replace(decision, status=job.status))
+            return decision.again_after
+        reason, message = error.reason, str(error)
+        status = refusal.refused(job.status, error.generation, reason, message, self._clock())
+        told = Event("Warning", reason, message[:EVENT_MAXIMUM])
         try:
-            await self._cluster.write_status(key, view.job, status.to_manifest())
+            await self._apply(key, job, view, Decision(status, events=(told,)))
         except ApiError as refused:
+            if refused.code != UNPROCESSABLE:
+                raise
             LOGGER.error("%s/%s: nor can its status say so: %s", *key, refused)
+            return None
+        return AT_ONCE
+
+
+def _is_new(job: ImageNetJob) -> bool:
+    return job.status.start_time is None and not is_finished(job.status)
+
+
+def _claims_of(job: ImageNetJob) -> frozenset[str]:
+    return frozenset(item.claim for item in volumes.existing(job))
 
 
 def _after(job: ImageNetJob, decision: Decision) -> Certainty:
@@ -187,7 +237,7 @@ def _tell(key: JobKey, job: ImageNetJob, decision: Decision) -> None:
     for event in decision.events:
         level = logging.INFO if event.type == "Normal" else logging.WARNING
         LOGGER.log(level, "%s/%s: %s: %s", *key, event.reason, event.message)
-    former = None if before.training is None else before.training.outcome
-    outcome = None if after.training is None else after.training.outcome
-    if outcome is not None and outcome != former:
-        metrics.RESTARTS.labels(*key, outcome.reason).inc()
+    if after.restarts > before.restarts or after.disruptions > before.disruptions:
+        # No other end of an attempt is a restart: that of a suspended one, of one without room, …
+        outcome = None if after.training is None else after.training.outcome
+        metrics.count_restart(*key, "Unknown" if outcome is None else outcome.reason)

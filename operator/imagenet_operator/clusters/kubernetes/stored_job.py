@@ -4,14 +4,18 @@ The CRD keeps out what is invalid. But a job may be older than the CRD that is i
 been stored while validation was off; then it fails with a reason, once.
 """
 
+import contextlib
 from collections.abc import Iterable
+from typing import Any
 
 from pydantic import ValidationError
 
 from imagenet_operator.api import ImageNetJob, validation
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.job import ImageNetJobSpec
+from imagenet_operator.api.metadata import ObjectMeta
 from imagenet_operator.api.problems import Problem
-from imagenet_operator.api.run_policy import MANAGER
+from imagenet_operator.api.run_policy import MANAGER, RunPolicy
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.errors import ImageNetJobError
@@ -49,6 +53,36 @@ def read(stored: Stored) -> ImageNetJob:
         generation = int(manifest["metadata"].get("generation", 1))
         reason, message = refusal.reason_of(problems), in_words(problems)
         raise Unreadable(reason, message, generation, _status(manifest)) from None
+
+
+def remains(stored: Stored, status: Status) -> ImageNetJob:
+    """Return what is left of a job that cannot be read: enough to clean up behind it, no more.
+
+    Args:
+        stored: The job.
+        status: What is recorded of it.
+    """
+    manifest = stored.manifest()
+    names = ("name", "namespace", "uid", "generation")
+    metadata = {name: value for name, value in manifest["metadata"].items() if name in names}
+    fields: dict[str, Any] = {"run_policy": _readable_policy(manifest)}
+    return ImageNetJob.model_construct(
+        metadata=ObjectMeta.model_validate(metadata),
+        spec=ImageNetJobSpec.model_construct(**fields),
+        status=status,
+    )
+
+
+def _readable_policy(manifest: Manifest) -> RunPolicy:
+    """Return a job's runPolicy, with the defaults for what cannot be read of it."""
+    spec = manifest.get("spec")
+    policy = spec.get("runPolicy") if isinstance(spec, dict) else None
+    readable = {}
+    for name, value in policy.items() if isinstance(policy, dict) else ():
+        with contextlib.suppress(ValidationError):
+            RunPolicy.model_validate({name: value})
+            readable[name] = value
+    return RunPolicy.model_validate(readable)
 
 
 def in_words(problems: Iterable[Problem]) -> str:

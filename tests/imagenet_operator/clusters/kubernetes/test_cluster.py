@@ -166,13 +166,23 @@ async def test_a_job_that_is_gone_is_known_to_be() -> None:
         assert cluster.view(KEY) is None
 
 
-@pytest.mark.parametrize(("code", "error"), [(422, Refused), (403, ApiError), (500, ApiError)])
+@pytest.mark.parametrize(
+    ("code", "reason", "error"),
+    [
+        (422, "Invalid", Refused),
+        (400, "BadRequest", Refused),
+        # A webhook that gives no code, or a proxy.
+        (400, "", ApiError),
+        (403, "Forbidden", ApiError),
+        (500, "InternalError", ApiError),
+    ],
+)
 @asynchronous
 async def test_refusals_say_whether_it_is_worth_another_try(
-    code: int, error: type[ApiError]
+    code: int, reason: str, error: type[ApiError]
 ) -> None:
     async def refuse(asked: Request) -> None:
-        raise Refusal(code, "No", "because")
+        raise Refusal(code, reason, "because")
 
     async with connected() as (server, cluster):
         server.faults.append(refuse)

@@ -48,6 +48,14 @@ def test_a_certificate_in_the_kubeconfig(tmp_path: Path) -> None:
     assert found.bearer() is None
 
 
+def test_a_server_may_have_a_path(tmp_path: Path) -> None:
+    server = "https://rancher.example/k8s/clusters/c-1"
+
+    found = from_kubeconfig(kubeconfig(tmp_path, {"server": f"{server}/"}, {"token": "secret"}))
+
+    assert found.server == server
+
+
 def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("authority")
     (tmp_path / "token").write_text("secret\n")

@@ -4,8 +4,6 @@ import asyncio
 import copy
 from typing import Any
 
-import pytest
-
 from imagenet_operator.manifests import labels
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer, Refusal, Request
@@ -302,72 +300,6 @@ async def test_a_job_of_another_manager_is_left_alone() -> None:
         await harness.settle()
 
         assert harness.server.writes() == []
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "reason"),
-    [
-        (("training", "epochs"), "many", "InvalidSpec"),
-        (("training", "batchSize"), 511, "InvalidSpec"),
-        (("nonsense",), {}, "InvalidSpec"),
-        (
-            ("training", "workers", "template"),
-            {"spec": {"restartPolicy": "Always"}},
-            "InvalidTemplate",
-        ),
-        (("training", "workers", "template"), ["a pod"], "InvalidTemplate"),
-        (
-            ("training", "workers"),
-            {"replicas": 0, "template": {"spec": {"restartPolicy": "Always"}}},
-            "InvalidSpec",
-        ),
-    ],
-)
-@asynchronous
-async def test_what_no_schema_kept_out_fails_once(
-    path: tuple[str, ...], value: Any, reason: str
-) -> None:
-    async with cluster_of_one() as harness:
-        broken = job()
-        place = broken["spec"]
-        for name in path[:-1]:
-            place = place.setdefault(name, {})
-        place[path[-1]] = value
-        await harness.server.add(broken)
-        await harness.settle()
-
-        status = harness.status()
-        failed = harness.condition("Failed")
-        assert (failed["status"], failed["reason"]) == ("True", reason)
-        assert status["phase"] == "Failed"
-        assert path[-1] in failed["message"] or "restartPolicy" in failed["message"]
-        before = len(harness.server.requests)
-        harness.operator.loop.wish(("vision", "digits"))
-        await harness.settle()
-        assert len(harness.server.requests) == before
-
-
-@asynchronous
-async def test_a_pod_that_the_api_server_will_never_take_fails_the_job() -> None:
-    async with cluster_of_one() as harness:
-
-        async def refuse(asked: Request) -> None:
-            if (asked.verb, asked.kind) == ("create", "Pod") and "worker" in asked.body["metadata"][
-                "name"
-            ]:
-                raise Refusal(
-                    422, "Invalid", 'Pod "w" is invalid: spec.tolerations[0]: Invalid value'
-                )
-
-        harness.server.faults.append(refuse)
-        await harness.server.add(job())
-        await harness.server.until(lambda: harness.status().get("phase") == "Failed")
-        await harness.settle()
-
-        failed = harness.condition("Failed")
-        assert failed["reason"] == "InvalidTemplate"
-        assert "spec.tolerations[0]" in failed["message"]
-        assert harness.pods() == []
 
 
 @asynchronous

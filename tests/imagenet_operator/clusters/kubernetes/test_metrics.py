@@ -1,0 +1,139 @@
+"""What the operator counts of jobs: restarts, and nothing that only looks like one."""
+
+from typing import Any
+
+import pytest
+
+from imagenet_operator.clusters.kubernetes import metrics
+from support.asynchronous import asynchronous
+from support.operator_harness import Harness, cluster_of_one, job
+
+
+def restarts(name: str = "digits") -> dict[str, float]:
+    """How often a job was restarted, by reason."""
+    (family,) = metrics.RESTARTS.collect()
+    return {
+        sample.labels["reason"]: sample.value
+        for sample in family.samples
+        if sample.labels["imagenet_job"] == name and sample.name.endswith("_total")
+    }
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have restarts counted as soon as they happen."""
+    monkeypatch.setattr(metrics, "SEEN_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted() -> None:
+    metrics.forget_job("vision", "digits")
+
+
+async def begun(harness: Harness, **run_policy: Any) -> None:
+    """Bring a job to where all its pods run."""
+    await harness.server.add(job(run_policy=run_policy))
+    await harness.settle()
+    await harness.run_pods()
+    await harness.settle()
+
+
+@pytest.mark.usefixtures("at_once")
+@asynchronous
+async def test_a_restart_after_a_failure_is_counted_by_its_reason() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        for attempt in range(2):
+            await harness.end_pod(f"digits-r{attempt}-worker-1", code=1)
+            await run_on(harness)
+
+        assert harness.status()["restarts"] == 2
+        assert restarts() == {"MemberFailed": 2}
+
+
+@pytest.mark.usefixtures("at_once")
+@asynchronous
+async def test_a_restart_after_a_disruption_is_counted_too() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        await harness.server.remove("Pod", "digits-r0-worker-1")
+        await run_on(harness)
+
+        assert harness.status()["disruptions"] == 1
+        assert restarts() == {"Vanished": 1}
+
+
+async def run_on(harness: Harness) -> None:
+    """Let the pods go that are being deleted, and the next ones run."""
+    await harness.settle()
+    await harness.finish_deleting()
+    await harness.settle()
+    await harness.run_pods()
+    await harness.settle()
+
+
+@asynchronous
+async def test_the_first_restart_is_told_as_none_before() -> None:
+    """What begins with 1 has not grown, as Prometheus sees it."""
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        await harness.end_pod("digits-r0-worker-1", code=1)
+        await harness.settle()
+
+        assert harness.status()["restarts"] == 1
+        assert restarts() == {"MemberFailed": 0}
+
+
+@pytest.mark.usefixtures("at_once")
+@asynchronous
+async def test_the_last_failure_is_no_restart() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness, backoffLimit=0)
+        await harness.end_pod("digits-r0-worker-1", code=1)
+        await harness.settle()
+
+        assert harness.condition("Failed")["reason"] == "BackoffLimitExceeded"
+        assert restarts() == {}
+
+
+@pytest.mark.usefixtures("at_once")
+@asynchronous
+async def test_a_suspended_attempt_is_no_restart() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        await harness.server.change(
+            "ImageNetJob", "digits", lambda item: item["spec"]["runPolicy"].update(suspend=True)
+        )
+        await harness.settle()
+
+        assert harness.status()["training"]["outcome"]["reason"] == "Suspended"
+        assert restarts() == {}
+
+
+@pytest.mark.usefixtures("at_once")
+@asynchronous
+async def test_an_attempt_that_found_no_room_is_no_restart() -> None:
+    async with cluster_of_one() as harness:
+        policy = {"schedulingPolicy": {"scheduleTimeoutSeconds": 1}}
+        await harness.server.add(job(run_policy=policy))
+        await harness.settle()
+        # As when the scheduler says of a pod that it finds no node.
+        harness.operator.loop.wish(("vision", "digits"))
+        await harness.server.until(lambda: "GangTimedOut" in harness.events())
+        await harness.settle()
+
+        assert restarts() == {}
+
+
+@pytest.mark.usefixtures("at_once")
+@asynchronous
+async def test_a_job_that_is_gone_is_counted_no_more() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        await harness.end_pod("digits-r0-worker-1", code=1)
+        await harness.settle()
+        assert restarts() == {"MemberFailed": 1}
+        await harness.server.remove("ImageNetJob", "digits")
+        await harness.settle()
+
+        assert restarts() == {}
