@@ -92,12 +92,12 @@ class Harness:
         """The reasons of the events that were recorded, in alphabetical order."""
         return sorted(item["reason"] for item in self.server.all("Event"))
 
-    async def run_pods(self, node: str = "n1") -> None:
+    async def run_pods(self, node: str = "n1", address: str = "10.0.0.1") -> None:
         """Do what scheduler and kubelet do to pods that are only created."""
         for pod in self.server.all("Pod"):
             if pod["status"]["phase"] == "Pending" and not pod["spec"].get("schedulingGates"):
                 await self.server.change(
-                    "Pod", pod["metadata"]["name"], lambda item: _start(item, node)
+                    "Pod", pod["metadata"]["name"], lambda item: _start(item, node, address)
                 )
 
     async def end_pod(self, name: str, code: int = 0) -> None:
@@ -116,11 +116,11 @@ class Harness:
                 await self.server.remove("Pod", pod["metadata"]["name"])
 
 
-def _start(pod: Manifest, node: str) -> None:
+def _start(pod: Manifest, node: str, address: str) -> None:
     pod["spec"]["nodeName"] = node
     pod["status"] = {
         "phase": "Running",
-        "podIP": "10.0.0.1",
+        "podIP": address,
         "conditions": [{"type": "PodScheduled", "status": "True"}],
         "containerStatuses": [
             {"name": "main", "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}}}

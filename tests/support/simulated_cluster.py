@@ -34,6 +34,7 @@ from imagenet_operator.reconcile.types import (
     Event,
     Patch,
     Reference,
+    Room,
     Settings,
 )
 from support.merge_patch import merge
@@ -268,7 +269,7 @@ class SimulatedCluster(SimulatedWorld):
         if not self._tells_capacity:
             return None
         return {
-            node: {"pods": Fraction(self._room_on(node)), "nvidia.com/gpu": Fraction(100)}
+            node: Room({"pods": Fraction(self._room_on(node)), "nvidia.com/gpu": Fraction(100)})
             for node in self.slots
             if node not in self.unreachable
         }

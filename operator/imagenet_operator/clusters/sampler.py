@@ -118,6 +118,8 @@ class Sampler:
     def _look(self, pool: ThreadPoolExecutor, members: Mapping[str, Target]) -> None:
         answers = pool.map(lambda target: fetch(target, self._timeout), members.values())
         texts = {pod: text for pod, text in zip(members, answers, strict=True) if text is not None}
-        if texts:
+        # Silence is worth knowing of those that were heard before.
+        if texts or self._latest is not None:
             self._latest = parse_sample(texts, self._latest, datetime.now(UTC))
+        if texts:
             self._announce()

@@ -19,6 +19,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.manifests import labels, names
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
+from imagenet_operator.reconcile.policies import taints
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -324,6 +325,7 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
         started_at=_time(running.get("startedAt") or terminated.get("startedAt")),
         finished_at=_time(terminated.get("finishedAt")),
         requests=_requests(spec),
+        tolerations=taints.of_pod(spec),
     )
 
 

@@ -62,7 +62,10 @@ class Sample:
     """One look at the metrics of a job's members. None means that nobody said.
 
     Attributes:
-        taken_at: When.
+        taken_at: When the members were asked; what follows may have been heard before, if nobody
+            answered now.
+        asked: The newest attempt whose members were asked; None if only others were.
+        silent_since: Since when none of them has answered; None if one did.
         attempt: The newest attempt that was heard; figures of training are of it alone.
         epoch: The epoch that rank 0 works on, from 0.
         epochs: How many are planned.
@@ -79,6 +82,8 @@ class Sample:
     """
 
     taken_at: datetime
+    asked: int | None = None
+    silent_since: datetime | None = None
     attempt: int | None = None
     epoch: int | None = None
     epochs: int | None = None
@@ -120,15 +125,19 @@ class _Member:
     values: Mapping[str, float]
 
 
-def parse_sample(texts: Mapping[str, str], previous: Sample | None, now: datetime) -> Sample:
+def parse_sample(
+    texts: Mapping[str, str], previous: Sample | None, now: datetime, asked: int | None = None
+) -> Sample:
     """Build the sample of a job from what its members exported.
 
     A text that cannot be parsed (a pod that was killed while it answered) counts as not heard.
+    While nothing is heard, what was heard before stays.
 
     Args:
         texts: Pod name → body of its ``/metrics``.
         previous: The sample before this one, for shares and for progress.
         now: When the texts were fetched.
+        asked: The newest attempt of those that were asked for them.
     """
     heard = [
         member
@@ -141,9 +150,23 @@ def parse_sample(texts: Mapping[str, str], previous: Sample | None, now: datetim
         for role in ("index", "pack", "seal")
         if any(member.role == role for member in heard)
     }
-    bare = Sample(taken_at=now, preparation=preparation or None)
     attempts = [member.attempt for member in heard if member.attempt is not None]
-    return _with_training(bare, heard, max(attempts), previous) if attempts else bare
+    if not attempts and not preparation and previous is not None:
+        sample = replace(previous, taken_at=now)
+    else:
+        sample = Sample(taken_at=now, preparation=preparation or None)
+    if attempts:
+        sample = _with_training(sample, heard, max(attempts), previous)
+    is_silent = asked is not None and asked not in attempts
+    since = _silent_since(previous, asked, now) if is_silent else None
+    return replace(sample, asked=asked, silent_since=since)
+
+
+def _silent_since(previous: Sample | None, asked: int | None, now: datetime) -> datetime:
+    """When the silence of an attempt that is silent now began."""
+    if previous is None or previous.asked != asked or previous.silent_since is None:
+        return now
+    return previous.silent_since
 
 
 def _with_training(

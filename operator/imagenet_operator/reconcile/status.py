@@ -40,6 +40,9 @@ def _without_figures(status: Status) -> Status:
 
 
 def _moved_visibly(old: TrainingStatus, new: TrainingStatus) -> bool:
+    # That it was heard at all, once an attempt: from then on its silence means something.
+    if old.last_progress_time is None and new.last_progress_time is not None:
+        return True
     before, after = old.images_per_second, new.images_per_second
     if (before is None) != (after is None):
         return True

@@ -9,6 +9,7 @@ that records the outcome.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from imagenet_operator.api.status import Clock, TrainingStatus
@@ -18,6 +19,7 @@ from imagenet_operator.reconcile.draft import Draft
 from imagenet_operator.reconcile.policies import (
     cleanup,
     clock,
+    conditions,
     figures,
     gang,
     members,
@@ -29,8 +31,11 @@ from imagenet_operator.reconcile.policies import (
 )
 from imagenet_operator.reconcile.types import Attempt, End, Manifest, Member
 
-_SCHEDULING = ("Scheduling", "waiting for nodes for all members")
-"""The reason and message of Running while not all members have nodes."""
+_SCHEDULING = "Scheduling"
+"""The reason of Running while not all members have nodes."""
+
+_WAITING = "waiting for nodes for all members"
+"""Its message, but for a gang that is held back until there is room."""
 
 
 def train(draft: Draft) -> None:
@@ -85,7 +90,7 @@ def _begin(draft: Draft, number: int, manifests: list[Manifest]) -> None:
         accuracy=None if former is None else former.accuracy,
     )
     draft.update(training=started)
-    draft.state("Running", False, *_SCHEDULING)
+    draft.state("Running", False, _SCHEDULING, _WAITING)
     draft.tell("AttemptStarted", f"attempt {number}: {len(planned)} pods")
 
 
@@ -128,7 +133,7 @@ def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
     if not _has_what_it_shares(draft):
         return
     draft.delete(cleanup.attempts(_strays(draft)))
-    draft.patch(gang.lift(seen, draft.observed.free))
+    waiting = _seek_room(draft, seen)
     if training.running_time is not None:
         message = f"all members of attempt {training.attempt} run"
         if draft.state("Running", True, "AllMembersRunning", message):
@@ -138,16 +143,40 @@ def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
     elif training.bound_time is not None:
         draft.state("Running", False, "Starting", "all members have nodes; waiting for them to run")
     else:
-        draft.state("Running", False, *_SCHEDULING)
+        draft.state("Running", False, _SCHEDULING, waiting)
     for deadline in (
         clock.ends_at(training.clock, policy.active_deadline_seconds),
-        progress.deadline(training, draft.sample, policy.progress_deadline_seconds),
+        progress.next_look(
+            training,
+            draft.sample,
+            policy.progress_deadline_seconds,
+            draft.now,
+            draft.settings.patience,
+        ),
         gang.deadline(training, policy.scheduling_policy),
         restart.deadline(training.members, draft.settings.farewell),
     ):
         draft.look_again(deadline)
     if gang.is_held_back(seen):
         draft.look_again(draft.now + draft.settings.patience)
+
+
+def _seek_room(draft: Draft, seen: Mapping[str, Member]) -> str:
+    """Let the gang go once all of it fits; return in words for people for what it waits."""
+    missing = gang.missing(seen, draft.observed.free)
+    if missing is None:
+        draft.patch(gang.lift(seen))
+        return _WAITING
+    found = f"waiting until all members fit: {missing}"
+    former = conditions.find(draft.status.conditions, "Running")
+    # Others come and go; that one node more or less is full is not worth a write.
+    if former is not None and _without_numbers(former.message) == _without_numbers(found):
+        return former.message
+    return found
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"[0-9]+", "", text)
 
 
 def _strays(draft: Draft) -> list[Attempt]:

@@ -20,8 +20,46 @@ from imagenet_operator.manifests import settings as manifests
 Manifest = dict[str, Any]
 """A Kubernetes-shaped object, as its JSON would be."""
 
-Capacity = Mapping[str, Mapping[str, Fraction]]
-"""Free amounts: node name → resource name → amount in base units (cores, bytes, devices)."""
+
+@dataclass(frozen=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it; the fields are Kubernetes'."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+    def __str__(self) -> str:
+        """As `kubectl taint` takes it."""
+        value = f"={self.value}" if self.value else ""
+        return f"{self.key}{value}:{self.effect}"
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """What taints a pod puts up with; the fields are Kubernetes', an empty one means any."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a node has for pods that are yet to come.
+
+    Attributes:
+        free: Resource name → amount in base units (cores, bytes, devices).
+        taints: Those that keep pods out.
+    """
+
+    free: Mapping[str, Fraction]
+    taints: tuple[Taint, ...] = ()
+
+
+Capacity = Mapping[str, Room]
+"""Node name → what it has left."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +175,7 @@ class Member:
         started_at: When its container started.
         finished_at: When its container ended.
         requests: Resource requests of the pod: name → amount in base units.
+        tolerations: What taints it puts up with, as far as it has no node yet.
     """
 
     attempt: int
@@ -158,6 +197,7 @@ class Member:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     requests: Mapping[str, Fraction] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def reference(self) -> Reference:

@@ -160,3 +160,32 @@ def test_nobody_to_ask_is_no_sample() -> None:
 
         assert not announced.wait(0.05)
         assert sampler.latest is None
+
+
+def test_members_that_fall_silent_are_looked_at_all_the_same() -> None:
+    frozen, refused = threading.Event(), threading.Semaphore(0)
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        if frozen.is_set():
+            error(request)
+            refused.release()
+        else:
+            metrics(request)
+
+    with server(answer) as target, Sampler(0.01, 10, lambda: None) as sampler:
+        sampler.look_at({"member": target})
+        heard = wait_until(lambda: sampler.latest, "a sample")
+        frozen.set()
+        looks = []
+        for _ in range(2):
+            # The look before the last is over.
+            assert refused.acquire(timeout=60)
+            assert refused.acquire(timeout=60)
+            looks.append(sampler.latest)
+
+    first, second = looks
+    assert heard is not None
+    assert first is not None
+    assert second is not None
+    assert heard.taken_at < first.taken_at < second.taken_at
+    assert (second.attempt, second.epoch, second.progressed_at) == (0, 3, heard.progressed_at)

@@ -590,6 +590,60 @@ def test_a_hang_in_which_every_pod_runs_is_ended_and_charged() -> None:
     assert ended_well(cluster)
 
 
+def falls_silent(cluster: SimulatedCluster, patch: pytest.MonkeyPatch, attempt: int) -> None:
+    """Let the operator come back, and from now on none of an attempt's members answer it."""
+    since = cluster.now
+    patch.setattr(
+        cluster,
+        "sample",
+        lambda: samples.Sample(taken_at=cluster.now, asked=attempt, silent_since=since),
+    )
+
+
+def test_a_hang_is_ended_by_an_operator_that_never_heard_its_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = running(progressDeadlineSeconds=300)
+    cluster.look()
+    cluster.now += timedelta(seconds=250)
+    falls_silent(cluster, monkeypatch, 0)
+    assert cluster.look().again_after == timedelta(seconds=300)
+    cluster.now += timedelta(seconds=299)
+    cluster.look()
+    assert cluster.status.phase == "Running"
+    cluster.now += timedelta(seconds=1)
+    cluster.look()
+    assert (cluster.status.phase, cluster.status.restarts) == ("Restarting", 1)
+    assert "attempt 0: no worker answered for 300 s" in cluster.events[-1].message
+
+
+def test_the_next_attempt_is_not_judged_by_what_the_former_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = running(progressDeadlineSeconds=300)
+    cluster.look()
+    cluster.suspend(True)
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    cluster.now += timedelta(hours=1)
+    cluster.suspend(False)
+    falls_silent(cluster, monkeypatch, 1)
+    cluster.look()
+    play(cluster, is_in_attempt(1))
+    for _ in range(5):
+        cluster.now += timedelta(hours=1)
+        cluster.look()
+    assert (cluster.status.phase, cluster.status.restarts) == ("Running", 0)
+
+
+def test_without_a_sampler_nothing_is_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = running(progressDeadlineSeconds=300)
+    cluster.look()
+    monkeypatch.setattr(cluster, "sample", lambda: None)
+    cluster.now += timedelta(days=1)
+    cluster.look()
+    assert (cluster.status.phase, cluster.status.restarts) == ("Running", 0)
+
+
 @pytest.mark.parametrize("kind", ["Service", "NetworkPolicy", "PodDisruptionBudget"])
 def test_what_members_share_is_made_again_if_it_is_lost(kind: str) -> None:
     cluster = running()
@@ -716,9 +770,27 @@ def test_a_gang_that_waits_is_bound_only_when_all_fit() -> None:
         assert cluster.look().patch == ()
         assert all("nodeName" not in item["spec"] for item in cluster.members())
         cluster.now += timedelta(seconds=30)
+    assert said(cluster.status, "Running") == (
+        "False",
+        "Scheduling",
+        "waiting until all members fit: 0 of 1 nodes have room for digits-r0-worker-1: "
+        "1 with no place for another pod",
+    )
     cluster.slots["b"] = 1
     assert len(cluster.look().patch) == 5
     play(cluster, is_in_attempt(0))
+
+
+def test_that_room_comes_and_goes_elsewhere_is_not_worth_a_write() -> None:
+    cluster = make({"a": 4}, tells_capacity=True, schedulingPolicy={"gang": "Wait"})
+    play(cluster, lambda found: len(found.created_pods) == 5)
+    cluster.look()
+    before = cluster.status
+    for room in (3, 4, 3):
+        cluster.slots["a"] = room
+        assert not matters_differently(before, cluster.look().status)
+    cluster.slots = {}
+    assert "there is no node" in said(cluster.look().status, "Running")[2]
 
 
 def test_gates_are_lifted_at_once_where_capacity_is_not_known() -> None:

@@ -11,7 +11,7 @@ import pytest
 from imagenet_operator.manifests import attempt, dataset, labels, protection, volumes
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.observe import sort
-from imagenet_operator.reconcile.types import Claim, Member, Observed, Phase, Reference
+from imagenet_operator.reconcile.types import Claim, Member, Observed, Phase, Reference, Toleration
 from support.job_table import JOBS
 
 JOB = JOBS["gpus"]
@@ -117,6 +117,12 @@ def test_requests_go_before_limits_and_are_summed() -> None:
     ]
     asked = {"cpu": Fraction(3, 2), "memory": Fraction(2**30)}
     assert look({}, {"containers": containers}).requests == asked
+
+
+def test_what_a_pod_puts_up_with() -> None:
+    found = look({}, {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]})
+    assert found.tolerations == (Toleration("nvidia.com/gpu", "Exists"),)
+    assert look({}).tolerations == ()
 
 
 def test_why_a_pod_waits() -> None:

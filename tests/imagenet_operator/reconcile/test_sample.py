@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,7 +15,8 @@ from imagenet_operator.reconcile.sample import Sample, parse_sample
 from imagenet_workloads.telemetry import names as workload_names
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-LATER = NOW + timedelta(seconds=15)
+INTERVAL = timedelta(seconds=15)
+LATER = NOW + INTERVAL
 
 
 class Exporter:
@@ -123,6 +125,36 @@ def test_hearing_a_member_again_is_no_progress() -> None:
     rank_0_silent = parse_sample({"b": both["b"]}, third, LATER + timedelta(seconds=30))
     last = parse_sample(both, rank_0_silent, LATER + timedelta(seconds=45))
     assert {item.progressed_at for item in (second, third, rank_0_silent, last)} == {NOW}
+
+
+def test_what_was_heard_stays_while_nobody_answers() -> None:
+    first = parse_sample({"a": worker(0).text}, None, NOW, asked=0)
+    assert (first.asked, first.silent_since) == (0, None)
+    second = parse_sample({}, first, LATER, asked=0)
+    assert second == replace(first, taken_at=LATER, silent_since=LATER)
+    third = parse_sample({"a": "cut off {"}, second, LATER + INTERVAL, asked=0)
+    assert third == replace(second, taken_at=LATER + INTERVAL)
+    last = parse_sample({"a": worker(0).text}, third, LATER + 2 * INTERVAL, asked=0)
+    assert (last.silent_since, last.progressed_at) == (None, NOW)
+
+
+def test_silence_from_the_start_is_told_with_its_beginning() -> None:
+    first = parse_sample({}, None, NOW, asked=3)
+    assert first == Sample(taken_at=NOW, asked=3, silent_since=NOW)
+    second = parse_sample({}, first, LATER, asked=3)
+    assert second == Sample(taken_at=LATER, asked=3, silent_since=NOW)
+
+
+def test_the_silence_of_an_attempt_is_its_own() -> None:
+    former = parse_sample({}, None, NOW, asked=0)
+    assert parse_sample({}, former, LATER, asked=1).silent_since == LATER
+    straggler = parse_sample({"a": worker(0, attempt=0).text}, former, LATER, asked=1)
+    assert (straggler.attempt, straggler.asked, straggler.silent_since) == (0, 1, LATER)
+
+
+def test_who_answers_with_nothing_that_is_known_here_is_silent() -> None:
+    sample = parse_sample({"a": "other_program_steps 3\n"}, None, NOW, asked=0)
+    assert (sample.attempt, sample.silent_since) == (None, NOW)
 
 
 def test_data_wait_is_the_share_since_the_last_sample() -> None:

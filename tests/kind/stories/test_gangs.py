@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,6 +23,15 @@ def gpu_nodes(cluster: Cluster, advertise_gpus: Callable[[str, int], None]) -> l
     return cluster.workers
 
 
+@pytest.fixture
+def kept_for_gpus(cluster: Cluster, gpu_nodes: list[str]) -> Iterator[str]:
+    """The first of the nodes, closed to what does not tolerate GPUs, as clouds' pools are."""
+    node = gpu_nodes[0]
+    cluster.kubectl("taint", "node", node, f"{GPUS}=present:NoSchedule", "--overwrite")
+    yield node
+    cluster.kubectl("taint", "node", node, f"{GPUS}:NoSchedule-")
+
+
 def on_gpus(
     name: str,
     *,
@@ -30,10 +39,11 @@ def on_gpus(
     gang: str = "Timeout",
     timeout: int = 600,
     behaviour: dict[str, str] | None = None,
+    tolerations: list[Manifest] | None = None,
 ) -> Manifest:
-    """A job whose workers take a node's GPUs each."""
+    """A job whose workers take a node's GPUs each; the tolerations are theirs alone."""
     policy = {"schedulingPolicy": {"gang": gang, "scheduleTimeoutSeconds": timeout}}
-    return played(
+    job = played(
         name,
         prepared=True,
         behaviour=behaviour,
@@ -42,6 +52,9 @@ def on_gpus(
         training={"image": IMAGE},
         run_policy=policy,
     )
+    if tolerations is not None:
+        job["spec"]["training"]["workers"]["template"]["spec"]["tolerations"] = tolerations
+    return job
 
 
 def test_workers_get_their_gpus(place: Place, gpu_nodes: list[str]) -> None:
@@ -63,20 +76,29 @@ def test_workers_get_their_gpus(place: Place, gpu_nodes: list[str]) -> None:
 
 
 def test_a_gang_that_waits_holds_nothing(
-    place: Place, gpu_nodes: list[str], advertise_gpus: Callable[[str, int], None]
+    place: Place, kept_for_gpus: str, advertise_gpus: Callable[[str, int], None]
 ) -> None:
-    place.kubectl.apply(on_gpus("large", workers=3, gang="Wait"))
+    tolerant: Manifest = {"key": GPUS, "operator": "Exists", "effect": "NoSchedule"}
+    place.kubectl.apply(on_gpus("large", workers=3, gang="Wait", tolerations=[tolerant]))
     place.kubectl.wait_until("pods", lambda pods: len(pods) == 5, selector=f"{OF_JOB}=large")
 
-    place.kubectl.apply(on_gpus("small", gang="Wait"))
-    place.wait_for_condition("Succeeded", "small")
+    # It takes both nodes, one of which only its workers may use.
+    place.kubectl.apply(on_gpus("small", gang="Wait", tolerations=[tolerant]))
+    small = place.wait_for_condition("Succeeded", "small")
 
+    workers = {node for name, node in member_nodes(small).items() if name.startswith("worker")}
+    assert kept_for_gpus in workers
+    assert len(workers) == 2
     waiting = place.pods(job="large")
     assert len(waiting) == 5
     assert not any("nodeName" in pod["spec"] for pod in waiting)
     assert all(pod["spec"]["schedulingGates"] for pod in waiting)
+    conditions = place.job("large")["status"]["conditions"]
+    (told,) = [item["message"] for item in conditions if item["type"] == "Running"]
+    assert "0 of 3 nodes have room for large-r0-worker-" in told
+    assert f"with less than {EACH} {GPUS} free" in told
 
-    advertise_gpus(gpu_nodes[0], 2 * EACH)
+    advertise_gpus(kept_for_gpus, 2 * EACH)
     status = place.wait_for_condition("Succeeded", "large")
     assert (status["restarts"], status["disruptions"], status["training"]["attempt"]) == (0, 0, 0)
 

@@ -1,8 +1,9 @@
-"""What the nodes tell: which of them cannot be reached, and what they have left for pods.
+"""What the nodes tell: which of them cannot be reached, and what they have left for which pods.
 
-Left is what a node could allocate, less what the pods that are bound to it ask for. That takes a
-list of all pods of the cluster, so it is asked for only when a gang waits for room, and only by one
-job at a time: what one gang was just given must not be counted as free for the next.
+Left is what a node could allocate, less what the pods that are bound to it ask for; with it go the
+taints that keep pods out. That takes a list of all pods of the cluster, so it is asked for only
+when a gang waits for room, and only by one job at a time: what one gang was just given must not be
+counted as free for the next.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,12 +11,12 @@ from fractions import Fraction
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.quantities import parse
-from imagenet_operator.reconcile.types import Capacity
+from imagenet_operator.reconcile.policies import taints
+from imagenet_operator.reconcile.policies.capacity import Rooms
+from imagenet_operator.reconcile.types import Capacity, Room
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which a person says that a node is down for good."""
-
-_KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 
 
 def is_reachable(node: Manifest) -> bool:
@@ -29,32 +30,34 @@ def is_reachable(node: Manifest) -> bool:
 
 
 def free(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> Capacity:
-    """Return what each node that takes pods has left.
+    """Return what each node that can be reached has left.
 
     Args:
         nodes: All nodes.
         pods: Every pod that is bound to a node and has not ended, and pods of gangs that were let
             go but are not bound yet; the latter are put on the first node with room for them.
     """
-    left = {node["metadata"]["name"]: _allocatable(node) for node in nodes if _takes_pods(node)}
+    rooms = Rooms(
+        {
+            node["metadata"]["name"]: Room(_allocatable(node), taints.of_node(node["spec"]))
+            for node in nodes
+            if is_reachable(node)
+        }
+    )
     unbound = []
     for pod in pods:
         name = pod["spec"].get("nodeName")
         if name is None:
             unbound.append(pod)
-        elif name in left:
-            _take(left[name], requests(pod))
+        else:
+            rooms.put_on(name, requests(pod))
     for pod in unbound:
-        wanted = requests(pod)
-        for name in sorted(left):
-            if all(left[name].get(resource, 0) >= amount for resource, amount in wanted.items()):
-                _take(left[name], wanted)
-                break
-    return left
+        rooms.put(requests(pod), taints.of_pod(pod["spec"]))
+    return rooms.left()
 
 
 def requests(pod: Manifest) -> dict[str, Fraction]:
-    """Return what a pod takes from a node: its containers' requests, and one place for a pod.
+    """Return what a pod takes from a node.
 
     An init container runs before the others, so it counts only where it asks for more than they
     do together.
@@ -69,7 +72,7 @@ def requests(pod: Manifest) -> dict[str, Fraction]:
             together[resource] = max(together.get(resource, Fraction(0)), amount)
     for resource, amount in (spec.get("overhead") or {}).items():
         together[resource] = together.get(resource, Fraction(0)) + parse(amount)
-    return {**together, "pods": Fraction(1)}
+    return together
 
 
 def _asked(container: Manifest) -> dict[str, Fraction]:
@@ -78,17 +81,6 @@ def _asked(container: Manifest) -> dict[str, Fraction]:
     return {name: parse(amount) for name, amount in asked.items()}
 
 
-def _takes_pods(node: Manifest) -> bool:
-    tainted = any(taint["effect"] in _KEEPS_PODS_OUT for taint in node["spec"].get("taints") or ())
-    return is_reachable(node) and not node["spec"].get("unschedulable") and not tainted
-
-
 def _allocatable(node: Manifest) -> dict[str, Fraction]:
     amounts: Mapping[str, str] = node["status"].get("allocatable") or {}
     return {name: parse(amount) for name, amount in amounts.items()}
-
-
-def _take(left: dict[str, Fraction], wanted: Mapping[str, Fraction]) -> None:
-    for resource, amount in wanted.items():
-        if resource in left:
-            left[resource] -= amount

@@ -97,17 +97,17 @@ class Sampler:
     async def _look(self, session: aiohttp.ClientSession, key: JobKey) -> float:
         """Take a sample of a job, and return the seconds that reading it took."""
         job = self._jobs.get(*key)
-        members = _talkers(stored.manifest() for stored in self._pods.of_job(key))
+        pods = [stored.manifest() for stored in self._pods.of_job(key)]
+        members = _talkers(pods)
         if job is None or not members:
             return 0.0
         answers = await asyncio.gather(*(_fetch(session, item) for item in members.values()))
         texts = {
             name: text for name, text in zip(members, answers, strict=True) if text is not None
         }
-        if not texts:
-            return 0.0
         began = time.monotonic()
-        sample = parse_sample(texts, self.latest(key, job.uid), datetime.now(UTC))
+        asked = _newest_attempt(pod for pod in pods if pod["metadata"]["name"] in members)
+        sample = parse_sample(texts, self.latest(key, job.uid), datetime.now(UTC), asked)
         self._samples[key] = (job.uid, sample)
         if _says_something(self._told.get(key), sample):
             self._told[key] = sample
@@ -120,6 +120,12 @@ def _talkers(pods: Iterable[Manifest]) -> dict[str, Target]:
     return targets(
         pod for pod in pods if pod["metadata"]["labels"].get(labels.JOB_ROLE) not in _SILENT
     )
+
+
+def _newest_attempt(pods: Iterable[Manifest]) -> int | None:
+    """Return the newest attempt that has one of these pods; those of the preparation have none."""
+    found = (pod["metadata"]["labels"].get(labels.ATTEMPT) for pod in pods)
+    return max((int(number) for number in found if number is not None), default=None)
 
 
 async def _fetch(session: aiohttp.ClientSession, target: Target) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from imagenet_operator.api.base import Manifest
 
 _POD_SPEC = ("nodeName", "schedulingGates", "overhead")
+_UNBOUND_POD_SPEC = ("tolerations",)
 _POD_STATUS = ("phase", "reason", "message", "podIP", "conditions")
 _CONTAINER = ("name", "resources", "ports")
 _CONTAINER_STATUS = ("name", "state")
@@ -24,6 +25,8 @@ def pod(manifest: Manifest) -> Manifest:
         "metadata": _metadata(manifest),
         "spec": {
             **_some(spec, _POD_SPEC),
+            # Where a pod may go is asked only of one that is nowhere yet: of few, at any time.
+            **({} if spec.get("nodeName") else _some(spec, _UNBOUND_POD_SPEC)),
             **{
                 field: [_some(item, _CONTAINER) for item in spec[field]]
                 for field in ("containers", "initContainers")
@@ -52,7 +55,7 @@ def job(manifest: Manifest) -> Manifest:
 
 
 def node(manifest: Manifest) -> Manifest:
-    """Return what says whether a node can be reached, and what it has for pods."""
+    """Return what says whether a node can be reached, and what it has for which pods."""
     spec, status = manifest.get("spec", {}), manifest.get("status", {})
     ready = [
         _some(item, ("type", "status"))

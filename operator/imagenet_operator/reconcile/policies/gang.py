@@ -8,6 +8,7 @@ Timeout (the default): an attempt that is not bound as a whole in scheduleTimeou
 withdrawn, uncharged, and comes back after a jittered wait, so that two half-placed jobs cannot
 block each other for ever. Wait: the pods are held back by a scheduling gate, which is lifted for
 all at once when they fit; from then on the timeout holds as well, because what fits is an estimate.
+While they do not fit there is no timeout, and the condition Running says which member has no room.
 """
 
 from __future__ import annotations
@@ -26,18 +27,21 @@ CUT_OFF = End("CreationCutOff", "not all pods were created; trying again later",
 """How an attempt ends that is found without all of its pods before the status tells of it."""
 
 
-def lift(seen: Mapping[str, Member], free: Capacity | None) -> tuple[Patch, ...]:
-    """Return what lifts the gates: of all members, or of none.
+def missing(seen: Mapping[str, Member], free: Capacity | None) -> str | None:
+    """Return what the gang waits for before its gates are lifted; None if it waits no longer.
 
     Once one gate is lifted the others follow whatever fits now: the decision was made, and a pass
     was cut short in the middle of it. Where free capacity is not known the gates are lifted as soon
     as all pods are there.
     """
-    gated = [member for member in seen.values() if SCHEDULING_GATE in member.gates]
+    gated = _gated(seen)
     is_begun = len(gated) < len(seen)
-    if not is_begun and gated and free is not None and not capacity.fits(gated, free):
-        return ()
-    return tuple(_without_gate(member) for member in gated)
+    return None if is_begun or free is None else capacity.shortage(gated, free)
+
+
+def lift(seen: Mapping[str, Member]) -> tuple[Patch, ...]:
+    """Return what lifts the gates of all members."""
+    return tuple(_without_gate(member) for member in _gated(seen))
 
 
 def is_held_back(seen: Mapping[str, Member]) -> bool:
@@ -70,6 +74,10 @@ def verdict(training: TrainingStatus, policy: SchedulingPolicy, now: datetime) -
     seconds = policy.schedule_timeout_seconds
     message = f"not all members were bound to nodes in {seconds} s; trying again later"
     return End("GangTimedOut", message, Charge.WITHDRAWAL)
+
+
+def _gated(seen: Mapping[str, Member]) -> list[Member]:
+    return [member for member in seen.values() if SCHEDULING_GATE in member.gates]
 
 
 def _without_gate(member: Member) -> Patch:

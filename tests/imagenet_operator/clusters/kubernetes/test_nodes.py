@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.kubernetes import nodes, trim
+from imagenet_operator.reconcile.types import Taint
 from support.operator_harness import node
 
 Manifest = dict[str, Any]
@@ -26,44 +27,66 @@ def test_which_nodes_can_be_reached(found: Manifest, expected: bool) -> None:
     assert nodes.is_reachable(trim.node(found)) is expected
 
 
-def pod(place: str | None, **requests: str) -> Manifest:
+GPU_POOL = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+TOLERANT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def pod(place: str | None, *tolerations: Manifest, **requests: str) -> Manifest:
     containers = [{"name": "main", "resources": {"requests": requests}}]
-    return {"spec": {"containers": containers, **({"nodeName": place} if place else {})}}
+    bound = {"nodeName": place} if place else {}
+    return {"spec": {"containers": containers, "tolerations": list(tolerations), **bound}}
 
 
 def test_free_is_what_bound_pods_leave() -> None:
     left = nodes.free([node("a"), node("b")], [pod("a", cpu="500m"), pod("a", memory="1Gi")])
 
-    assert left["a"] == {
+    assert left["a"].free == {
         "cpu": Fraction("7.5"),
         "memory": Fraction(31 * 2**30),
         "pods": Fraction(8),
         "nvidia.com/gpu": Fraction(4),
     }
-    assert left["b"]["pods"] == 10
+    assert left["b"].free["pods"] == 10
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_nodes_that_cannot_be_reached_have_no_room(status: str) -> None:
+    assert nodes.free([node("n", ready=status), node("o", taints=[OUT])], []) == {}
 
 
 @pytest.mark.parametrize(
-    "closed",
+    ("found", "kept"),
     [
-        node("n", ready="False"),
-        node("n", unschedulable=True),
-        node("n", taints=[{"key": "dedicated", "effect": "NoSchedule"}]),
+        pytest.param(node("n"), (), id="open"),
+        pytest.param(
+            node("n", taints=[GPU_POOL]), (Taint("nvidia.com/gpu", "NoSchedule"),), id="a pool"
+        ),
+        pytest.param(
+            node("n", taints=[{"key": "slow", "effect": "PreferNoSchedule"}]), (), id="only prefers"
+        ),
+        pytest.param(
+            node("n", unschedulable=True),
+            (Taint("node.kubernetes.io/unschedulable", "NoSchedule"),),
+            id="cordoned",
+        ),
     ],
 )
-def test_nodes_that_take_no_pods_have_nothing_free(closed: Manifest) -> None:
-    assert nodes.free([closed], []) == {}
-
-
-def test_a_taint_that_only_prefers_leaves_a_node_open() -> None:
-    soft = {"key": "slow", "effect": "PreferNoSchedule"}
-    assert set(nodes.free([node("n", taints=[soft])], [])) == {"n"}
+def test_a_room_has_the_taints_that_keep_pods_out(found: Manifest, kept: tuple[Taint, ...]) -> None:
+    assert nodes.free([found], [])["n"].taints == kept
 
 
 def test_pods_that_were_let_go_hold_the_room_they_will_take() -> None:
     left = nodes.free([node("a"), node("b")], [pod(None, cpu="6"), pod(None, cpu="6")])
 
-    assert {name: amounts["cpu"] for name, amounts in left.items()} == {"a": 2, "b": 2}
+    assert {name: room.free["cpu"] for name, room in left.items()} == {"a": 2, "b": 2}
+
+
+def test_pods_that_were_let_go_hold_it_where_they_are_tolerated() -> None:
+    pool = [node("a", taints=[GPU_POOL]), node("b")]
+
+    left = nodes.free(pool, [pod(None, cpu="6"), pod(None, TOLERANT, cpu="5")])
+
+    assert {name: room.free["cpu"] for name, room in left.items()} == {"a": 3, "b": 2}
 
 
 def test_a_limit_is_a_request_and_init_containers_run_before_the_others() -> None:
@@ -76,5 +99,4 @@ def test_a_limit_is_a_request_and_init_containers_run_before_the_others() -> Non
         "cpu": 3,
         "nvidia.com/gpu": 2,
         "memory": 2**20,
-        "pods": 1,
     }

@@ -6,54 +6,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from imagenet_operator.clusters.kubernetes import kinds, trim
 from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
 from imagenet_operator.clusters.kubernetes.cluster import job_of_child
 from imagenet_operator.clusters.kubernetes.sampler import Sampler
 from imagenet_operator.manifests import labels
+from support.answering_member import Member, metrics, serving
 from support.asynchronous import asynchronous
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
-
-
-def metrics(images: int = 100, speed: float = 50.0) -> str:
-    marks = 'role="worker",attempt="0"'
-    return (
-        f"imagenet_train_images_total{{{marks}}} {images}\n"
-        f"imagenet_train_images_per_second{{{marks}}} {speed}\n"
-    )
-
-
-class Member:
-    """A member's HTTP server, and what it answers."""
-
-    def __init__(self) -> None:
-        self.text = metrics()
-        self.asked = 0
-        self.port = 0
-
-    async def answer(self, request: web.Request) -> web.Response:
-        del request
-        self.asked += 1
-        return web.Response(text=self.text)
-
-
-@contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Member]:
-    member = Member()
-    application = web.Application()
-    application.router.add_get("/metrics", member.answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    member.port = runner.addresses[0][1]
-    try:
-        yield member
-    finally:
-        await runner.cleanup()
 
 
 def pod(port: int, role: str = "worker", index: int = 0, **changes: Any) -> Manifest:
@@ -63,7 +26,11 @@ def pod(port: int, role: str = "worker", index: int = 0, **changes: Any) -> Mani
             "namespace": "vision",
             "uid": f"{role}-{index}",
             "resourceVersion": "5",
-            "labels": {labels.JOB_NAME: "digits", labels.JOB_ROLE: role},
+            "labels": {
+                labels.JOB_NAME: "digits",
+                labels.JOB_ROLE: role,
+                **({} if role == "pack" else {labels.ATTEMPT: "0"}),
+            },
         },
         "spec": {
             "containers": [{"name": "main", "ports": [{"name": "metrics", "containerPort": port}]}]
@@ -73,7 +40,9 @@ def pod(port: int, role: str = "worker", index: int = 0, **changes: Any) -> Mani
 
 
 @contextlib.asynccontextmanager
-async def sampling(*pods: Manifest) -> AsyncIterator[tuple[Sampler, list[JobKey]]]:
+async def sampling(
+    *pods: Manifest, timeout: float = 5.0
+) -> AsyncIterator[tuple[Sampler, list[JobKey]]]:
     told: list[JobKey] = []
     jobs = Cache(kinds.JOB, job_of_child, trim.job, lambda key, known: None)
     jobs.put(
@@ -82,7 +51,7 @@ async def sampling(*pods: Manifest) -> AsyncIterator[tuple[Sampler, list[JobKey]
     cache = Cache(kinds.POD, job_of_child, trim.pod, lambda key, known: None)
     for item in pods:
         cache.put(item)
-    sampler = Sampler(jobs, cache, 0.0, 5.0, told.append)
+    sampler = Sampler(jobs, cache, 0.0, timeout, told.append)
     task = asyncio.create_task(sampler.run())
     try:
         yield sampler, told
@@ -158,3 +127,50 @@ async def test_members_that_do_not_run_are_not_asked() -> None:
         assert found is not None
         assert found.totals is not None
         assert set(found.totals.images) == {"digits-r0-worker-1"}
+
+
+@asynchronous
+async def test_silence_is_told_once_with_its_beginning() -> None:
+    async with serving() as member:
+        member.is_frozen = True
+        async with sampling(pod(member.port), timeout=0.02) as (sampler, told):
+            await asked_again(member)
+            first = sampler.latest(KEY, "j")
+            await asked_again(member)
+            second = sampler.latest(KEY, "j")
+
+        assert first is not None
+        assert second is not None
+        assert (first.attempt, first.asked) == (None, 0)
+        assert first.silent_since is not None
+        assert second.silent_since == first.silent_since <= first.taken_at < second.taken_at
+        assert told == [KEY]
+
+
+@asynchronous
+async def test_what_was_heard_of_those_that_are_silent_now_stays() -> None:
+    async with serving() as member, sampling(pod(member.port), timeout=1.0) as (sampler, told):
+        await asked_again(member)
+        heard = sampler.latest(KEY, "j")
+        member.is_frozen = True
+        await asked_again(member)
+        found = sampler.latest(KEY, "j")
+
+        assert heard is not None
+        assert found is not None
+        assert (found.attempt, found.images_per_second) == (0, 50.0)
+        assert found.progressed_at == heard.progressed_at
+        assert found.silent_since is not None
+        assert told == [KEY]
+
+
+@asynchronous
+async def test_the_silence_of_the_preparation_is_of_no_attempt() -> None:
+    async with serving() as member:
+        member.is_frozen = True
+        async with sampling(pod(member.port, "pack"), timeout=0.02) as (sampler, _):
+            await asked_again(member)
+            found = sampler.latest(KEY, "j")
+
+        assert found is not None
+        assert (found.asked, found.silent_since) == (None, None)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.reconcile.policies.capacity import fits
+from imagenet_operator.reconcile.policies.capacity import shortage
+from imagenet_operator.reconcile.policies.taints import untolerated
+from imagenet_operator.reconcile.types import Room, Taint, Toleration
 from support.attempt_members import GPU, seen
 
 Amounts = dict[str, int]
@@ -21,7 +23,8 @@ def exact(amounts: Amounts) -> dict[str, Fraction]:
 
 def is_fitting(asked: list[Amounts], nodes: list[Amounts]) -> bool:
     members = [seen(f"worker-{number}", requests=exact(item)) for number, item in enumerate(asked)]
-    return fits(members, {f"node-{number}": exact(item) for number, item in enumerate(nodes)})
+    rooms = {f"node-{number}": Room(exact(item)) for number, item in enumerate(nodes)}
+    return shortage(members, rooms) is None
 
 
 @pytest.mark.parametrize(
@@ -50,22 +53,115 @@ def test_fits(asked: list[Amounts], nodes: list[Amounts], fitting: bool) -> None
     assert is_fitting(asked, nodes) is fitting
 
 
+KEPT_FOR_GPUS = (Taint("nvidia.com/gpu", "NoSchedule"),)
+CLOSED = (Taint("node.kubernetes.io/unschedulable", "NoSchedule"),)
+ON_GPUS = (Toleration("nvidia.com/gpu", "Exists"),)
+ANYWHERE = (Toleration(operator="Exists"),)
+Asked = tuple[Amounts, tuple[Toleration, ...]]
+Given = tuple[Amounts, tuple[Taint, ...]]
+
+
+def why_not(asked: list[Asked], nodes: list[Given]) -> str | None:
+    members = [
+        seen(f"worker-{number}", requests=exact(amounts), tolerations=tolerations)
+        for number, (amounts, tolerations) in enumerate(asked)
+    ]
+    rooms = {
+        f"node-{number}": Room(exact(amounts), taints)
+        for number, (amounts, taints) in enumerate(nodes)
+    }
+    return shortage(members, rooms)
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "fitting"),
+    [
+        pytest.param([({GPU: 4}, ON_GPUS)], [({GPU: 4}, KEPT_FOR_GPUS)], True, id="tolerated"),
+        pytest.param([({GPU: 4}, ())], [({GPU: 4}, KEPT_FOR_GPUS)], False, id="not tolerated"),
+        pytest.param([({GPU: 4}, ON_GPUS)], [({GPU: 4}, CLOSED)], False, id="another taint"),
+        pytest.param(
+            [({GPU: 4}, ON_GPUS)], [({GPU: 4}, KEPT_FOR_GPUS + CLOSED)], False, id="one of two"
+        ),
+        pytest.param(
+            [({GPU: 4}, ANYWHERE)], [({GPU: 4}, KEPT_FOR_GPUS + CLOSED)], True, id="any taint"
+        ),
+        pytest.param(
+            [({GPU: 4, "cpu": 4}, ON_GPUS), ({"cpu": 2}, ())],
+            [({GPU: 4, "cpu": 8}, KEPT_FOR_GPUS), ({"cpu": 2}, ())],
+            True,
+            id="a pool for each",
+        ),
+        pytest.param(
+            [({GPU: 4, "cpu": 4}, ON_GPUS), ({"cpu": 4}, ())],
+            [({GPU: 4, "cpu": 8}, KEPT_FOR_GPUS), ({"cpu": 2}, ())],
+            False,
+            id="room only where it may not go",
+        ),
+        pytest.param(
+            [({"cpu": 2}, ON_GPUS), ({"cpu": 2}, ())],
+            [({"cpu": 2}, ()), ({"cpu": 2}, KEPT_FOR_GPUS)],
+            True,
+            id="who tolerates leaves the open node to who does not",
+        ),
+    ],
+)
+def test_fits_with_taints(asked: list[Asked], nodes: list[Given], fitting: bool) -> None:
+    assert (why_not(asked, nodes) is None) is fitting
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "words"),
+    [
+        ([({GPU: 4}, ())], [], "there is no node for worker-0"),
+        (
+            [({GPU: 4}, ()), ({GPU: 4}, ()), ({GPU: 4}, ())],
+            [({GPU: 4}, ()), ({GPU: 7}, ())],
+            "0 of 2 nodes have room for worker-2: 2 with less than 4 nvidia.com/gpu free",
+        ),
+        (
+            [({GPU: 4}, ())],
+            [({}, ()), ({GPU: 4}, KEPT_FOR_GPUS), ({GPU: 4}, KEPT_FOR_GPUS)],
+            "0 of 3 nodes have room for worker-0: 2 with the taint nvidia.com/gpu:NoSchedule, "
+            "1 with less than 4 nvidia.com/gpu free",
+        ),
+        (
+            [({"memory": 3 * 2**29}, ())],
+            [({"memory": 2**30}, ())],
+            "0 of 1 nodes have room for worker-0: 1 with less than 1.5Gi memory free",
+        ),
+        (
+            [({}, ()), ({}, ())],
+            [({"pods": 1}, ())],
+            "0 of 1 nodes have room for worker-1: 1 with no place for another pod",
+        ),
+    ],
+)
+def test_what_is_missing_is_told(asked: list[Asked], nodes: list[Given], words: str) -> None:
+    assert why_not(asked, nodes) == words
+
+
 amounts = st.dictionaries(st.sampled_from([GPU, "cpu"]), st.integers(0, 4))
 
 
-@given(st.lists(amounts, max_size=4), st.lists(amounts, max_size=3))
-def test_never_says_yes_where_no_placement_exists(
-    asked: list[Amounts], nodes: list[Amounts]
-) -> None:
-    if not is_fitting(asked, nodes):
+pods = st.tuples(amounts, st.sampled_from([(), ON_GPUS, ANYWHERE]))
+rooms = st.tuples(amounts, st.sampled_from([(), KEPT_FOR_GPUS, CLOSED]))
+
+
+@given(st.lists(pods, max_size=4), st.lists(rooms, max_size=3))
+def test_never_says_yes_where_no_placement_exists(asked: list[Asked], nodes: list[Given]) -> None:
+    if why_not(asked, nodes) is not None:
         return
     placements = product(range(len(nodes)), repeat=len(asked))
     assert any(
         all(
-            sum(item.get(name, 0) for item, at in zip(asked, where, strict=True) if at == node)
-            <= nodes[node].get(name, 0)
+            sum(item.get(name, 0) for (item, _), at in zip(asked, where, strict=True) if at == node)
+            <= nodes[node][0].get(name, 0)
             for node in range(len(nodes))
             for name in (GPU, "cpu")
+        )
+        and all(
+            untolerated(nodes[at][1], tolerations) is None
+            for (_, tolerations), at in zip(asked, where, strict=True)
         )
         for where in placements
     )

@@ -18,6 +18,7 @@ FORMER = TrainingStatus(
     images_per_second=100.0,
     accuracy=Accuracy(train=0.5, validation=0.4),
     estimated_remaining_seconds=60,
+    last_progress_time=later(-60),
 )
 
 
@@ -41,6 +42,11 @@ def test_a_sample_is_carried_over() -> None:
     assert found.data_wait_share == 0.0625
     assert found.estimated_remaining_seconds == 32
     assert found.last_progress_time == later(-1)
+
+
+def test_members_that_are_silent_from_the_start_change_nothing() -> None:
+    silent = Sample(taken_at=NOW, asked=1, silent_since=later(-60))
+    assert figures.carried(FORMER, silent, batch_size=100) == FORMER
 
 
 def test_what_is_not_heard_keeps_its_last_value_unless_it_is_of_now() -> None:
@@ -115,6 +121,13 @@ def test_what_is_worth_a_write(changes: dict[str, Any], matters: bool) -> None:
     old = Status(training=FORMER)
     new = Status(training=FORMER.model_copy(update=changes))
     assert matters_differently(old, new) is matters
+
+
+def test_that_an_attempt_was_heard_is_worth_a_write() -> None:
+    """An operator that comes back learns from it that silence means something."""
+    old = Status(training=TrainingStatus())
+    new = Status(training=TrainingStatus(last_progress_time=NOW))
+    assert matters_differently(old, new)
 
 
 def test_everything_outside_the_figures_is_worth_a_write() -> None:

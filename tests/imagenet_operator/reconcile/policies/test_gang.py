@@ -11,7 +11,7 @@ from imagenet_operator.api.run_policy import SchedulingPolicy
 from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies import gang
-from imagenet_operator.reconcile.types import Charge, Member, Phase
+from imagenet_operator.reconcile.types import Capacity, Charge, Member, Patch, Phase, Room
 from support.attempt_members import GPU, NOW, later, recorded, seen
 
 POLICY = SchedulingPolicy(schedule_timeout_seconds=600)
@@ -25,6 +25,10 @@ def by_name(*pods: Member) -> dict[str, Member]:
     return {pod.name: pod for pod in pods}
 
 
+def lifted_of(pods: dict[str, Member], free: Capacity | None) -> tuple[Patch, ...]:
+    return gang.lift(pods) if gang.missing(pods, free) is None else ()
+
+
 BOTH = by_name(waiting("worker-0"), waiting("worker-1"))
 
 
@@ -32,36 +36,40 @@ BOTH = by_name(waiting("worker-0"), waiting("worker-1"))
     ("free", "lifted"),
     [
         pytest.param(None, 2, id="unknown"),
-        pytest.param({"a": {GPU: Fraction(8)}}, 2, id="room for both"),
-        pytest.param({"a": {GPU: Fraction(7)}}, 0, id="room for one"),
+        pytest.param({"a": Room({GPU: Fraction(8)})}, 2, id="room for both"),
+        pytest.param({"a": Room({GPU: Fraction(7)})}, 0, id="room for one"),
         pytest.param({}, 0, id="no nodes"),
     ],
 )
-def test_gates_are_lifted_for_all_or_for_none(
-    free: dict[str, dict[str, Fraction]] | None, lifted: int
-) -> None:
-    patches = gang.lift(BOTH, free)
+def test_gates_are_lifted_for_all_or_for_none(free: Capacity | None, lifted: int) -> None:
+    patches = lifted_of(BOTH, free)
     assert len(patches) == lifted
     for patch in patches:
         assert (patch.kind, patch.uid) == ("Pod", f"uid-of-{patch.name}")
         assert patch.merge == {"spec": {"schedulingGates": []}}
 
 
+def test_a_gang_that_waits_says_for_what() -> None:
+    assert gang.missing(BOTH, {"a": Room({GPU: Fraction(7)})}) == (
+        "0 of 1 nodes have room for worker-1: 1 with less than 4 nvidia.com/gpu free"
+    )
+
+
 def test_what_was_begun_is_finished_whatever_fits_now() -> None:
     pods = by_name(waiting("worker-0", gates=()), waiting("worker-1"))
-    assert [patch.name for patch in gang.lift(pods, {})] == ["worker-1"]
+    assert [patch.name for patch in lifted_of(pods, {})] == ["worker-1"]
 
 
 def test_gates_of_others_stay() -> None:
     pods = by_name(waiting("worker-0", gates=("quota.example/queue", SCHEDULING_GATE)))
-    (patch,) = gang.lift(pods, None)
+    (patch,) = lifted_of(pods, None)
     assert patch.merge == {"spec": {"schedulingGates": [{"name": "quota.example/queue"}]}}
     assert gang.is_held_back(by_name(waiting("worker-0", gates=("quota.example/queue",))))
 
 
 def test_nothing_to_lift() -> None:
-    assert gang.lift(by_name(waiting("worker-0", gates=())), {}) == ()
-    assert gang.lift({}, {}) == ()
+    assert lifted_of(by_name(waiting("worker-0", gates=())), {}) == ()
+    assert lifted_of({}, {}) == ()
     assert not gang.is_held_back(by_name(waiting("worker-0", gates=())))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -13,10 +13,21 @@ from imagenet_operator.reconcile.types import Charge
 from support.attempt_members import NOW, later
 
 RUNNING = TrainingStatus(attempt=2, bound_time=later(-900), running_time=later(-800))
+HEARD = RUNNING.model_copy(update={"last_progress_time": later(-700)})
+"""One that was heard once, as the status tells."""
+
+PATIENCE = timedelta(seconds=30)
 
 
-def sample(attempt: int, progressed_at: datetime | None) -> Sample:
-    return Sample(taken_at=NOW, attempt=attempt, progressed_at=progressed_at)
+def sample(
+    attempt: int | None, progressed_at: datetime | None, *, taken_at: datetime = NOW
+) -> Sample:
+    return Sample(taken_at=taken_at, attempt=attempt, progressed_at=progressed_at)
+
+
+def silence(seconds: float, *, asked: int | None = 2, **heard: object) -> Sample:
+    """Members that have been asked for so long, and did not answer."""
+    return Sample(taken_at=NOW, asked=asked, silent_since=later(-seconds), **heard)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -24,11 +35,34 @@ def sample(attempt: int, progressed_at: datetime | None) -> Sample:
     [
         pytest.param(TrainingStatus(), None, None, id="waits for nodes"),
         pytest.param(TrainingStatus(bound_time=later(-9)), None, later(-9), id="has nodes"),
+        pytest.param(
+            TrainingStatus(bound_time=later(-9)), silence(99), later(-9), id="does not run yet"
+        ),
         pytest.param(RUNNING, None, None, id="is not sampled"),
+        pytest.param(HEARD, None, None, id="is not sampled any more"),
         pytest.param(RUNNING, sample(1, NOW), None, id="only the former attempt was heard"),
+        pytest.param(HEARD, sample(1, NOW), None, id="only the former attempt is heard now"),
         pytest.param(RUNNING, sample(2, None), None, id="says nothing"),
         pytest.param(RUNNING, sample(2, later(-70)), later(-70), id="moved"),
+        pytest.param(HEARD, sample(2, later(-70)), later(-70), id="moved since the status tells"),
         pytest.param(RUNNING, sample(2, later(-850)), later(-800), id="began to run after"),
+        pytest.param(RUNNING, silence(500), None, id="was never heard"),
+        pytest.param(HEARD, silence(500), later(-500), id="fell silent, unseen"),
+        pytest.param(HEARD, silence(790), later(-700), id="moved after it was asked"),
+        pytest.param(
+            HEARD.model_copy(update={"running_time": later(-60)}),
+            silence(500),
+            later(-60),
+            id="was asked before all ran",
+        ),
+        pytest.param(HEARD, silence(500, asked=1), None, id="only the former attempt was asked"),
+        pytest.param(HEARD, silence(500, asked=None), None, id="only the preparation was asked"),
+        pytest.param(
+            HEARD,
+            silence(10, attempt=2, progressed_at=later(-70)),
+            later(-70),
+            id="fell silent, seen",
+        ),
     ],
 )
 def test_last_progress(
@@ -38,11 +72,37 @@ def test_last_progress(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "message"),
-    [(None, None), (71, None), (70, "training stood still for 70 s")],
+    ("training", "heard", "seconds", "message"),
+    [
+        pytest.param(RUNNING, sample(2, later(-70)), None, None, id="no deadline"),
+        pytest.param(RUNNING, sample(2, later(-70)), 71, None, id="not yet"),
+        pytest.param(
+            RUNNING, sample(2, later(-70)), 70, "training stood still for 70 s", id="stands still"
+        ),
+        pytest.param(HEARD, None, 1, None, id="the sampler is off"),
+        pytest.param(RUNNING, silence(500), 70, None, id="was never heard"),
+        pytest.param(HEARD, silence(69), 70, None, id="silent for less"),
+        pytest.param(HEARD, silence(70), 70, "no worker answered for 70 s", id="silent"),
+        pytest.param(
+            HEARD,
+            silence(10, attempt=2, progressed_at=later(-70)),
+            70,
+            "training stood still for 70 s",
+            id="stood still, then fell silent",
+        ),
+        pytest.param(
+            RUNNING,
+            sample(2, later(-70), taken_at=later(-1)),
+            70,
+            None,
+            id="nobody has looked since the deadline",
+        ),
+    ],
 )
-def test_standing_still_is_charged(seconds: int | None, message: str | None) -> None:
-    end = progress.verdict(RUNNING, sample(2, later(-70)), seconds, NOW)
+def test_standing_still_is_charged(
+    training: TrainingStatus, heard: Sample | None, seconds: int | None, message: str | None
+) -> None:
+    end = progress.verdict(training, heard, seconds, NOW)
     assert (None if end is None else end.message) == message
     if end is not None:
         assert (end.reason, end.charge) == ("ProgressDeadlineExceeded", Charge.FAILURE)
@@ -52,3 +112,17 @@ def test_members_that_never_come_to_run_are_no_progress() -> None:
     end = progress.verdict(TrainingStatus(bound_time=later(-300)), None, 300, NOW)
     assert end is not None
     assert end.message == "not all members came to run for 300 s"
+
+
+@pytest.mark.parametrize(
+    ("heard", "look"),
+    [
+        pytest.param(None, None, id="never"),
+        pytest.param(sample(2, later(-10)), later(60), id="at the deadline"),
+        pytest.param(
+            sample(2, later(-70), taken_at=later(-1)), later(30), id="when somebody has looked"
+        ),
+    ],
+)
+def test_when_to_look_again(heard: Sample | None, look: datetime | None) -> None:
+    assert progress.next_look(RUNNING, heard, 70, NOW, PATIENCE) == look

@@ -1,0 +1,93 @@
+"""Attempts that hang while the operator restarts: the next one judges by what this one heard."""
+
+import asyncio
+from typing import Any
+
+from support.answering_member import Member, metrics, serving
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+from support.operator_harness import QUICK, Harness, job, node, running
+
+Manifest = dict[str, Any]
+KEY = ("vision", "digits")
+ASKING = {**QUICK, "sampler": {"intervalSeconds": 1, "timeoutSeconds": 0.3}}
+
+
+async def started(harness: Harness, member: Member, deadline: int) -> None:
+    """Bring a job to where all its pods run; what its workers answer is up to the member."""
+    await harness.server.add(job(run_policy={"progressDeadlineSeconds": deadline}))
+    await harness.settle()
+
+    def answering(pod: Manifest) -> None:
+        for port in pod["spec"]["containers"][0]["ports"]:
+            port["containerPort"] = member.port
+
+    for name in harness.pods():
+        await harness.server.change("Pod", name, answering)
+    await harness.run_pods(address="127.0.0.1")
+    await harness.settle()
+    assert harness.status()["phase"] == "Running"
+
+
+async def asked(harness: Harness, member: Member, times: int) -> None:
+    """Wait until both workers were asked so often; meanwhile the job is looked at all the time."""
+    wanted = member.asked + 2 * times
+    while member.asked < wanted:
+        await asyncio.sleep(0.05)
+        harness.operator.loop.wish(KEY)
+    await harness.settle()
+
+
+async def heard(harness: Harness, member: Member) -> None:
+    """Wait until the status tells that the attempt was heard."""
+    while "lastProgressTime" not in harness.status()["training"]:
+        member.text = metrics(images=member.asked)
+        await asyncio.sleep(0.05)
+    await harness.settle()
+
+
+@asynchronous
+async def test_a_hang_that_began_under_another_operator_is_ended() -> None:
+    async with FakeApiServer() as server, serving() as member:
+        await server.add(node("n1"))
+        async with running(server, ASKING) as harness:
+            await started(harness, member, deadline=2)
+            await heard(harness, member)
+        member.is_frozen = True
+        async with running(server, ASKING) as harness:
+            while not harness.status()["restarts"]:
+                harness.operator.loop.wish(KEY)
+                await asyncio.sleep(0.05)
+
+            restarting = harness.condition("Restarting")
+            assert restarting["reason"] == "ProgressDeadlineExceeded"
+            assert restarting["message"] == "attempt 0: no worker answered for 2 s"
+
+
+@asynchronous
+async def test_members_that_never_answered_anybody_are_left_alone() -> None:
+    async with FakeApiServer() as server, serving() as member:
+        await server.add(node("n1"))
+        member.is_frozen = True
+        async with running(server, ASKING) as harness:
+            await started(harness, member, deadline=1)
+            await asked(harness, member, 1)
+        async with running(server, ASKING) as harness:
+            await asked(harness, member, 3)
+
+            assert (harness.status()["phase"], harness.status()["restarts"]) == ("Running", 0)
+
+
+@asynchronous
+async def test_silence_costs_no_writes() -> None:
+    async with FakeApiServer() as server, serving() as member:
+        await server.add(node("n1"))
+        async with running(server, ASKING) as harness:
+            await started(harness, member, deadline=3600)
+            await heard(harness, member)
+        member.is_frozen = True
+        before = len(server.writes())
+        async with running(server, ASKING) as harness:
+            await asked(harness, member, 3)
+
+            assert len(server.writes()) == before
