@@ -47,7 +47,7 @@ class RunPolicy(Model):
 
     progress_deadline_seconds: Seconds = 1800
     """How long an attempt may go without progress before it is ended and counted as failed: the
-    remedy for a hang in which every pod runs. An attempt whose metrics cannot be read is left
+    remedy for a hang in which every pod runs. An attempt whose metrics could never be read is left
     alone."""
 
     backoff_limit: Count = 6

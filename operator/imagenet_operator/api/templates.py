@@ -28,7 +28,7 @@ _OWNED_VARIABLES = ("IMAGENET_*", "POD_*", "JOB_COMPLETION_INDEX")
 
 _OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
 _OWNED_MOUNTS = frozenset({"/source", "/data", "/output", "/scratch", "/dev/shm"})
-_CAPABILITIES_ALLOWED = frozenset({"NET_BIND_SERVICE"})
+_CAPABILITIES_ALLOWED = ("NET_BIND_SERVICE",)
 _LISTS_WITH_OWN_ITEMS = ("containers", "volumes")
 _MAIN_LISTS_WITH_OWN_ITEMS = ("env", "volumeMounts")
 
@@ -203,7 +203,7 @@ def _security(parent: Mapping[str, Any], path: str) -> Iterator[Problem]:
     if "seccompProfile" in context:
         profile = context["seccompProfile"]
         kind = profile.get("type") if isinstance(profile, dict) else None
-        if kind not in {"RuntimeDefault", "Localhost"}:
+        if kind not in ("RuntimeDefault", "Localhost"):
             yield _conflict(f"{path}.seccompProfile", _FLOOR, "write {type: RuntimeDefault}")
     if "capabilities" in context:
         yield from _capabilities(context["capabilities"], f"{path}.capabilities")
@@ -214,10 +214,17 @@ def _capabilities(capabilities: Any, path: str) -> Iterator[Problem]:
     if not isinstance(capabilities, dict):
         return
     yield from _directives(capabilities, path)
-    if not set(capabilities.get("add") or ()) <= _CAPABILITIES_ALLOWED:
+    if any(name not in _CAPABILITIES_ALLOWED for name in _listed(capabilities.get("add"))):
         yield _conflict(f"{path}.add", _FLOOR)
-    if "drop" in capabilities and "ALL" not in (capabilities["drop"] or ()):
+    if "drop" in capabilities and "ALL" not in _listed(capabilities["drop"]):
         yield _conflict(f"{path}.drop", _FLOOR, "remove it, or write [ALL]")
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the items of a list, or what stands in place of one; none if nothing does."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 def _container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:

@@ -92,6 +92,8 @@ def _begin(draft: Draft, number: int, manifests: list[Manifest]) -> None:
     draft.update(training=started)
     draft.state("Running", False, _SCHEDULING, _WAITING)
     draft.tell("AttemptStarted", f"attempt {number}: {len(planned)} pods")
+    # Nothing has to happen to pods for which there is no room.
+    draft.look_again(gang.deadline(started, draft.job.spec.run_policy.scheduling_policy))
 
 
 def _take_note(draft: Draft) -> Mapping[str, Member]:

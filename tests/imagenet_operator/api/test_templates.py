@@ -115,6 +115,9 @@ CONFLICTS = {
     ),
     "spec.containers[0].securityContext.capabilities": security(capabilities=None),
     "spec.containers[0].securityContext.capabilities.drop": security(capabilities={"drop": []}),
+    "spec.containers[0].securityContext.capabilities.add": security(
+        capabilities={"drop": ["ALL"], "add": [{}]}
+    ),
     "spec.initContainers[0].securityContext.privileged": {
         "spec": {"initContainers": [{"name": "tune", "securityContext": {"privileged": True}}]}
     },

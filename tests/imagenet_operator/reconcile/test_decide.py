@@ -674,14 +674,14 @@ def test_members_on_their_way_out_stay_protected() -> None:
 # ---------------------------------------------------------------- creation that is cut off
 
 
-def creating() -> SimulatedCluster:
+def creating(**run_policy: Any) -> SimulatedCluster:
     """A job whose next pass creates its first attempt."""
 
     def is_ready(found: SimulatedCluster) -> bool:
         said_so = condition(found.status, "DatasetReady")
         return said_so is not None and said_so.status == "True"
 
-    return play(make(), is_ready)
+    return play(make(**run_policy), is_ready)
 
 
 @pytest.mark.parametrize("actions", range(8))
@@ -760,6 +760,13 @@ def test_a_gang_without_room_is_withdrawn_and_comes_back() -> None:
     assert training.attempt > 0
     cluster.settle()
     assert ended_well(cluster)
+
+
+def test_a_gang_of_which_nothing_is_heard_is_looked_at_in_time() -> None:
+    cluster = creating(schedulingPolicy={"scheduleTimeoutSeconds": 100})
+    decision = cluster.look()
+    assert [event.reason for event in decision.events] == ["AttemptStarted"]
+    assert decision.again_after == timedelta(seconds=100)
 
 
 def test_a_gang_that_waits_is_bound_only_when_all_fit() -> None:
