@@ -72,7 +72,8 @@ def test_what_does_not_fit_is_said(
 def test_every_kv_store_of_the_command_line_has_peers() -> None:
     for name, names in STRATEGIES.items():
         variables = {"parameter_server": SERVER, "horovod": HOROVOD}.get(names.peers, {})
-        find(parse(["--kv-store", name]), variables)
+        gpus = ["--gpus", "0"] if name == "nccl" else []
+        find(parse(["--kv-store", name, *gpus]), variables)
 
 
 def test_who_is_alone_waits_for_nobody_and_has_hope() -> None:
