@@ -67,6 +67,16 @@ def test_speedup_is_drawn_against_the_ideal(tmp_path: Path) -> None:
     assert ticks(speedup) == ticks(speed) == [1, 2, 4]
 
 
+def test_the_legend_names_every_line_and_hides_none(tmp_path: Path) -> None:
+    figure = draw_scaling(read_points(write(tmp_path)), "digits")
+    figure.savefig(tmp_path / "digits.png")
+    (legend,) = figure.legends
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named == ["ideal", "parameterServer", "horovod"]
+    place = legend.get_window_extent()
+    assert not any(axes.get_window_extent().overlaps(place) for axes in figure.axes)
+
+
 @pytest.mark.parametrize(("most", "scale"), [(4, "linear"), (7, "linear"), (8, "log"), (64, "log")])
 def test_many_workers_are_drawn_by_doublings(most: int, scale: str) -> None:
     points = [Point(2, 200.0, 2.0), Point(most, 300.0, 3.0)]
@@ -104,7 +114,7 @@ def test_the_command_writes_a_png_beside_the_table(
     assert capsys.readouterr().out == f"{picture}\n"
     content = picture.read_bytes()
     assert content.startswith(b"\x89PNG\r\n")
-    assert struct.unpack(">II", content[16:24]) == (1500, 690)
+    assert struct.unpack(">II", content[16:24]) == (1500, 750)
 
 
 @pytest.mark.parametrize("arguments", [[], ["folder", "--scaling", "table.csv"]])

@@ -157,13 +157,13 @@ def _name_the_best(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
     )
 
 
-def style(axes: Axes, legend: str) -> None:
-    """Gives a plot the looks of all of ours, and its legend a corner."""
+def style(axes: Axes, legend: str | None) -> None:
+    """Gives a plot the looks of all of ours, and its legend a corner, if it has one of its own."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#9ca3af")
     axes.tick_params(colors="#374151", labelsize=9)
     handles, _ = axes.get_legend_handles_labels()
-    if handles:
+    if handles and legend is not None:
         axes.legend(loc=legend, frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)

@@ -28,7 +28,7 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
         strategies: the points of each, at least one.
         title: above the picture.
     """
-    figure = Figure(figsize=(10, 4.6), dpi=150, layout="constrained")
+    figure = Figure(figsize=(10, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     speedup, speed = figure.subplots(1, 2)
     workers = sorted({point.workers for points in strategies.values() for point in points})
@@ -56,6 +56,9 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
         speedup.set_yscale("log", base=2)
         speedup.set_ylim(bottom=0.8)
         _name(speedup.yaxis, ticks)
+    # Below both, where it hides no point of either.
+    handles, labels = speedup.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return figure
 
@@ -67,7 +70,7 @@ def _place(axes: Axes, workers: Sequence[int]) -> None:
         axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
     _name(axes.xaxis, workers)
-    style(axes, "upper left")
+    style(axes, legend=None)
 
 
 def _name(axis: Axis, workers: Sequence[int]) -> None:
