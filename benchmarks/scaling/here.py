@@ -37,7 +37,9 @@ class Bench:
 
     def __init__(self, epochs: int) -> None:
         self._epochs = epochs
-        shutil.rmtree(BENCH / "jobs", ignore_errors=True)
+        # What a run before this one has trained would be gone on with; the dataset may stay.
+        for left in (BENCH / "jobs", BENCH / "volumes" / CLAIM / "jobs"):
+            shutil.rmtree(left, ignore_errors=True)
         (BENCH / "volumes" / CLAIM).mkdir(parents=True, exist_ok=True)
         self._runner = Here(place(BENCH), None, "text")
         self._jobs = 0

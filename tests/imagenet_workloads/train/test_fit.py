@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import mxnet as mx
+import numpy as np
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.environment import Environment
@@ -12,8 +13,10 @@ from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.data.choose import choose
-from imagenet_workloads.train.data.interface import Batch
+from imagenet_workloads.train.data.inputs import plain_inputs
+from imagenet_workloads.train.data.interface import Batch, Data
 from imagenet_workloads.train.fit import Fit
+from imagenet_workloads.train.learner import Outputs, Votes
 from imagenet_workloads.train.networks import build
 from imagenet_workloads.train.networks.request import Request
 from imagenet_workloads.train.options import parse
@@ -27,6 +30,38 @@ from imagenet_workloads.train.with_mxnet import MXNetLearner
 SHAPE = (1, 4, 4)
 
 
+@dataclasses.dataclass
+class Order:
+    """A learner and its training data, which note who is asked for what, and when."""
+
+    asked: list[str]
+    batches_per_epoch: int = 2
+    images: int = 4
+
+    def settle(self) -> None:
+        self.asked.append("settle")
+
+    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+        while True:
+            self.asked.append("read")
+            yield Batch(None, None, 2)
+
+    def train(self, batch: Batch, updates: bool, votes: Votes) -> tuple[Votes, Outputs]:
+        self.asked.append("train")
+        stop = self.asked.count("train") == self.batches_per_epoch
+        return Votes(stop=stop), Outputs(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))
+
+
+class Keeper:
+    """Writes no checkpoint."""
+
+    def is_due(self) -> bool:
+        return False
+
+    def within_epoch(self, position: Position) -> None:
+        pass
+
+
 class SlowValidation:
     """Takes 100 seconds of the test's clock to find that there are no images."""
 
@@ -38,6 +73,25 @@ class SlowValidation:
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
         self.clock[0] += 100
         return iter(())
+
+
+def test_what_was_begun_is_computed_before_time_counts_as_waiting_for_data() -> None:
+    registry = Registry(Environment())
+    order = Order([])
+    fit = Fit(
+        epochs=1,
+        together=1,
+        top_k=0,
+        data=Data(order, None, plain_inputs(SHAPE), (), 2, None),
+        learner=order,  # type: ignore[arg-type]
+        schedule=Schedule(0.1, 10, 1),
+        group=Single("local", None),
+        keeper=Keeper(),  # type: ignore[arg-type]
+        reporter=Reporter(TrainingRecorder(registry), None, 1, 10),
+        termination=Termination(grace=1),
+    )
+    assert fit.run(Position(0, 0)).stopped
+    assert order.asked == ["settle", "read", "train"] * 2
 
 
 def test_the_speed_of_training_does_not_count_evaluation(tmp_path: Path) -> None:

@@ -93,8 +93,10 @@ class Fit:
         batches = iter(self.data.training.epoch(epoch, first_batch))
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
             step_started = time.monotonic()
+            self.learner.settle()
+            asked = time.monotonic()
             batch = next(batches)
-            waited = time.monotonic() - step_started
+            waited = time.monotonic() - asked
             votes, outputs = self._step(batch, updates=done % self.together == 0)
             counts += count(outputs.probabilities, outputs.labels, self.top_k)
             step_ended = time.monotonic()

@@ -108,6 +108,12 @@ class Learner(Protocol):
             before the weights moved.
         """
 
+    def settle(self) -> None:
+        """Return when what reading a batch would wait for as well is computed.
+
+        Called before each batch is asked for, so that waiting for data is that and nothing else.
+        """
+
     def predict(self, batch: Batch) -> Outputs:
         """Classify a batch with the weights and statistics as they are; no other worker needed."""
 

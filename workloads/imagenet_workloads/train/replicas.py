@@ -38,6 +38,7 @@ class Replicas:
         symbol: the network.
         weight_names: names of what is trained, in the symbol's order.
         statistic_names: names of what BatchNorm moves.
+        on_cpu: whether no device is a GPU.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Replicas:
         self.symbol = symbol
         self.weight_names = [name for name in symbol.list_arguments() if name not in (DATA, LABEL)]
         self.statistic_names = symbol.list_auxiliary_states()
+        self.on_cpu = all(context.device_type == "cpu" for context in contexts)
         self._accumulate = accumulate
         edges = np.linspace(0, batch_size, len(contexts) + 1).astype(int)
         self._shares = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]

@@ -96,6 +96,15 @@ class MXNetLearner:
             self._replicas.clear_gradients()
         return agreed, self._outputs(batch)
 
+    def settle(self) -> None:
+        """Wait for the backward pass and the update, where they are the CPU's work.
+
+        ImageRecordIter sends every batch through the queue of MXNet's one CPU worker, in which what
+        a step has begun stands before it. GPUs have queues of their own.
+        """
+        if self._replicas.on_cpu:
+            mx.nd.waitall()
+
     def predict(self, batch: Batch) -> Outputs:
         """Classify a batch."""
         self._replicas.forward(batch.data)

@@ -58,6 +58,9 @@ class TensorFlowLearner:
         save_now, stop = self._local(counted)[0].numpy() > 0
         return Votes(bool(save_now), bool(stop)), self._outputs(batch, outputs)
 
+    def settle(self) -> None:
+        """Nothing to wait for: `tf.data` reads beside the step, in threads of its own."""
+
     def predict(self, batch: Batch) -> Outputs:
         """Classify a batch."""
         images, _ = self._shares(batch)
