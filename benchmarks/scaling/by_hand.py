@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from benchmarks.scaling.jobs import BATCH, OPTIONS
 
@@ -71,6 +72,16 @@ class ByHand:
                         stderr=subprocess.STDOUT,
                     )
                 )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what an interrupted measurement leaves."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait()
 
     def lives(self) -> bool:
         """Whether one of them still runs."""

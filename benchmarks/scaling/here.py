@@ -63,6 +63,11 @@ class Bench:
         told = command(self._dataset, self._epochs)
         return ByHand(BENCH / "by-hand", told, cores, **variables)
 
+    def speed_by_hand(self, cores: Sequence[int | None]) -> float:
+        """The images per second of the program, started once for each of these cores."""
+        with self.by_hand(cores) as processes:
+            return processes.speed()
+
 
 def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[int]) -> None:
     """Measure and print.
@@ -76,12 +81,12 @@ def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[i
     bench = Bench(epochs)
     hand, job = "imagenet-train by hand", "a job under imagenetctl run"
     one = in_turn(
-        runs, {hand: lambda: bench.by_hand([None]).speed(), job: lambda: bench.job("single", 1)}
+        runs, {hand: lambda: bench.speed_by_hand([None]), job: lambda: bench.job("single", 1)}
     )
     print(table("one process on both cores", one, hand, 0.98))
     print(f"\nWaiting for data takes {waiting_share(bench):.2%} of the steps' time.", flush=True)
     apart = "two processes by hand, each pinned to a core"
-    ways: dict[str, Callable[[], float]] = {apart: lambda: bench.by_hand(cores).speed()}
+    ways: dict[str, Callable[[], float]] = {apart: lambda: bench.speed_by_hand(cores)}
     for strategy in strategies:
         ways[f"two workers, {strategy}"] = lambda strategy=strategy: bench.job(strategy, 2)  # type: ignore[misc]
     print(table("two at once", in_turn(runs, ways), apart, 0.90))
@@ -90,16 +95,17 @@ def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[i
 def waiting_share(bench: Bench) -> float:
     """The part of the training steps' time that is spent waiting for data."""
     address = "127.0.0.1"
-    processes = bench.by_hand([None], POD_IP=address, IMAGENET_METRICS_PORT=str(METRICS_PORT))
+    served = {"POD_IP": address, "IMAGENET_METRICS_PORT": str(METRICS_PORT)}
     text = ""
-    while processes.lives():
-        try:
-            with urllib.request.urlopen(f"http://{address}:{METRICS_PORT}/metrics") as answer:
-                text = answer.read().decode()
-        except (urllib.error.URLError, ConnectionError):
-            pass  # not yet, or no more
-        time.sleep(0.5)
-    processes.speed()
+    with bench.by_hand([None], **served) as processes:
+        while processes.lives():
+            try:
+                with urllib.request.urlopen(f"http://{address}:{METRICS_PORT}/metrics") as answer:
+                    text = answer.read().decode()
+            except (urllib.error.URLError, ConnectionError):
+                pass  # not yet, or no more
+            time.sleep(0.5)
+        processes.speed()
     waited, stepped = (
         total(text, f"imagenet_train_{name}_seconds_sum") for name in ("data_wait", "step")
     )

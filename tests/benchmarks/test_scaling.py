@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -172,3 +173,11 @@ def test_ways_are_measured_in_turn_and_medians_compared() -> None:
 def test_the_command_line() -> None:
     assert not program.parser().parse_args([]).kind
     assert program.parser().parse_args(["--kind", "--runs", "5"]).runs == 5
+
+
+def test_what_was_started_by_hand_ends_with_an_interrupted_measurement(tmp_path: Path) -> None:
+    endless = [sys.executable, "-c", "import time; time.sleep(3600)"]
+    with pytest.raises(KeyboardInterrupt), by_hand.ByHand(tmp_path, endless, [None]) as started:
+        assert started.lives()
+        raise KeyboardInterrupt
+    assert not started.lives()

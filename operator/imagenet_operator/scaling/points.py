@@ -19,6 +19,9 @@ from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
 from imagenet_operator.scaling.variants import Variant, applied, framework_of
 
+Judge = Callable[[Manifest], list[Problem]]
+"""Gives the verdict on a job: what is wrong with it, if anything."""
+
 SWEEP = "training.imagenet.dev/sweep"
 """The label by which the jobs of a sweep are found: the name of the manifest."""
 
@@ -73,7 +76,7 @@ def plan(
     manifest: Manifest,
     workers: Sequence[int],
     variants: Sequence[Variant],
-    problems_of: Callable[[Manifest], list[Problem]],
+    problems_of: Judge,
 ) -> Plan:
     """Return the points of a sweep.
 
@@ -93,10 +96,7 @@ def plan(
     wrong: list[str] = []
     for variant in variants:
         points = [_point(manifest, variant, number) for number in sorted(set(workers))]
-        verdicts = [
-            (point, [*problems_of(point.manifest), *_image_problems(manifest, point)])
-            for point in points
-        ]
+        verdicts = [(point, _problems(manifest, point, problems_of)) for point in points]
         good = [point for point, problems in verdicts if not problems]
         fixed = [point for point, problems in verdicts if good and _asks_for_others(problems)]
         kept += good
@@ -173,6 +173,11 @@ def _point(manifest: Manifest, variant: Variant, workers: int) -> Point:
             },
         },
     )
+
+
+def _problems(manifest: Manifest, point: Point, of_job: Judge) -> list[Problem]:
+    """Return why a point cannot run: as a job of its own, or as one of the manifest's sweep."""
+    return [*of_job(point.manifest), *_image_problems(manifest, point)]
 
 
 def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:
