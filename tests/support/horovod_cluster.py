@@ -1,12 +1,12 @@
 """A Horovod job of real processes: a rendezvous, and pods with an own 127.x.y.z address each."""
 
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from support import loopback
 from support.members import Members
 from support.training_cluster import METRICS_PORT, ask, plain_environment
 
@@ -39,7 +39,7 @@ class HorovodCluster(Members):
 
     def __enter__(self) -> Self:
         self.begin()
-        self._network = f"127.{secrets.randbelow(40) + 20}.{secrets.randbelow(255)}"
+        self._network = loopback.network()
         hosts = ",".join(f"pod-{number}:{self.slots}" for number in range(self.pods))
         self._start(RENDEZVOUS, 1, ["imagenet-rendezvous"], IMAGENET_HOROVOD_HOSTS=hosts)
         for number in range(self.pods):

@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from support import loopback
 from support.members import Members
 
 PROGRAM = Path(sys.executable).parent / "imagenet-train"
@@ -85,7 +85,7 @@ class TrainingCluster(Members):
 
     def __enter__(self) -> Self:
         self.begin()
-        self._network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(255)}"
+        self._network = loopback.network()
         # A scheduler that is known by name binds its port on every address, so it needs a free one.
         self._root = ("localhost", free_port()) if self.by_name else None
         self._start("scheduler", "scheduler", [])

@@ -1,7 +1,6 @@
 """`imagenet-rendezvous` as a process, asked as slots ask it."""
 
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import loopback
 from support.processes import wait_until
 from support.training_cluster import METRICS_PORT, ask, plain_environment
 
@@ -51,9 +51,8 @@ class Rendezvous:
 
 @pytest.fixture
 def address() -> str:
-    """An address of this test process's own."""
-    process = os.getpid()
-    return f"127.{192 + (process >> 16 & 31)}.{process >> 8 & 255}.{process & 255}"
+    """An address of this test's own."""
+    return f"{loopback.network()}.1"
 
 
 @pytest.fixture

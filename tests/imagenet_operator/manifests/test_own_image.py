@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from imagenet_operator.clusters.errors import Unsupported
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.manifests import ports, preview
 from imagenet_operator.manifests.settings import DEFAULTS
+from support import loopback
 from support.pod_subset import REPOSITORY
 
 Manifest = dict[str, Any]
@@ -43,7 +43,7 @@ def workers() -> list[Manifest]:
 @pytest.fixture
 def meeting() -> str:
     """Where the attempt's rendezvous will be: an address that nobody listens at."""
-    return f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(255)}.1"
+    return f"{loopback.network()}.1"
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
 import http.client
-import os
 import socket
 import subprocess
 import sys
@@ -12,13 +11,13 @@ from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve, start
+from support import loopback
 
 
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
-    """An address of this test process's own, and a port that is free there."""
-    process = os.getpid()
-    ip = f"127.{128 + (process >> 16 & 63)}.{process >> 8 & 255}.{process & 255}"
+    """An address of this test's own, and a port that is free there."""
+    ip = f"{loopback.network()}.1"
     with socket.socket() as probe:
         probe.bind((ip, 0))
         port = probe.getsockname()[1]

@@ -18,6 +18,8 @@ ANCHOR_PORT = 9089
 
 FIRST, LAST = 2, 254
 _TRIES = 64
+# Somebody may use a port of one block by chance; who uses it in each of these uses it everywhere.
+_BLOCKS = 4
 _STOP = "stop that program for the time of this run"
 
 
@@ -80,19 +82,31 @@ def claim(
     Raises:
         LocalError: Another program holds one of the ports on every address of the machine.
     """
-    anchor = _anchor()
-    host = anchor.getsockname()[0]
-    for port in ports:
-        try:
-            _bind(host, port).close()
-        except OSError as error:
-            anchor.close()
+    wanted = tuple(ports)
+    passed_over = 0
+    while True:
+        anchor = _anchor()
+        taken = _first_taken(anchor.getsockname()[0], wanted)
+        if taken is None:
+            return AddressBlock(anchor)
+        anchor.close()
+        passed_over += 1
+        if passed_over == _BLOCKS:
+            port, error = taken
             raise LocalError(
                 f"port {port} cannot be used on this machine's loopback addresses "
                 f"({error.strerror}): a program listens on it on all addresses, for example "
                 f"0.0.0.0:{port}; {remedies.get(port, _STOP)}"
             ) from error
-    return AddressBlock(anchor)
+
+
+def _first_taken(host: str, ports: Iterable[int]) -> tuple[int, OSError] | None:
+    for port in ports:
+        try:
+            _bind(host, port).close()
+        except OSError as error:
+            return port, error
+    return None
 
 
 def _anchor() -> socket.socket:

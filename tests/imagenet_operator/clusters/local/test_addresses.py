@@ -85,6 +85,16 @@ def test_a_killed_run_lets_go_of_its_block(monkeypatch: pytest.MonkeyPatch) -> N
         assert block.of("pod").startswith(f"127.{a}.{b}.")
 
 
+def test_a_block_in_which_a_port_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter([78, 7, 78, 8])
+    monkeypatch.setattr("random.randint", lambda _low, _high: next(numbers))
+    with (
+        closing(socket.create_server(("127.78.7.1", 0))) as other,
+        closing(addresses.claim([other.getsockname()[1]])) as block,
+    ):
+        assert block.of("pod").startswith("127.78.8.")
+
+
 def test_a_port_that_is_taken_everywhere_is_named() -> None:
     with closing(socket.socket()) as other:
         other.bind(("0.0.0.0", 0))

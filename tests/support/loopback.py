@@ -1,0 +1,26 @@
+"""Loopback addresses for the processes of a test that keep to fixed ports.
+
+Runs of `imagenetctl` claim theirs from 127.16.0.0 on, so a test takes a network below that. Whoever
+takes one holds a socket in it to the end of the process: no two tests ever meet in one, neither
+at one time nor in what the kernel remembers of a connection.
+"""
+
+import secrets
+import socket
+
+_HOLD = 9089
+_held: list[socket.socket] = []
+
+
+def network() -> str:
+    """127.A.B, of a /24 that no other test has."""
+    while True:
+        prefix = f"127.{1 + secrets.randbelow(15)}.{secrets.randbelow(256)}"
+        hold = socket.socket()
+        try:
+            hold.bind((f"{prefix}.255", _HOLD))
+        except OSError:
+            hold.close()
+            continue
+        _held.append(hold)
+        return prefix
