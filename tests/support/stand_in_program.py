@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -38,11 +39,12 @@ def behave(folder: Path, role: str) -> None:
     if action == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if action in ("hold", "stubborn"):
-        wait_for(folder / "release", folder / f"release-{role}")
+        released = folder / "release", folder / f"release-{role}"
+        wait_until(lambda: any(path.exists() for path in released))
 
 
-def wait_for(*paths: Path) -> None:
-    while not any(path.exists() for path in paths):
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
         time.sleep(0.01)
 
 
@@ -70,7 +72,22 @@ def seal() -> None:
     (dataset / "dataset.json").touch()
 
 
+def met(folder: Path) -> bool:
+    """Whether those are there whom a worker needs: no training ends before they have come."""
+    # A line that is being written can be seen in part.
+    whole, _, _ = (folder / "started").read_text().rpartition("\n")
+    started = [json.loads(line) for line in whole.splitlines()]
+    root = os.environ.get("DMLC_PS_ROOT_URI")
+    if root is not None:
+        members = [record for record in started if record["DMLC_PS_ROOT_URI"] == root]
+        servers, workers = os.environ["DMLC_NUM_SERVER"], os.environ["DMLC_NUM_WORKER"]
+        return len(members) >= 1 + int(servers) + int(workers)
+    rendezvous = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
+    return rendezvous in (None, *(record["POD_IP"] for record in started))
+
+
 def worker() -> None:
+    wait_until(lambda: met(Path(os.environ["STAND_IN_FOLDER"])))
     attempt = os.environ["IMAGENET_ATTEMPT"]
     folder = argument("--output") / "attempts" / f"r{attempt}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +114,7 @@ def main() -> None:
         started.write(json.dumps({**record, "pid": os.getpid()}) + "\n")
     behave(folder, role)
     if role in ("scheduler", "server", "rendezvous"):
-        wait_for(Path("/nowhere"))
+        wait_until(lambda: False)
     {"index": index, "pack": pack, "seal": seal, "worker": worker}[role]()
 
 
