@@ -6,6 +6,7 @@ listens on the pod's own address, and never asks a name server: pods start while
 
 import ipaddress
 import logging
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -90,8 +91,21 @@ def serve(
         return None
     server.set_app(_application(metrics, readiness))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+    _start_deaf(thread)
     return MetricsServer(address, environment.metrics_port, server, thread)
+
+
+def _start_deaf(thread: threading.Thread) -> None:
+    """Start a thread that takes no signals, nor do those that it starts.
+
+    A signal for the process goes to any thread that does not block it, and has its usual effect
+    there: a launcher that waits for its signals in the main thread would die of them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def start(environment: Environment, readiness: Readiness = at_once) -> Registry:

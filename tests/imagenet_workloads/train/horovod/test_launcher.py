@@ -5,7 +5,7 @@ A listening socket stands in for the rendezvous: the launcher only looks whether
 
 import json
 import os
-import secrets
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +17,8 @@ import pytest
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.horovod.launcher import find_program, visible_devices
+from imagenet_workloads.train.init import FORWARDED
+from support import loopback
 from support.processes import is_running, wait_until
 from support.training_cluster import METRICS_PORT, ask, free_port, plain_environment
 
@@ -70,7 +72,7 @@ class Pod:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
-        self.address = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(255)}.1"
+        self.address = f"{loopback.network()}.1"
         self.message = folder / "message"
         self._port = port
 
@@ -115,6 +117,12 @@ class Pod:
 
     def get(self, path: str) -> tuple[int, str]:
         return ask(self.address, METRICS_PORT, path)
+
+
+def blocked(thread: Path) -> set[int]:
+    """The signals that a thread blocks, as /proc/PID/task/THREAD/status tells (proc(5))."""
+    (mask,) = re.findall(r"^SigBlk:\t(\w+)$", (thread / "status").read_text(), re.MULTILINE)
+    return {number for number in signal.valid_signals() if int(mask, 16) >> number - 1 & 1}
 
 
 @pytest.fixture
@@ -183,6 +191,18 @@ def test_other_signals_reach_every_slot(pod: Pod) -> None:
     for rank in ("0", "1"):
         (pod.folder / f"release-{rank}").write_text("0")
     assert pod.end()[0] == 0
+
+
+def test_signals_are_for_the_thread_that_waits_for_them(pod: Pod) -> None:
+    pod.start({"0": "serve", "1": "serve"})
+    pod.begun()
+    pod.get("/metrics")
+
+    others = set(Path(f"/proc/{pod.process.pid}/task").iterdir())
+    others.remove(Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}"))
+    assert others
+    for thread in others:
+        assert blocked(thread) >= set(FORWARDED)
 
 
 def test_kill_9_of_the_launcher_leaves_no_slot(pod: Pod) -> None:
