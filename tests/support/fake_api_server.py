@@ -51,6 +51,16 @@ class Refusal(Exception):  # noqa: N818 - an answer
         self.reason = reason
 
 
+def creates_a_pod(asked: Request) -> bool:
+    """Whether a request does."""
+    return (asked.verb, asked.kind) == ("create", "Pod")
+
+
+def writes_status(asked: Request) -> bool:
+    """Whether a request does, of a job."""
+    return asked.subresource == "status"
+
+
 Fault = Callable[[Request], Awaitable[None]]
 """Is awaited before a request is served; may raise `Refusal`, or take its time."""
 
@@ -125,6 +135,32 @@ class FakeApiServer:
     async def remove(self, kind: str, name: str, namespace: str = "vision") -> None:
         """End an object, and what it owns."""
         await self._remove(self.objects[kind, namespace, name])
+
+    def refuse(
+        self,
+        answer: Refusal,
+        when: Callable[[Request], bool] = lambda _: True,
+        times: int | None = None,
+    ) -> list[Request]:
+        """Refuse such requests, the first ones or all.
+
+        Args:
+            answer: What they get.
+            when: Which requests.
+            times: How many of them; None for all.
+
+        Returns:
+            The requests that have been refused, as they come.
+        """
+        refused: list[Request] = []
+
+        async def fault(asked: Request) -> None:
+            if when(asked) and (times is None or len(refused) < times):
+                refused.append(asked)
+                raise Refusal(answer.code, answer.reason, str(answer))
+
+        self.faults.append(fault)
+        return refused
 
     async def expire(self) -> None:
         """Forget what happened up to now: whoever watches has to list again."""

@@ -101,17 +101,27 @@ def plan(
         fixed = [point for point, problems in verdicts if good and _asks_for_others(problems)]
         kept += good
         if fixed:
-            numbers = " and ".join(str(point.workers) for point in fixed)
-            left_out.append(f"{variant.label}: {numbers} workers are left out; it takes one")
-        wrong += [
-            f"  {point}: {problem}"
-            for point, problems in verdicts
-            if point not in fixed
-            for problem in problems
-        ]
+            left_out.append(_told_left_out(variant, fixed))
+        wrong += _told_wrong(verdicts, fixed)
     if wrong:
         raise InvalidSweep("\n".join([_headline(manifest), *wrong]))
     return Plan(tuple(kept), tuple(left_out))
+
+
+def _told_left_out(variant: Variant, fixed: Sequence[Point]) -> str:
+    numbers = " and ".join(str(point.workers) for point in fixed)
+    return f"{variant.label}: {numbers} workers are left out; it takes one"
+
+
+def _told_wrong(
+    verdicts: Sequence[tuple[Point, list[Problem]]], fixed: Sequence[Point]
+) -> list[str]:
+    return [
+        f"  {point}: {problem}"
+        for point, problems in verdicts
+        if point not in fixed
+        for problem in problems
+    ]
 
 
 def point_name(base: str, variant: Variant, workers: int) -> str:

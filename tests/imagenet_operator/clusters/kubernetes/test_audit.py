@@ -11,7 +11,7 @@ from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal, Request
+from support.fake_api_server import FakeApiServer, Refusal
 from support.operator_harness import cluster_of_one, job, running
 
 Manifest = dict[str, Any]
@@ -109,12 +109,9 @@ async def test_a_watch_that_is_silent_is_dead(monkeypatch: pytest.MonkeyPatch) -
 
 @asynchronous
 async def test_nodes_that_may_not_be_seen_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(asked: Request) -> None:
-        if asked.kind == "Node":
-            raise Refusal(403, "Forbidden", "nodes are somebody else's")
-
     async with FakeApiServer() as server:
-        server.faults.append(refuse)
+        not_yours = Refusal(403, "Forbidden", "nodes are somebody else's")
+        server.refuse(not_yours, lambda asked: asked.kind == "Node")
         async with running(server) as harness:
             await server.add(job())
             await server.until(lambda: len(harness.pods()) == 5)

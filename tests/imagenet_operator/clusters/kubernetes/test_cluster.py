@@ -14,7 +14,7 @@ from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Patch, Reference
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal, Request
+from support.fake_api_server import FakeApiServer, Refusal
 from support.operator_harness import job
 
 Manifest = dict[str, Any]
@@ -181,11 +181,8 @@ async def test_a_job_that_is_gone_is_known_to_be() -> None:
 async def test_refusals_say_whether_it_is_worth_another_try(
     code: int, reason: str, error: type[ApiError]
 ) -> None:
-    async def refuse(asked: Request) -> None:
-        raise Refusal(code, reason, "because")
-
     async with connected() as (server, cluster):
-        server.faults.append(refuse)
+        server.refuse(Refusal(code, reason, "because"))
         with pytest.raises(ApiError, match="because") as caught:
             await cluster.create(KEY, OURS, child())
 

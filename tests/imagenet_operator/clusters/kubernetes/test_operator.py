@@ -6,7 +6,7 @@ from typing import Any
 
 from imagenet_operator.manifests import labels
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal, Request
+from support.fake_api_server import FakeApiServer, Refusal, Request, creates_a_pod, writes_status
 from support.operator_harness import Harness, cluster_of_one, job, node, running
 
 Manifest = dict[str, Any]
@@ -305,15 +305,8 @@ async def test_a_job_of_another_manager_is_left_alone() -> None:
 @asynchronous
 async def test_a_full_quota_is_told_once_and_tried_again() -> None:
     async with cluster_of_one() as harness:
-        left = 2
-
-        async def refuse(asked: Request) -> None:
-            nonlocal left
-            if (asked.verb, asked.kind) == ("create", "Pod") and left:
-                left -= 1
-                raise Refusal(403, "Forbidden", "exceeded quota: pods")
-
-        harness.server.faults.append(refuse)
+        full = Refusal(403, "Forbidden", "exceeded quota: pods")
+        harness.server.refuse(full, creates_a_pod, times=2)
         await harness.server.add(job())
         await harness.server.until(lambda: "ApiServerRefused" in harness.events())
         await harness.server.until(lambda: harness.status().get("training"))
@@ -325,15 +318,8 @@ async def test_a_full_quota_is_told_once_and_tried_again() -> None:
 @asynchronous
 async def test_a_status_that_was_overtaken_is_decided_again() -> None:
     async with cluster_of_one() as harness:
-        conflicts = 3
-
-        async def refuse(asked: Request) -> None:
-            nonlocal conflicts
-            if asked.subresource == "status" and conflicts:
-                conflicts -= 1
-                raise Refusal(409, "Conflict", "the object has been modified")
-
-        harness.server.faults.append(refuse)
+        overtaken = Refusal(409, "Conflict", "the object has been modified")
+        harness.server.refuse(overtaken, writes_status, times=3)
         await harness.server.add(job())
         await harness.server.until(lambda: "training" in harness.status())
         await harness.settle()

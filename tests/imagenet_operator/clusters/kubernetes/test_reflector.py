@@ -15,7 +15,7 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.manifests import labels
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal, Request
+from support.fake_api_server import FakeApiServer, Refusal
 
 Manifest = dict[str, Any]
 
@@ -139,17 +139,9 @@ async def test_an_error_in_the_stream_leads_to_a_new_list(code: int) -> None:
 
 @asynchronous
 async def test_refusals_are_outlived_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    left = 4
-
-    async def refuse(asked: Request) -> None:
-        nonlocal left
-        if left:
-            left -= 1
-            raise Refusal(500, "InternalError", "etcd has no leader")
-
     caplog.set_level("INFO")
     async with FakeApiServer() as server:
-        server.faults.append(refuse)
+        server.refuse(Refusal(500, "InternalError", "etcd has no leader"), times=4)
         async with following(server) as followed:
             await followed.reflector.synced.wait()
 

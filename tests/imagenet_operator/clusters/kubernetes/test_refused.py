@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.asynchronous import asynchronous
-from support.fake_api_server import Refusal, Request
+from support.fake_api_server import Refusal, creates_a_pod, writes_status
 from support.operator_harness import Harness, cluster_of_one, job
 
 Manifest = dict[str, Any]
@@ -77,14 +77,10 @@ async def test_a_pod_that_the_api_server_will_never_take_fails_the_job(
     code: int, reason: str, message: str
 ) -> None:
     async with cluster_of_one() as harness:
-
-        async def refuse(asked: Request) -> None:
-            if (asked.verb, asked.kind) == ("create", "Pod") and "worker" in asked.body["metadata"][
-                "name"
-            ]:
-                raise Refusal(code, reason, message)
-
-        harness.server.faults.append(refuse)
+        harness.server.refuse(
+            Refusal(code, reason, message),
+            lambda asked: creates_a_pod(asked) and "worker" in asked.body["metadata"]["name"],
+        )
         await harness.server.add(job())
         await harness.server.until(lambda: harness.status().get("phase") == "Failed")
         await harness.settle()
@@ -175,42 +171,30 @@ async def test_a_preparation_that_cannot_be_read_any_more_is_stopped() -> None:
 @asynchronous
 async def test_what_becomes_of_it_is_recorded_however_often_that_fails() -> None:
     async with cluster_of_one() as harness:
-        left = 2
-
-        async def refuse(asked: Request) -> None:
-            nonlocal left
-            if asked.subresource == "status" and left:
-                left -= 1
-                raise Refusal(503, "ServiceUnavailable", "the API server is starting")
-
-        harness.server.faults.append(refuse)
+        starting = Refusal(503, "ServiceUnavailable", "the API server is starting")
+        refused = harness.server.refuse(starting, writes_status, times=2)
         broken = job()
         broken["spec"]["nonsense"] = {}
         await harness.server.add(broken)
         await harness.server.until(lambda: harness.status().get("phase") == "Failed")
 
-        assert left == 0
+        assert len(refused) == 2
 
 
 @asynchronous
 async def test_a_status_that_is_refused_itself_is_told_once_and_touches_nothing() -> None:
     async with cluster_of_one() as harness:
-        refused = 0
-
-        async def refuse(asked: Request) -> None:
-            nonlocal refused
-            if asked.subresource == "status" and asked.body["status"]["phase"] == "Failed":
-                refused += 1
-                raise Refusal(422, "Invalid", "spec.training.framework: Unsupported value")
-
-        harness.server.faults.append(refuse)
+        refused = harness.server.refuse(
+            Refusal(422, "Invalid", "spec.training.framework: Unsupported value"),
+            lambda asked: writes_status(asked) and asked.body["status"]["phase"] == "Failed",
+        )
         await became_unreadable(harness, {})
         await harness.settle()
-        assert refused == 1
+        assert len(refused) == 1
         harness.operator.loop.wish(("vision", "digits"))
         await harness.settle()
 
-        assert refused == 2
+        assert len(refused) == 2
         assert harness.events().count("ApiServerRefused") == 1
         assert len(harness.pods()) == 5
         assert not any(
