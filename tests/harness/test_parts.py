@@ -57,7 +57,7 @@ def test_keys_are_the_same_every_time() -> None:
         (("programs", "kind", "version"), {"kind", "node"}),
         (("programs", "helm", "version"), {"helm"}),
         (("programs", "kwok", "version"), {"kwok"}),
-        (("programs", "coredns", "package"), {"coredns", "node"}),
+        (("coredns", "version"), {"coredns", "node"}),
     ],
 )
 def test_a_version_changes_what_is_made_from_it(
@@ -73,6 +73,7 @@ def test_a_version_changes_what_is_made_from_it(
         ("recipes/debian.sh", {"debian", "python", "node"}),
         ("node/Dockerfile", {"node"}),
         ("node/default-storage.yaml", {"node"}),
+        ("coredns.go", {"coredns", "node"}),
         ("pause.go", {"pause", "node"}),
         ("python/Dockerfile", {"python"}),
     ],
@@ -111,9 +112,9 @@ def test_what_nothing_asks_for_is_not_built() -> None:
 def test_every_file_of_the_folder_is_part_of_a_key() -> None:
     parts = parts_of(read_versions()).values()
     named = {path for part in parts for path in (f"recipes/{part.recipe}", *part.files)}
-    for folder in ("recipes", "node", "python"):
-        for file in (AIRGAP / folder).iterdir():
-            assert f"{folder}/{file.name}" in named
+    for pattern in ("recipes/*", "node/*", "python/*", "*.go"):
+        for file in AIRGAP.glob(pattern):
+            assert str(file.relative_to(AIRGAP)) in named
 
 
 @pytest.mark.parametrize(

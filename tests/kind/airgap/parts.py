@@ -68,6 +68,12 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
     others = [
         Part("kubernetes", "kubernetes.sh", kubernetes),
         Part("etcd", "etcd.sh", {"ETCD_VERSION": versions["etcd"]["version"]}),
+        Part(
+            "coredns",
+            "coredns.sh",
+            {"COREDNS_VERSION": versions["coredns"]["version"]},
+            files=("coredns.go",),
+        ),
         Part("pause", "pause.sh", files=("pause.go",)),
         Part(
             "debian",

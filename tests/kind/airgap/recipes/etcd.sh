@@ -21,5 +21,6 @@ go mod edit -require="go.etcd.io/etcd/server/v3@$ETCD_VERSION" \
   -require="go.etcd.io/etcd/etcdctl/v3@$ETCD_VERSION"
 go mod tidy
 export CGO_ENABLED=0
-go build -trimpath -ldflags '-s -w' -o "$OUT/etcd" go.etcd.io/etcd/server/v3
-go build -trimpath -ldflags '-s -w' -o "$OUT/etcdctl" go.etcd.io/etcd/etcdctl/v3
+flags=(-trimpath -gcflags all=-dwarf=false -ldflags '-s -w')
+go build "${flags[@]}" -o "$OUT/etcd" go.etcd.io/etcd/server/v3
+go build "${flags[@]}" -o "$OUT/etcdctl" go.etcd.io/etcd/etcdctl/v3

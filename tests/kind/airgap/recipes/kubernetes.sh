@@ -33,7 +33,6 @@ for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
     -X "$package.gitTreeState=clean" -X "$package.gitCommit=unknown"
   )
 done
-for program in "${programs[@]}"; do
-  CGO_ENABLED=0 go build -trimpath -ldflags "${flags[*]}" -o "$OUT/$program" \
-    "k8s.io/kubernetes/cmd/$program"
-done
+# In one go: what programs share is looked up once, and some link while others still compile.
+CGO_ENABLED=0 go build -trimpath -gcflags all=-dwarf=false -ldflags "${flags[*]}" -o "$OUT/" \
+  "${programs[@]/#/k8s.io/kubernetes/cmd/}"

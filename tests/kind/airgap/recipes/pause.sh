@@ -2,4 +2,5 @@
 # The program that holds a pod's namespaces, into $OUT.
 set -euo pipefail
 
-CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$OUT/pause" "$AIRGAP/pause.go"
+CGO_ENABLED=0 go build -trimpath -gcflags all=-dwarf=false -ldflags '-s -w' -o "$OUT/pause" \
+  "$AIRGAP/pause.go"
