@@ -16,6 +16,10 @@ DOCKER_BUILD_OPTIONS ?=
 IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
 IMAGES := operator workloads-mxnet workloads-mxnet-cu112 workloads-tensorflow
+# Horovod's wheels that images/build_horovod.py has kept on this machine: the build of an image takes
+# the one that it would make itself.
+HOROVOD_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/imagenetjob/horovod
+KEPT_WHEELS := $(patsubst $(HOROVOD_CACHE)/%,images/kept/%,$(wildcard $(HOROVOD_CACHE)/*/*.whl))
 
 # What is not on the PATH is built from Go modules, at the version in tests/kind/airgap.
 TOOLS := build/tools/bin
@@ -96,7 +100,10 @@ verify: $(INSTALLED) $(HELM) ## Fail when a generated file differs from its sour
 
 images: $(IMAGES:%=image-%) ## Build the container images (image-NAME: one of them)
 
-image-%: images/%/Dockerfile
+$(KEPT_WHEELS): images/kept/%: $(HOROVOD_CACHE)/%
+	@mkdir -p $(@D) && cp $< $@
+
+image-%: images/%/Dockerfile $(KEPT_WHEELS)
 	$(DOCKER) build $(DOCKER_BUILD_OPTIONS) --file $< --tag $(IMAGE_PREFIX)imagenet-$*:$(IMAGE_TAG) \
 		--build-arg VERSION=$(VERSION) \
 		--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) .
@@ -108,7 +115,7 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml
 
 test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together
 	.venv-horovod/bin/pytest tests/with_horovod
-	.venv-tensorflow/bin/pytest tests/with_tensorflow
+	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
 	$(BIN)/pytest tests/strategies
 
 test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for them (needs a Docker engine)
@@ -130,4 +137,4 @@ fidelity: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Train with every strategy and
 	$(BIN)/python benchmarks/fidelity.py
 
 clean: ## Remove the environment, caches and everything under build/
-	rm -rf $(VENV) $(VENV)-* build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* build images/kept/*/ .mypy_cache .pytest_cache .ruff_cache .hypothesis

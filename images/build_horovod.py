@@ -6,8 +6,9 @@ is that of an environment which has the framework, and the tools that constraint
     .venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod
 
 A build takes minutes, so wheels are kept, under a name that stands for everything that goes into
-one. They serve in any folder: Horovod imports the framework first, and the loader then takes the
-libraries that are there already. Gloo is the only transport: no MPI, no NCCL.
+one. The build of an image has those that `make image-NAME` has put into images/kept, and takes one
+by the same name. They serve in any folder: Horovod imports the framework first, and the loader then
+takes the libraries that are there already. Gloo is the only transport: no MPI, no NCCL.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +33,7 @@ DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
 }
 TOOLS = ("cmake", "setuptools", "wheel")
+TOLD = re.compile(r"HOROVOD_|CMAKE_|(C|CXX|CPP|LD)FLAGS$")
 
 
 class BuildError(Exception):
@@ -44,14 +47,17 @@ def settings(framework: str) -> dict[str, str]:
     return {f"HOROVOD_{choice}_{name.upper()}": "1" for name, choice in wanted.items()}
 
 
-def ingredients(framework: str, compiler: str) -> dict[str, str]:
+def ingredients(framework: str, compiler: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Give everything that decides about the wheel's content.
+
+    What Horovod's setup.py and the compiler are told by variables counts where there is any.
 
     Raises:
         BuildError: the environment lacks the framework or a tool.
     """
     return {
         "horovod": VERSION,
+        **{name: value for name, value in variables.items() if TOLD.match(name)},
         **settings(framework),
         **_installed(DISTRIBUTIONS[framework]),
         **{name: version for tool in TOOLS for name, version in _installed((tool,)).items()},
@@ -119,7 +125,8 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     chosen.into.mkdir(parents=True, exist_ok=True)
     try:
-        kept = chosen.cache / key(ingredients(chosen.framework, find_compiler(os.environ)))
+        compiler = find_compiler(os.environ)
+        kept = chosen.cache / key(ingredients(chosen.framework, compiler, os.environ))
         wheel = next(kept.glob("horovod-*.whl"), None)
         if wheel is not None:
             shutil.copy(wheel, chosen.into)

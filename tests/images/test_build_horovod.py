@@ -62,6 +62,20 @@ def test_a_kept_wheel_is_of_the_same_ingredients() -> None:
         assert build_horovod.key(PARTS | {name: "other"}) != build_horovod.key(PARTS)
 
 
+def test_what_variables_tell_the_build_is_an_ingredient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel that adds up over NCCL is not taken for one over Gloo."""
+    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
+    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
+    plain = build_horovod.ingredients("mxnet", "c++", {})
+    told = {"HOROVOD_GPU_OPERATIONS": "NCCL", "CXXFLAGS": "-g", "CMAKE_BUILD_TYPE": "Debug"}
+    for name, value in told.items():
+        assert build_horovod.ingredients("mxnet", "c++", {name: value}) == plain | {name: value}
+    others = {"PATH": "/usr/bin", "HOME": "/root", "MAKEFLAGS": "w", "MY_CFLAGS": "-g"}
+    # What the build sets itself counts as it sets it.
+    others |= {"HOROVOD_WITH_MXNET": "0"}
+    assert build_horovod.ingredients("mxnet", "c++", others) == plain
+
+
 def test_a_compiler_is_found(tmp_path: Path) -> None:
     for name in ("c++", "clang++", "make"):
         (tmp_path / name).write_text("#!/bin/sh\n")
@@ -96,6 +110,29 @@ def test_without_framework_or_tools_it_says_what_to_install(tmp_path: Path) -> N
     )
     assert ended.returncode == 1
     assert f"{bare} has no mxnet or mxnet-cu112; install it from PyPI first" in ended.stderr
+
+
+def test_a_wheel_that_make_has_put_beside_the_program_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the build of an image, where one folder has both."""
+    home = tmp_path / "home"
+    kept = home / ".cache/imagenetjob/horovod" / build_horovod.key(PARTS)
+    kept.mkdir(parents=True)
+    (kept / "horovod-0.28.1-cp311.whl").write_text("kept")
+    checkout = tmp_path / "checkout"
+    for name in ("images/operator/Dockerfile", "operator/pyproject.toml"):
+        (checkout / name).parent.mkdir(parents=True)
+        (checkout / name).touch()
+    command = ["make", "--file", str(REPOSITORY / "Makefile"), "image-operator", "DOCKER=true"]
+    variables = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    subprocess.run(command, cwd=checkout, env=variables, check=True, capture_output=True)
+
+    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
+    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
+    options = ["--into", str(tmp_path / "into"), "--cache", str(checkout / "images/kept")]
+    assert build_horovod.main(["mxnet", *options]) == 0
+    assert (tmp_path / "into/horovod-0.28.1-cp311.whl").read_text() == "kept"
 
 
 def test_a_kept_wheel_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,12 +78,27 @@ def test_the_tools_that_build_the_wheels_are_pinned() -> None:
 )
 def test_horovod_is_built_apart_so_that_no_compiler_stays(image: str) -> None:
     stages = re.split(r"^FROM ", DOCKERFILES[image], flags=re.MULTILINE)
-    (builder,) = (stage for stage in stages if "/source/build_horovod.py " in stage)
-    assert " AS horovod\n" in builder
+    (builder,) = (stage for stage in stages if "/horovod/build_horovod.py " in stage)
+    assert builder.startswith("environment AS horovod\n")
     assert "g++" in builder
+    assert stages[-1].startswith("environment\n")
     assert "g++" not in stages[-1]
     assert "COPY --from=horovod /wheels /source/horovod\n" in stages[-1]
     assert "/source/horovod/*.whl" in stages[-1]
+
+
+@pytest.mark.parametrize(
+    "image", [name for name, (_, files) in CONTENTS.items() if "horovod" in files]
+)
+def test_what_this_machine_has_kept_of_horovod_decides_no_other_layer(image: str) -> None:
+    """The frameworks are installed before; a folder without wheels is in every clone."""
+    text = DOCKERFILES[image]
+    assert text.count("images/kept") == 2
+    before, copied, after = text.partition("COPY images/build_horovod.py images/kept /horovod/\n")
+    assert copied
+    assert "--requirement /source/requirements.txt" in before
+    assert "--into /wheels --cache /horovod\n" in after
+    assert (IMAGES / "kept/.gitignore").read_text().splitlines()[1:] == ["*", "!.gitignore"]
 
 
 @pytest.mark.parametrize("image", CONTENTS)
