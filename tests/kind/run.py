@@ -34,6 +34,8 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 # Those for GPUs are left out: they cannot run here, and have several gigabytes.
 IMAGES = ("operator", "workloads-mxnet", "workloads-tensorflow")
+# While one waits for packages, another works; what each has to say comes in one piece.
+TWO_AT_A_TIME = ("--jobs=2", "--output-sync=target")
 CHART = "imagenet-operator"
 # A story may train, be killed and train again; none is meant to take nearly as long.
 STORY_SECONDS = 900
@@ -105,8 +107,9 @@ def up(environment: Environment) -> Cluster:
 def build_images(environment: Environment) -> None:
     """Build the images as anyone would, by make."""
     options = environment.build_options
+    targets = [f"image-{name}" for name in IMAGES]
     subprocess.run(
-        ["make", *(f"image-{name}" for name in IMAGES), f"DOCKER_BUILD_OPTIONS={options}"],
+        ["make", *TWO_AT_A_TIME, *targets, f"DOCKER_BUILD_OPTIONS={options}"],
         cwd=REPOSITORY,
         check=True,
     )
