@@ -120,6 +120,7 @@ class Workplace:
             **os.environ,
             "STAND_IN": json.dumps(self.behaviour),
             "STAND_IN_FOLDER": str(self._folder),
+            "STAND_IN_SHARED": "yes",
             "PATH": "/usr/bin:/bin",
             **self.variables,
         }
