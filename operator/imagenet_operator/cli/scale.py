@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from imagenet_operator.api import Manifest
+from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.cli import exit_codes, files, run
 from imagenet_operator.cli.sweep import Runner
 from imagenet_operator.cli.sweep_here import Here
@@ -72,7 +72,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def sweep(arguments: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
-    manifest = run.read(arguments.file).to_manifest()
+    job = run.read(arguments.file)
+    manifest = job.to_manifest()
     chosen = arguments.strategies or (variants.own(manifest),)
     try:
         plan = points.plan(manifest, arguments.workers, chosen, files.problems)
@@ -82,7 +83,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     report = Report(folder, str(manifest["metadata"]["name"]), arguments.output)
     for sentence in plan.left_out:
         report.say(sentence)
-    runner = _runner(arguments, manifest)
+    runner = _runner(arguments, manifest, _written_namespace(job))
     runner.get_ready(plan.points)
     for number, point in enumerate(plan.points, start=1):
         report.say(f"point {number} of {len(plan.points)}: {point} ({point.name})")
@@ -93,7 +94,12 @@ def sweep(arguments: argparse.Namespace) -> int:
     return report.conclude(runner.remedy)
 
 
-def _runner(arguments: argparse.Namespace, manifest: Manifest) -> Runner:
+def _written_namespace(job: ImageNetJob) -> str | None:
+    """Return the namespace that the file names; None if it leaves that to the context."""
+    return job.metadata.namespace if "namespace" in job.metadata.model_fields_set else None
+
+
+def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | None) -> Runner:
     if arguments.context is None:
         if arguments.namespace is not None:
             raise ImageNetJobError("--namespace: only a cluster has namespaces; add --context")
@@ -105,7 +111,7 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest) -> Runner:
     from imagenet_operator.clusters.kubernetes import connection
 
     found = connection.of_context(arguments.context, os.environ)
-    namespace = arguments.namespace or manifest["metadata"].get("namespace") or found.namespace
+    namespace = arguments.namespace or written or found.namespace
     return OnCluster(found, namespace, manifest, arguments.context)
 
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import signal
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,55 @@ def test_bad_options_are_wrong_usage(
     assert finished.code == 2
     assert message in finished.errors
     assert "Traceback" not in finished.errors
+
+
+class Forbidding(BaseHTTPRequestHandler):
+    """An API server that lets nobody do anything."""
+
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("options", "written", "of_context", "wanted"),
+    [
+        (["--namespace", "asked"], "written", "current", "asked"),
+        ([], "written", "current", "written"),
+        ([], "default", "current", "default"),
+        ([], None, "current", "current"),
+        ([], None, None, "default"),
+    ],
+)
+def test_a_sweep_happens_in_the_namespace_that_is_named_nearest(
+    workplace: Workplace,
+    options: list[str],
+    written: str | None,
+    of_context: str | None,
+    wanted: str,
+) -> None:
+    job = stand_ins.job()
+    job["metadata"] |= {} if written is None else {"namespace": written}
+    workplace.write(job)
+    with HTTPServer(("127.0.0.1", 0), Forbidding) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        context = {"cluster": "here", "user": "me"}
+        context |= {} if of_context is None else {"namespace": of_context}
+        cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
+        config = {
+            "contexts": [{"name": "here", "context": context}],
+            "clusters": [{"name": "here", "cluster": cluster}],
+            "users": [{"name": "me", "user": {}}],
+        }
+        (workplace.workdir / "config").write_text(yaml.safe_dump(config))
+        workplace.variables = {"KUBECONFIG": str(workplace.workdir / "config")}
+
+        finished = scale(workplace, "--workers", "1", "--context", "here", *options)
+        server.shutdown()
+
+    assert f"/namespaces/{wanted}/imagenetjobs/digits-w1-parameter-server: " in finished.errors
 
 
 def test_an_unknown_context_is_told_which_there_are(workplace: Workplace) -> None:
