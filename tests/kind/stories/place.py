@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kind.cluster import SHARED
-from kind.kubectl import Kubectl
+from kind.kubectl import Kubectl, KubectlError
 from kind.stories.jobs import ARCHIVE, CLAIM
 from support.processes import wait_until
 
@@ -173,11 +173,19 @@ class Place:
 
     def kill_program(self, pod: str, number: str = "KILL") -> None:
         """Send a signal to the program that trains in a pod, and not to the init before it."""
-        self.run_in(pod, f"kill -{number} $(cat /proc/1/task/1/children)")
+        self._signal(pod, f"kill -{number} $(cat /proc/1/task/1/children)")
 
     def end_stand_in(self, pod: str) -> None:
         """Let a stand-in end with 143."""
-        self.run_in(pod, "kill -TERM 1")
+        self._signal(pod, "kill -TERM 1")
+
+    def _signal(self, pod: str, script: str) -> None:
+        """Run a script that may end the container, and with it the shell that runs the script."""
+        try:
+            self.run_in(pod, script)
+        except KubectlError as error:
+            if "exit code 137" not in str(error):
+                raise
 
     def run_in(self, pod: str, script: str) -> str:
         """Run a shell script in the container of a pod's program."""

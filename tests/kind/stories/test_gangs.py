@@ -93,14 +93,21 @@ def test_a_gang_that_waits_holds_nothing(
     assert len(waiting) == 5
     assert not any("nodeName" in pod["spec"] for pod in waiting)
     assert all(pod["spec"]["schedulingGates"] for pod in waiting)
-    conditions = place.job("large")["status"]["conditions"]
-    (told,) = [item["message"] for item in conditions if item["type"] == "Running"]
-    assert "0 of 3 nodes have room for large-r0-worker-" in told
-    assert f"with less than {EACH} {GPUS} free" in told
+    place.wait_for_job(is_told_what_it_lacks, "large")
 
     advertise_gpus(kept_for_gpus, 2 * EACH)
     status = place.wait_for_condition("Succeeded", "large")
     assert (status["restarts"], status["disruptions"], status["training"]["attempt"]) == (0, 0, 0)
+
+
+def is_told_what_it_lacks(status: Manifest) -> bool:
+    """Whether the status says for which of the large gang's members there is no room, and why."""
+    messages = {item["type"]: item["message"] for item in status.get("conditions", ())}
+    told = messages.get("Running", "")
+    return (
+        "0 of 3 nodes have room for large-r0-worker-" in told
+        and f"with less than {EACH} {GPUS} free" in told
+    )
 
 
 def test_two_gangs_that_do_not_fit_together_both_finish(place: Place, gpu_nodes: list[str]) -> None:
