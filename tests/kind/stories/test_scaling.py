@@ -9,18 +9,18 @@ import pytest
 import yaml
 
 from kind.cluster import Cluster
-from kind.stories.jobs import trained
+from kind.stories.jobs import from_archive, trained
 from kind.stories.place import Place
 from kind.stories.terminal import Terminal, open_terminal
 
 POINTS = {"1": "story-w1-parameter-server", "2": "story-w2-parameter-server"}
 
 
-def test_a_sweep_goes_on_where_it_was_left(
-    digits_place: Place, cluster: Cluster, tmp_path: Path
-) -> None:
-    terminal = open_terminal(digits_place.kubectl, tmp_path)
-    (terminal.folder / "job.yaml").write_text(yaml.safe_dump(trained(epochs=3)))
+def test_a_sweep_goes_on_where_it_was_left(place: Place, cluster: Cluster, tmp_path: Path) -> None:
+    terminal = open_terminal(place.kubectl, tmp_path)
+    place.make_archive()
+    job = trained(epochs=3, dataset=from_archive())
+    (terminal.folder / "job.yaml").write_text(yaml.safe_dump(job))
 
     sweep(terminal, cluster, "1")
     (first,) = table(terminal)
@@ -30,16 +30,15 @@ def test_a_sweep_goes_on_where_it_was_left(
     assert again == first
     assert first["strategy"] == second["strategy"] == "parameterServer"
     for line, workers in ((first, "1"), (second, "2")):
-        status = digits_place.wait_for_condition("Succeeded", POINTS[workers])
+        status = place.wait_for_condition("Succeeded", POINTS[workers])
         assert line["workers"] == workers
         accuracy = status["training"]["accuracy"]["validation"]
         assert float(line["top1"]) == pytest.approx(accuracy, abs=1e-4)
         assert float(line["images_per_second"]) > 0
     assert float(second["speedup"]) > 0
     assert (terminal.folder / "work" / "scaling" / "story.png").stat().st_size > 0
-    assert {job["metadata"]["name"] for job in digits_place.kubectl.all("imagenetjobs")} == set(
-        POINTS.values()
-    )
+    jobs = {job["metadata"]["name"] for job in place.kubectl.all("imagenetjobs")}
+    assert jobs == set(POINTS.values())
 
 
 def sweep(terminal: Terminal, cluster: Cluster, workers: str) -> None:
