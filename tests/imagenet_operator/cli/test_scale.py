@@ -283,13 +283,12 @@ def test_a_sweep_happens_in_the_namespace_that_is_named_nearest(
     workplace.write(job)
     with HTTPServer(("127.0.0.1", 0), Forbidding) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        context = {"cluster": "here", "user": "me"}
+        context = {"cluster": "here"}
         context |= {} if of_context is None else {"namespace": of_context}
         cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
         config = {
             "contexts": [{"name": "here", "context": context}],
             "clusters": [{"name": "here", "cluster": cluster}],
-            "users": [{"name": "me", "user": {}}],
         }
         (workplace.workdir / "config").write_text(yaml.safe_dump(config))
         workplace.variables = {"KUBECONFIG": str(workplace.workdir / "config")}

@@ -122,7 +122,9 @@ def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
         _check_name(config, name, path)
         context = _named(config, "contexts", name or config["current-context"])["context"]
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
-        user = _named(config, "users", context["user"])["user"]
+        # As with kubectl: who is let in without a name need not have one.
+        name_of_user = context.get("user")
+        user = _named(config, "users", name_of_user)["user"] if name_of_user else {}
         server = str(cluster["server"])
     except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
         raise NoConnection(f"{path}: is no kubeconfig with a {which}: {error!r}") from error

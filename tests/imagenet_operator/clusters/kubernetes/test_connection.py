@@ -56,6 +56,18 @@ def test_a_server_may_have_a_path(tmp_path: Path) -> None:
     assert found.server == server
 
 
+def test_a_context_need_not_log_in(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, {}, {})
+    config = yaml.safe_load(path.read_text())
+    del config["contexts"][0]["context"]["user"], config["users"]
+    path.write_text(yaml.safe_dump(config))
+
+    found = from_kubeconfig(path)
+
+    assert found.server == "https://127.0.0.1:6443"
+    assert (found.certificate, found.token, found.token_file) == (None, None, None)
+
+
 def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("authority")
     (tmp_path / "token").write_text("secret\n")
