@@ -24,6 +24,10 @@ PATIENCE_SECONDS = 900
 """How long processes wait for a peer: a node may have to pull an image of several GB first. As long
 as the programs wait by themselves, so that none gives up before the rest."""
 
+CPU_CYCLE_MILLISECONDS = 5
+"""How often Horovod's thread wakes to negotiate, for workers without GPUs. Its own default, 1, is for
+GPUs: a thread that wakes so often takes time from the cores that compute (docs/benchmarks.md)."""
+
 _OPTIONS = {
     "MXNet": ("--kv-store", "horovod"),
     "TensorFlow": ("--framework", "TensorFlow", "--distribution-strategy", "horovod"),
@@ -71,8 +75,9 @@ def _worker(job: ImageNetJob, attempt: int, index: int, settings: Settings) -> P
 
 def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
     """Return what tells a worker's first slot its place."""
-    slots, workers = _slots(job), job.spec.training.workers.replicas
+    slots, workers = _slots(job), job.spec.training.workers
     return {
+        **({} if workers.gpus else {"HOROVOD_CYCLE_TIME": str(CPU_CYCLE_MILLISECONDS)}),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": names.address(job.metadata.name, attempt, RENDEZVOUS, 0),
@@ -81,11 +86,11 @@ def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(PATIENCE_SECONDS),
         # As in the host assignments, by which the rendezvous knows it.
         "HOROVOD_HOSTNAME": names.member(job.metadata.name, attempt, worker.ROLE, index),
-        "HOROVOD_SIZE": str(workers * slots),
+        "HOROVOD_SIZE": str(workers.replicas * slots),
         "HOROVOD_RANK": str(index * slots),
         "HOROVOD_LOCAL_SIZE": str(slots),
         "HOROVOD_LOCAL_RANK": "0",
-        "HOROVOD_CROSS_SIZE": str(workers),
+        "HOROVOD_CROSS_SIZE": str(workers.replicas),
         "HOROVOD_CROSS_RANK": str(index),
     }
 

@@ -28,6 +28,7 @@ def test_each_worker_is_told_its_place() -> None:
     common = {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_CYCLE_TIME": "5",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": "digits-r3-rendezvous-0.digits-r3",
         "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",
@@ -49,6 +50,23 @@ def test_each_worker_is_told_its_place() -> None:
         "HOROVOD_RANK": "4",
         "HOROVOD_CROSS_RANK": "1",
     }
+
+
+def test_gpus_keep_horovods_own_cycle_time() -> None:
+    _, worker, *_ = members(JOBS["horovod with gpus"])
+    assert "HOROVOD_CYCLE_TIME" not in horovods(worker)
+
+
+def test_a_template_has_the_last_word_on_tuning() -> None:
+    own = {"name": "main", "env": [{"name": "HOROVOD_CYCLE_TIME", "value": "20"}]}
+    document = manifest(
+        training={
+            "strategy": {"horovod": {}},
+            "workers": {"replicas": 2, "template": {"spec": {"containers": [own]}}},
+        }
+    )
+    _, *workers = members(read(document))
+    assert [horovods(worker)["HOROVOD_CYCLE_TIME"] for worker in workers] == ["20", "20"]
 
 
 @pytest.mark.parametrize("name", [name for name in JOBS if name.startswith("horovod")])
