@@ -5,8 +5,9 @@
     PYTHONPATH=tests .venv/bin/python -m benchmarks.scaling --kind        # needs a Docker engine
 
 Prints Markdown; docs/benchmarks.md holds a run's output. Everything trains resnet-20 on packed
-images of 32 pixels and is run in turn; a figure is the median of its runs. Speeds are those of
-result.json, which counts training alone: no start, evaluation or checkpoint.
+images of 32 pixels and is run in turn; a speed is the median of its runs, a ratio that of the
+rounds' ratios. Speeds are those of result.json, which counts training alone: no start, evaluation
+or checkpoint.
 
 Both sides of a comparison have the same cores and as many threads, whatever OMP_NUM_THREADS says in
 the environment. Each process makes the same number of equally large steps in an epoch, and as many

@@ -2,23 +2,38 @@
 
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
-def in_turn(runs: int, ways: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """The median of each way's speeds, measured in turn."""
+def in_turn(runs: int, ways: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Each way's speeds, one a round.
+
+    Every other round goes backwards: on a machine that becomes slower all the time, the ways before
+    and behind a base would otherwise differ from it by that alone.
+    """
     found: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(runs):
-        for name, measure in ways.items():
-            found[name].append(measure())
+    for number in range(runs):
+        order = list(ways) if number % 2 == 0 else list(reversed(ways))
+        for name in order:
+            found[name].append(ways[name]())
             print(f"{name}: {found[name][-1]:.1f} images/s", file=sys.stderr, flush=True)
-    return {name: statistics.median(speeds) for name, speeds in found.items()}
+    return found
 
 
-def table(title: str, speeds: dict[str, float], base: str, aim: float) -> str:
-    """A table of speeds, each against that of `base`."""
-    lines = [f"\n| {title} | images/s | ratio | aim |", "|---|---:|---:|---|"]
-    for name, speed in speeds.items():
-        aimed = "" if name == base else f"at least {aim:.2f}"
-        lines.append(f"| {name} | {speed:,.0f} | {speed / speeds[base]:.3f} | {aimed} |")
+def table(title: str, speeds: dict[str, list[float]], base: str, aim: float) -> str:
+    """A table of median speeds, each against what `base` reached in the same round."""
+    lines = [f"\n| {title} | images/s | ratio | of all rounds | aim |", "|---|---:|---:|---|---|"]
+    for name, rounds in speeds.items():
+        line = f"| {name} | {statistics.median(rounds):,.0f} |"
+        if name == base:
+            lines.append(f"{line} 1.000 |  |  |")
+            continue
+        found = ratios(rounds, speeds[base])
+        between = f"{min(found):.3f} to {max(found):.3f}"
+        lines.append(f"{line} {statistics.median(found):.3f} | {between} | at least {aim:.2f} |")
     return "\n".join(lines)
+
+
+def ratios(speeds: Sequence[float], base: Sequence[float]) -> list[float]:
+    """A way's speeds over the base's, round by round: what slows a whole round cancels out."""
+    return [speed / whole for speed, whole in zip(speeds, base, strict=True)]
