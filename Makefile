@@ -116,7 +116,7 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml
 test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together
 	.venv-horovod/bin/pytest tests/with_horovod
 	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
-	$(BIN)/pytest tests/strategies
+	$(BIN)/pytest $(PYTEST_OPTIONS) tests/strategies
 
 test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for them (needs a Docker engine)
 	$(BIN)/python tests/kind/run.py test
