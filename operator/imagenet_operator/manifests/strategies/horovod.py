@@ -24,9 +24,10 @@ PATIENCE_SECONDS = 900
 """How long processes wait for a peer: a node may have to pull an image of several GB first. As long
 as the programs wait by themselves, so that none gives up before the rest."""
 
-CPU_CYCLE_MILLISECONDS = 5
-"""How often Horovod's thread wakes to negotiate, for workers without GPUs. Its own default, 1, is for
-GPUs: a thread that wakes so often takes time from the cores that compute (docs/benchmarks.md)."""
+CPU_CYCLE_MILLISECONDS = 10
+"""How often Horovod's thread wakes to negotiate, for workers without GPUs. Its own default is 1,
+and a thread that wakes so often takes time from cores that compute (docs/benchmarks.md); one that
+sleeps for much longer keeps the short steps of small networks waiting."""
 
 _OPTIONS = {
     "MXNet": ("--kv-store", "horovod"),

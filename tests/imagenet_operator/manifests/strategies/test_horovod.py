@@ -28,7 +28,7 @@ def test_each_worker_is_told_its_place() -> None:
     common = {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_CYCLE_TIME": "5",
+        "HOROVOD_CYCLE_TIME": "10",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": "digits-r3-rendezvous-0.digits-r3",
         "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",
