@@ -5,19 +5,19 @@
     PYTHONPATH=tests .venv/bin/python -m benchmarks.scaling --kind        # needs a Docker engine
 
 Prints Markdown; docs/benchmarks.md holds a run's output. Everything trains resnet-20 on packed
-images of 32 pixels and is run in turn; a speed is the median of its runs, a ratio that of the
-rounds' ratios. Speeds are those of result.json, which counts training alone: no start, evaluation
-or checkpoint.
+images of 32 pixels; a speed is the median of its rounds, a ratio that of the rounds' ratios. Speeds
+are those of result.json, which counts training alone: no start, evaluation or checkpoint.
 
 Both sides of a comparison have the same cores and as many threads, whatever OMP_NUM_THREADS says in
 the environment. Each process makes the same number of equally large steps in an epoch, and as many
 epochs: a job of two workers has twice the images and twice the global batch.
 
-Two comparisons are made on this machine, on two of its cores with nothing else on them: one job
-under `imagenetctl run` against the same command by hand, which serves no metrics; and jobs of two
-workers against two single processes, each pinned to a core. All files stay under
-build/bench/training. With --kind there is one, on a cluster: jobs against their worker's pod,
-applied once more as a plain pod on the same node.
+Two comparisons are made on this machine, on two of its cores with nothing else on them. A job under
+`imagenetctl run` and the same command by hand, which serves no metrics, train at once, each on a
+core of its own, and again with the cores changed. Jobs of two workers, and two single processes,
+each pinned to a core, train in turn. All files stay under build/bench/training. With --kind there
+is one, on a cluster: a job and its worker's pod, applied once more as a plain pod on the same node,
+train at once with one thread each.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
     print(
         f"resnet-20, {IMAGES} images of {EDGE}x{EDGE} and {BATCH} a step for each process, "
         f"{parsed.epochs} epochs, {len(cores)} cores ({platform.machine()}), median of "
-        f"{parsed.runs} runs in turn.",
+        f"{parsed.runs} rounds.",
         flush=True,
     )
     if parsed.kind:
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--runs", type=int, default=3, help="of each way")
+    made.add_argument("--runs", type=int, default=3, help="rounds")
     made.add_argument("--epochs", type=int, default=4, help="of each run")
     made.add_argument(
         "--strategies", default="parameterServer:dist_sync,horovod:MXNet", help="of two workers"

@@ -20,6 +20,18 @@ def in_turn(runs: int, ways: dict[str, Callable[[], float]]) -> dict[str, list[f
     return found
 
 
+def in_pairs(
+    runs: int, names: tuple[str, str], measure: Callable[[], tuple[float, float]]
+) -> dict[str, list[float]]:
+    """The speeds of two ways that are measured at the same time, one a round."""
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(runs):
+        for name, speed in zip(names, measure(), strict=True):
+            found[name].append(speed)
+            print(f"{name}: {speed:.1f} images/s", file=sys.stderr, flush=True)
+    return found
+
+
 def table(title: str, speeds: dict[str, list[float]], base: str, aim: float) -> str:
     """A table of median speeds, each against what `base` reached in the same round."""
     lines = [f"\n| {title} | images/s | ratio | of all rounds | aim |", "|---|---:|---:|---|---|"]

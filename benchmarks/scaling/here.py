@@ -1,7 +1,10 @@
 """On this machine: jobs under `imagenetctl run`, and the program by hand, on the same cores."""
 
 import argparse
+import itertools
+import os
 import shutil
+import statistics
 import sys
 import time
 import urllib.error
@@ -10,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.scaling.by_hand import ByHand, command
-from benchmarks.scaling.figures import in_turn, table
+from benchmarks.scaling.figures import in_pairs, in_turn, table
 from benchmarks.scaling.jobs import CLAIM, point
 
 from imagenet_operator.cli import run
@@ -19,6 +22,7 @@ from imagenet_operator.clusters.local.state import JobFolder
 
 BENCH = Path("build/bench/training").resolve()
 METRICS_PORT = 19095
+HAND, JOB = "imagenet-train by hand", "a job under imagenetctl run"
 
 
 def place(workdir: Path) -> run.Place:
@@ -41,7 +45,6 @@ class Bench:
         for left in (BENCH / "jobs", BENCH / "volumes" / CLAIM / "jobs"):
             shutil.rmtree(left, ignore_errors=True)
         (BENCH / "volumes" / CLAIM).mkdir(parents=True, exist_ok=True)
-        self._runner = Here(place(BENCH), None, "text")
         self._jobs = 0
         self.job("single", 1, epochs=1)
         stored = JobFolder(BENCH, "bench-1").stored()
@@ -53,7 +56,8 @@ class Bench:
         """The images per second of a job under `imagenetctl run`."""
         self._jobs += 1
         wanted = point(strategy, workers, epochs or self._epochs, f"bench-{self._jobs}")
-        outcome = self._runner.run(wanted)
+        # Made anew each time: a job has as many threads as there are cores now.
+        outcome = Here(place(BENCH), None, "text").run(wanted)
         if outcome.measured is None or outcome.measured.images_per_second is None:
             sys.exit(outcome.failure or 130)
         return outcome.measured.images_per_second
@@ -68,6 +72,27 @@ class Bench:
         with self.by_hand(cores) as processes:
             return processes.speed()
 
+    def side_by_side(self, cores: Sequence[int]) -> tuple[float, float]:
+        """The images per second of the program by hand and of a job, each on a core of its own.
+
+        They run at once, so that what slows the machine slows both, and once more with the cores
+        changed, as one of them may be busier.
+        """
+        pairs = [self._at_once(*order) for order in itertools.permutations(cores, 2)]
+        by_hand, of_job = (statistics.mean(speeds) for speeds in zip(*pairs, strict=True))
+        return by_hand, of_job
+
+    def _at_once(self, hand_core: int, job_core: int) -> tuple[float, float]:
+        cores = os.sched_getaffinity(0)
+        # All that belongs to the job runs there, `imagenetctl run` too.
+        os.sched_setaffinity(0, {job_core})
+        try:
+            with self.by_hand([hand_core]) as process:
+                of_job = self.job("single", 1)
+                return process.speed(), of_job
+        finally:
+            os.sched_setaffinity(0, cores)
+
 
 def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[int]) -> None:
     """Measure and print.
@@ -79,11 +104,8 @@ def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[i
         cores: the two that this process has.
     """
     bench = Bench(epochs)
-    hand, job = "imagenet-train by hand", "a job under imagenetctl run"
-    one = in_turn(
-        runs, {hand: lambda: bench.speed_by_hand([None]), job: lambda: bench.job("single", 1)}
-    )
-    print(table("one process on both cores", one, hand, 0.98))
+    one = in_pairs(runs, (HAND, JOB), lambda: bench.side_by_side(cores))
+    print(table("one process on a core", one, HAND, 0.98))
     print(f"\nWaiting for data takes {waiting_share(bench):.2%} of the steps' time.", flush=True)
     apart = "two processes by hand, each pinned to a core"
     ways: dict[str, Callable[[], float]] = {apart: lambda: bench.speed_by_hand(cores)}

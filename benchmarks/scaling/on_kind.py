@@ -1,4 +1,4 @@
-"""On a kind cluster: an ImageNetJob, and its worker once more as a plain pod, in turn.
+"""On a kind cluster: an ImageNetJob, and its worker once more as a plain pod, at the same time.
 
 The cluster is made for the run by tests/kind's harness and deleted after it. Where
 `$IMAGENET_KIND_CLUSTER` names one, made by `tests/kind/run.py up`, that is taken as it stands.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from benchmarks.scaling import jobs, pods
 from benchmarks.scaling.by_hand import speed_of
-from benchmarks.scaling.figures import in_turn, table
+from benchmarks.scaling.figures import in_pairs, table
 
 from kind import run
 from kind.cluster import Cluster, existing
@@ -24,6 +24,7 @@ from support import chart
 
 NAME = "imagenetjob-bench-training"
 NAMESPACE = "bench-training"
+HAND, JOB = "a plain pod by kubectl apply", "an ImageNetJob"
 IMAGES = ("operator", "workloads-mxnet")
 _ENDED = ("Succeeded", "Failed")
 _PATIENCE = 1800.0
@@ -38,15 +39,14 @@ def compare(runs: int, epochs: int) -> None:
     """
     with cluster() as made, place(made) as found:
         bench = Bench(found, epochs)
-        # Makes the dataset, which all others find; by hand is then what the last job did.
+        # Makes the dataset, which all others find; by hand is then what its worker did.
         bench.job()
-        hand, job = "a plain pod by kubectl apply", "an ImageNetJob"
-        speeds = in_turn(runs, {job: bench.job, hand: bench.by_hand})
-    print(table("one pod on kind", speeds, hand, 0.98), flush=True)
+        speeds = in_pairs(runs, (HAND, JOB), bench.at_once)
+    print(table("one pod on kind, with one thread", speeds, HAND, 0.98), flush=True)
 
 
 class Bench:
-    """Trains in one namespace, one pod at a time.
+    """Trains in one namespace.
 
     Args:
         place: the namespace, and the folder that its pods share.
@@ -56,25 +56,39 @@ class Bench:
     def __init__(self, place: Place, epochs: int) -> None:
         self._place = place
         self._epochs = epochs
-        self._threads = len(os.sched_getaffinity(0))
         self._runs = 0
         self._worker: pods.Manifest = {}
 
+    def at_once(self) -> tuple[float, float]:
+        """The images per second of a pod by hand, and of a job beside it."""
+        hand, job = self._start_by_hand(), self._start_job()
+        return self._speed_by_hand(hand), self._speed_of_job(job)
+
     def job(self) -> float:
-        """The images per second of a job."""
+        """The images per second of a job; pods by hand do what its worker did."""
+        name = self._start_job()
+        speed = self._speed_of_job(name)
+        self._worker = self._place.kubectl.get("pod", f"{name}-r0-worker-0")
+        return speed
+
+    def _start_job(self) -> str:
         name = self._next("job")
-        self._place.kubectl.apply(pods.job(name, self._epochs, self._threads))
+        self._place.kubectl.apply(pods.job(name, self._epochs, threads=1))
+        return name
+
+    def _speed_of_job(self, name: str) -> float:
         status = self._place.wait_for_condition("Succeeded", name, _PATIENCE)
         if status["training"]["attempt"] != 0:
             sys.exit(f"{name} was restarted: what its last attempt tells is not of all its epochs")
-        self._worker = self._place.kubectl.get("pod", f"{name}-r0-worker-0")
         return speed_of(self._place.output(name))
 
-    def by_hand(self) -> float:
-        """The images per second of what the last job's worker did, in a pod of nobody's."""
+    def _start_by_hand(self) -> str:
         name = self._next(pods.BY_HAND)
+        self._place.kubectl.apply(pods.by_hand(self._worker, name))
+        return name
+
+    def _speed_by_hand(self, name: str) -> float:
         kubectl = self._place.kubectl
-        kubectl.apply(pods.by_hand(self._worker, name))
         seen = kubectl.wait_until(
             "pods", lambda found: found[name]["status"].get("phase") in _ENDED, _PATIENCE
         )
