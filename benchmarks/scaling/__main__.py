@@ -1,6 +1,6 @@
 """Measures what a job costs over the program by itself, and two workers over two single processes.
 
-    make bench-training                             # about 15 minutes on 2 cores
+    make bench-training                             # about 25 minutes on 2 cores
     .venv/bin/python -m benchmarks.scaling --runs 1 --epochs 1
     PYTHONPATH=tests .venv/bin/python -m benchmarks.scaling --kind        # needs a Docker engine
 

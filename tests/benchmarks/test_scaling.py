@@ -187,6 +187,7 @@ class Cores(here.Bench):
 
     def job(self, strategy: str, workers: int, epochs: int | None = None) -> float:
         (core,) = os.sched_getaffinity(0)
+        assert self.at_work, "the program by hand is at work already"
         assert self.at_work != [core], "each has a core of its own"
         return 10.0 * core
 
