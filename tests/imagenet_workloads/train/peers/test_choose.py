@@ -110,6 +110,12 @@ Graph execution error:
 [horovod/third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:36759: \
 Connection reset by peer
 """
+# The same error, after MXNet has taken the other's address for the file where it was thrown.
+OF_MXNET = """\
+Traceback (most recent call last):
+  File "Read error [127.0.0.1]", line 428
+MXNetError: Connection reset by peer
+"""
 
 
 @pytest.mark.parametrize(
@@ -118,6 +124,9 @@ Connection reset by peer
         ("horovod", HOROVOD, "Horovod has been shut down. This was caused by", "another slot has"),
         # Which of the two it is depends on who hears first: this slot's operation, or Horovod.
         ("horovod", HOROVOD, GLOO_ERROR, "another slot has"),
+        ("horovod", HOROVOD, OF_MXNET, "another slot has"),
+        ("horovod", HOROVOD, OF_MXNET.replace("reset by", "closed by"), "another slot has"),
+        ("horovod", HOROVOD, "MXNetError: Broken pipe", "another slot has"),
         ("horovod", HOROVOD, "Check failed: shape", None),
         ("local", {}, "Horovod has been shut down", None),
         ("dist_sync", SERVER, "Check failed: shape", None),

@@ -1,7 +1,9 @@
 """A slot among a Horovod job's, by the variables HOROVOD_*."""
 
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.horovod.slot import Slot
@@ -9,8 +11,14 @@ from imagenet_workloads.train.peers.interface import IsHopeless, never
 from imagenet_workloads.train.rendezvous import deadline, give_up, wait_for_port
 
 # What errors hold where a slot has gone while others counted on it: Horovod's own words, or, of the
-# operation that was under way then, the place in Gloo where its connection broke.
-_LOST = ("Horovod has been shut down", "gloo/transport/")
+# operation that was under way then, the place in Gloo where its connection broke. MXNet rewrites
+# "FILE:LINE: text" and so may drop that place; then the end of the text still tells.
+_LOST = (
+    "Horovod has been shut down",
+    "gloo/transport/",
+    "Connection closed by peer",
+    *(os.strerror(number) for number in (ECONNRESET, EPIPE, ETIMEDOUT, EHOSTUNREACH)),
+)
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "Slots":
