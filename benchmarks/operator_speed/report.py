@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.operator_speed.jobs import PODS_PER_JOB
@@ -17,7 +18,7 @@ class Report:
     Attributes:
         count: How many jobs were created at once.
         jobs: How many were running.
-        single: Seconds of each single job.
+        single: Seconds of each single job, by hand and by the operator.
         floor: Seconds of each bare loop.
         burst: Seconds and processor seconds of each burst.
         scale: What was measured with many jobs running.
@@ -25,7 +26,7 @@ class Report:
 
     count: int
     jobs: int
-    single: list[float] = field(default_factory=list)
+    single: list[tuple[float, float]] = field(default_factory=list)
     floor: list[float] = field(default_factory=list)
     burst: list[tuple[float, float]] = field(default_factory=list)
     scale: Scale | None = None
@@ -33,13 +34,15 @@ class Report:
     def markdown(self) -> str:
         """Return the report."""
         seconds = [wall for wall, _ in self.burst]
+        by_hand, single = zip(*self.single, strict=True)
         cpu = median([spent for _, spent in self.burst])
         pods = self.count * PODS_PER_JOB
         rows = [
             (f"{self.count} jobs at once: all {pods:,} pods exist", _seconds(seconds)),
             ("… the same objects by a bare loop, without an operator", _seconds(self.floor)),
             ("… processor time of the operator", f"{cpu:.1f} s"),
-            ("one job, idle operator: all pods exist", _milliseconds(self.single)),
+            ("one job, idle operator: all pods exist", _milliseconds(single)),
+            ("… the same objects without an operator", _milliseconds(by_hand)),
         ]
         if self.scale is not None:
             rows += self._scale_rows(self.scale)
@@ -75,5 +78,5 @@ def _seconds(values: list[float]) -> str:
     return f"{median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
 
 
-def _milliseconds(values: list[float]) -> str:
+def _milliseconds(values: Sequence[float]) -> str:
     return f"{median(values) * 1e3:.0f} ms ({min(values) * 1e3:.0f} to {max(values) * 1e3:.0f})"
