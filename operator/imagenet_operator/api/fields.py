@@ -17,6 +17,8 @@ from imagenet_operator.api.names import REPLICAS_MAXIMUM
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 
 INT32_MAXIMUM = 2**31 - 1
+COUNT_MAXIMUM = 2**53
+"""Above it, a number that JSON's readers take for a double is no longer exact."""
 
 Text = Annotated[str, MinLen(1), MaxLen(1024)]
 Message = Annotated[str, MaxLen(32768)]
@@ -47,10 +49,11 @@ FORMS = {
 
 PositiveInt = Annotated[int, Ge(1), Le(INT32_MAXIMUM)]
 Count = Annotated[int, Ge(0), Le(INT32_MAXIMUM)]
-LongCount = Annotated[int, Ge(0), Le(2**53)]
+LongCount = Annotated[int, Ge(0), Le(COUNT_MAXIMUM)]
 Replicas = Annotated[int, Ge(1), Le(REPLICAS_MAXIMUM)]
 Seconds = Annotated[int, Ge(1), Le(INT32_MAXIMUM), Unit("seconds")]
 Fraction = Annotated[float, Ge(0), Le(1)]
+Speed = Annotated[float, Ge(0), Unit("images per second")]
 
 ImageShape = Annotated[
     tuple[Annotated[int, Ge(1), Le(8192)], ...],

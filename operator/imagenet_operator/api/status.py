@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Le, MaxLen
+from annotated_types import MaxLen
 from pydantic import Field
 
 from imagenet_operator.api.base import MapList, Model, Unit
@@ -14,6 +14,7 @@ from imagenet_operator.api.fields import (
     LongCount,
     Message,
     ObjectName,
+    Speed,
     Text,
     Time,
 )
@@ -208,13 +209,14 @@ class TrainingStatus(Model):
     epoch: LongCount | None = None
     """The epoch that is being trained, from 0."""
 
-    images_per_second: Annotated[float, Ge(0), Unit("images per second")] | None = None
-    """The sum over all workers."""
+    images_per_second: Speed | None = None
+    """The sum over all workers: at present, and after success that of the whole attempt's
+    training, without evaluations and checkpoints."""
 
     accuracy: Accuracy | None = None
     """The last known accuracy."""
 
-    estimated_remaining_seconds: Annotated[int, Ge(0), Le(2**53), Unit("seconds")] | None = None
+    estimated_remaining_seconds: Annotated[LongCount, Unit("seconds")] | None = None
     """How long training will still take at the present speed."""
 
     data_wait_share: Fraction | None = None

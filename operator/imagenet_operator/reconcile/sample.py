@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from math import isfinite
+from math import inf, isfinite
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from imagenet_operator.api.fields import COUNT_MAXIMUM
 
 PREFIX = "imagenet_"
 TRAIN_IMAGES = "imagenet_train_images_total"
@@ -185,7 +187,7 @@ def _with_training(
         epochs=_whole(first.get(TRAIN_EPOCHS)),
         batch=batch,
         batches_per_epoch=_whole(first.get(TRAIN_BATCHES)),
-        images_per_second=_sum(workers, TRAIN_SPEED),
+        images_per_second=_speed(workers),
         loss=first.get(TRAIN_LOSS),
         accuracy=first.get(TRAIN_ACCURACY),
         validation_accuracy=first.get(TRAIN_VALIDATION_ACCURACY),
@@ -229,8 +231,15 @@ def _sum(members: list[_Member], name: str) -> float | None:
     return sum(values) if values else None
 
 
+def _speed(workers: list[_Member]) -> float | None:
+    """Return the workers' speed together; None for what is none, as in `_whole`."""
+    value = _sum(workers, TRAIN_SPEED)
+    return None if value is None or not 0 <= value < inf else value
+
+
 def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    """Return a count; None for what is none, as any image may say, and no status could hold."""
+    return None if value is None or not 0 <= value <= COUNT_MAXIMUM else int(value)
 
 
 def _preparation(members: list[_Member]) -> Preparation:

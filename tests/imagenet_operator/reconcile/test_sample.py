@@ -188,6 +188,21 @@ def test_a_loss_that_diverged_is_nothing_said() -> None:
     assert (sample.loss, sample.epoch) == (None, None)
 
 
+@pytest.mark.parametrize("speeds", [(-0.1,), (1e308, 1e308)])
+def test_what_is_no_speed_is_nothing_said(speeds: tuple[float, ...]) -> None:
+    workers = {
+        f"worker-{number}": Exporter("worker", 0).gauge(names.TRAIN_SPEED, speed).text
+        for number, speed in enumerate(speeds)
+    }
+    assert parse_sample(workers, None, NOW).images_per_second is None
+
+
+@pytest.mark.parametrize("epoch", [-1, 1e300])
+def test_what_is_no_count_is_nothing_said(epoch: float) -> None:
+    first = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0).gauge(names.TRAIN_EPOCH, epoch)
+    assert parse_sample({"a": first.text}, None, NOW).epoch is None
+
+
 def test_an_attempt_is_known_before_its_workers_have_a_plan() -> None:
     sample = parse_sample({"a": Exporter("scheduler", 3).gauge("up", 1).text}, None, NOW)
     assert (sample.attempt, sample.progressed_at) == (3, NOW)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from imagenet_operator.api.fields import COUNT_MAXIMUM
 from imagenet_operator.reconcile.sample import Sample
 
 
 def remaining_seconds(sample: Sample, batch_size: int) -> int | None:
-    """Return the seconds that the remaining batches take; None while the speed is not known.
+    """Return the seconds that the remaining batches take; None while nobody can know.
 
     Args:
         sample: Epoch and batch (of the epoch, so far), and how many there are of each.
@@ -21,4 +22,5 @@ def remaining_seconds(sample: Sample, batch_size: int) -> int | None:
         return None
     done = sample.epoch * sample.batches_per_epoch + (sample.batch or 0)
     left = max(0, sample.epochs * sample.batches_per_epoch - done)
-    return round(left * batch_size / sample.images_per_second)
+    seconds = left * batch_size / sample.images_per_second
+    return round(seconds) if seconds <= COUNT_MAXIMUM else None

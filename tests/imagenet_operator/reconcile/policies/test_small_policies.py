@@ -115,6 +115,7 @@ def test_retention_is_carried_over_to_claims() -> None:
         ({"batch": None}, 3600),
         ({"images_per_second": 0.0}, None),
         ({"images_per_second": None}, None),
+        ({"images_per_second": 5e-324}, None),
         ({"epoch": None}, None),
         ({"epochs": None}, None),
         ({"batches_per_epoch": 0}, None),
