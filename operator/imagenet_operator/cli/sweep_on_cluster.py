@@ -1,8 +1,7 @@
 """The points of a sweep on a cluster: ImageNetJobs that are made, waited for, and read.
 
 The operator there does the work; here is only a client of the API server, as kubectl is one. All
-that is read of a job is its status, since nobody mounts its volumes here: images per second are
-those of the whole training, its start and its evaluations included.
+that is read of a job is its status, since nobody mounts its volumes here.
 
 A sweep lasts for hours, and its jobs need nobody to look at them. So whatever an API server says
 while it restarts, or does not say, ends no wait before it has lasted for minutes.
@@ -199,14 +198,12 @@ def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | N
 
 
 def _measured(point: Point, job: ImageNetJob) -> Measured:
-    training, dataset = job.status.training, job.status.dataset
+    training = job.status.training
     assert training is not None
-    seconds, accuracy = training.clock.seconds, training.accuracy
-    images = None if dataset is None else dataset.images.train * job.spec.training.epochs
     return Measured(
         point.strategy,
         point.workers,
-        seconds,
-        images / seconds if images and seconds else None,
-        None if accuracy is None else accuracy.validation,
+        training.clock.seconds,
+        training.images_per_second,
+        None if training.accuracy is None else training.accuracy.validation,
     )

@@ -27,9 +27,9 @@ JOB = kinds.JOB.name
 CLAIM = "PersistentVolumeClaim"
 NOW = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
 TRAINED: Manifest = {
-    "dataset": {"key": "k", "classes": 9, "images": {"train": 100}, "shards": 2},
     "training": {
         "attempt": 0,
+        "imagesPerSecond": 200.0,
         "clock": {"seconds": 45},
         "accuracy": {"train": 0.99, "validation": 0.9611},
     },
@@ -120,7 +120,6 @@ async def test_a_point_is_made_waited_for_and_read() -> None:
             here.run(first), here.finish(first.name, "Succeeded", **TRAINED)
         )
 
-        # 90 epochs of 100 images in 45 seconds.
         assert outcome.measured == Measured("parameterServer", 1, 45, 200.0, 0.9611)
         assert not outcome.is_old
         stored = here.server.get(JOB, first.name)
@@ -319,7 +318,7 @@ def test_failed_points_are_run_again_once_they_are_deleted() -> None:
 
 
 @asynchronous
-async def test_without_validation_there_is_no_accuracy_and_without_images_no_speed() -> None:
+async def test_a_job_that_left_no_last_words_has_its_time_alone() -> None:
     bare = {"training": {"attempt": 0, "clock": {"seconds": 45}}}
     async with place() as here:
         (first, _) = sweep()

@@ -48,7 +48,10 @@ SENTENCES: list[tuple[Event, str]] = [
         CheckpointWritten(4, 0, "epoch-0004-batch-00000000", 0.25),
         "checkpoint epoch-0004-batch-00000000 written in 0.2 s",
     ),
-    (Finished(90, 0.771, 0.933), "training of 90 epochs is done, top1 0.7710, top5 0.9330"),
+    (
+        Finished(90, 0.771, 0.933, 2000),
+        "training of 90 epochs is done: 2000.0 images/s, top1 0.7710, top5 0.9330",
+    ),
     (Finished(1), "training of 1 epochs is done"),
 ]
 
@@ -227,7 +230,7 @@ def test_the_document_lists_every_kind_of_event_with_its_fields() -> None:
         EpochFinished(0, 1, 1, 1, 1, 1),
         Validated(0, 1, 1, 1, 1),
         CheckpointWritten(0, 0, "x", 1),
-        Finished(1, 1, 1),
+        Finished(1, 1, 1, 1),
     ):
         kind, fields = (document := json.loads(to_line(event, 0))).pop("event"), document
         assert re.findall(r"`(\w+)`", rows[kind]) == [name for name in fields if name != "time"]

@@ -84,8 +84,8 @@ def successes(shown: str) -> list[str]:
 def end_of(shown: list[str]) -> list[str]:
     """Return of the first line that shows a success what is the same on every machine."""
     cells = next(line.split() for line in shown if "Succeeded" in line)
-    # Without a speed, that of a job which trains: NAME to EPOCH, TOP-1, RESTARTS and AGE.
-    name, phase, network, workers, epoch, _, restarts, _ = cells
+    # Without speed, accuracy and age.
+    name, phase, network, workers, epoch, _, _, restarts, _ = cells
     return [name, phase, network, workers, epoch, restarts]
 
 

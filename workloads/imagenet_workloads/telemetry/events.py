@@ -158,16 +158,22 @@ class Finished:
         epochs: that were planned.
         top1: of the last validation, 0..1; None without validation images.
         top5: likewise.
+        images_per_second: of this attempt's training, summed over the workers; None where it had
+            nothing left to train.
     """
 
     epochs: int
     top1: float | None = None
     top5: float | None = None
+    images_per_second: float | None = None
 
     def sentence(self) -> str:
         """The event as one line for a person."""
-        return f"training of {self.epochs} epochs is done" + _figures(
-            top1=self.top1, top5=self.top5
+        speed = self.images_per_second
+        return (
+            f"training of {self.epochs} epochs is done"
+            + ("" if speed is None else f": {speed:.1f} images/s")
+            + _figures(top1=self.top1, top5=self.top5)
         )
 
 

@@ -4,12 +4,11 @@
 go on from, trains, and leaves the result.
 """
 
-import json
 import logging
 import os
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train import start
-from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.data.interface import Data
 from imagenet_workloads.train.fit import Fit, Outcome
 from imagenet_workloads.train.keeper import Keeper
@@ -105,10 +103,10 @@ def _train(worker: Worker, group: Group, data: Data, together: int) -> bool:
         worker.store.refuse_later_attempt()
         folder = worker.store.attempt_folder
         write_result(folder, result, fit.learner.export, data.classes, datetime.now(UTC))
-        finished = _finished(epochs, outcome.validation)
+        finished = _finished(result)
         fit.reporter.write(finished)
         # For the status of the job: nobody answers a sampler any more.
-        write_termination_message(json.dumps(asdict(finished)))
+        write_termination_message(events.to_line(finished, time.time()))
     return True
 
 
@@ -229,9 +227,10 @@ def _result(
     )
 
 
-def _finished(epochs: int, validation: Counts | None) -> events.Finished:
-    if validation is None:
-        return events.Finished(epochs)
+def _finished(result: Result) -> events.Finished:
+    epochs, speed, counts = result.epochs, result.images_per_second, result.validation
+    if counts is None:
+        return events.Finished(epochs, images_per_second=speed)
     return events.Finished(
-        epochs, validation.accuracy(validation.top1), validation.accuracy(validation.top5)
+        epochs, counts.accuracy(counts.top1), counts.accuracy(counts.top5), speed
     )

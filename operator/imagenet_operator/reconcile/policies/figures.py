@@ -1,22 +1,28 @@
 """Figures: what the newest sample says, carried into the status for `kubectl get`.
 
 They are rounded to what is worth reading: 0.1 images per second, 0.0001 of a share. What the model
-is worth that an attempt has left, its rank 0 says with its last words: no sample comes after them.
+is worth that an attempt has left, and how fast all of its training was, its rank 0 says with its
+last words: no sample comes after them.
 """
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from imagenet_operator.api.base import Model
-from imagenet_operator.api.fields import Fraction, LongCount
+from imagenet_operator.api.fields import Fraction, LongCount, Speed
 from imagenet_operator.api.status import Accuracy, MemberStatus, TrainingStatus
 from imagenet_operator.reconcile.policies import estimate
 from imagenet_operator.reconcile.sample import Sample
 
 
 class LastWords(Model):
-    """What the worker of rank 0 leaves as its termination message."""
+    """What the worker of rank 0 leaves as its termination message: its `finished` event.
+
+    What else an image may say there is for others.
+    """
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     epochs: LongCount
     """How many were trained."""
@@ -24,8 +30,8 @@ class LastWords(Model):
     top1: Fraction | None = None
     """On all validation images; None without any."""
 
-    top5: Fraction | None = None
-    """Likewise."""
+    images_per_second: Speed | None = None
+    """Over all workers, without evaluations and checkpoints; None if it trained nothing."""
 
 
 def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) -> TrainingStatus:
@@ -37,7 +43,6 @@ def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) ->
     if sample is None or sample.attempt != training.attempt:
         return training
     former = training.accuracy or Accuracy()
-    speed = sample.images_per_second
     accuracy = Accuracy(
         train=_share(sample.accuracy, former.train),
         validation=_share(sample.validation_accuracy, former.validation),
@@ -45,7 +50,7 @@ def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) ->
     return training.model_copy(
         update={
             "epoch": training.epoch if sample.epoch is None else sample.epoch,
-            "images_per_second": None if speed is None else round(speed, 1),
+            "images_per_second": _tenths(sample.images_per_second),
             "accuracy": accuracy if accuracy != Accuracy() else None,
             "estimated_remaining_seconds": estimate.remaining_seconds(sample, batch_size),
             "data_wait_share": _share(sample.data_wait_share, None),
@@ -75,6 +80,7 @@ def final(training: TrainingStatus) -> TrainingStatus:
     return training.model_copy(
         update={
             "epoch": max(words.epochs - 1, 0),
+            "images_per_second": _tenths(words.images_per_second),
             "accuracy": accuracy if accuracy != Accuracy() else None,
         }
     )
@@ -88,6 +94,10 @@ def _last_words(member: MemberStatus) -> LastWords | None:
         return LastWords.model_validate_json(member.message)
     except ValidationError:
         return None
+
+
+def _tenths(speed: float | None) -> float | None:
+    return None if speed is None else round(speed, 1)
 
 
 def _share(value: float | None, former: float | None) -> float | None:

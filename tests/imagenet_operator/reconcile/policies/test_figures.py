@@ -67,7 +67,8 @@ def test_an_attempt_that_has_ended_has_no_speed() -> None:
     assert found.accuracy == FORMER.accuracy
 
 
-WORDS = '{"epochs": 5, "top1": 0.96111, "top5": 1.0}'
+WORDS = """{"time": 1.5, "event": "finished", "epochs": 5, "top1": 0.96111, "top5": 1.0,
+"imagesPerSecond": 812.345}"""
 
 
 def member(name: str, message: str | None, role: Role = "worker") -> MemberStatus:
@@ -78,6 +79,14 @@ def test_the_last_words_of_rank_0_are_the_result() -> None:
     attempt = (member("s", WORDS, "server"), member("w0", None), member("w1", WORDS))
     found = figures.final(FORMER.model_copy(update={"members": attempt}))
     assert (found.epoch, found.accuracy) == (4, Accuracy(train=0.5, validation=0.9611))
+    assert found.images_per_second == 812.3
+
+
+def test_a_result_without_a_speed_has_none() -> None:
+    former = figures.stilled(FORMER)
+    attempt = (member("w0", '{"epochs": 5}'),)
+    found = figures.final(former.model_copy(update={"members": attempt}))
+    assert (found.epoch, found.images_per_second) == (4, None)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +95,8 @@ def test_the_last_words_of_rank_0_are_the_result() -> None:
         (None, 2, 0.4),
         ("Killed", 2, 0.4),
         ('{"epochs": -1}', 2, 0.4),
+        ('{"epochs": 5, "imagesPerSecond": -1}', 2, 0.4),
+        ('{"epochs": 5, "imagesPerSecond": 1e999}', 2, 0.4),
         ('{"epochs": 5, "top1": null, "top5": null}', 4, 0.4),
         ('{"epochs": 0, "top1": 0.1}', 0, 0.1),
     ],
