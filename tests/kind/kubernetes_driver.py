@@ -156,7 +156,7 @@ class KubernetesDriver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.__aexit__(None, None, None)
 
-    def _tell(self, key: JobKey, is_known: bool) -> None:
+    def _tell(self, key: JobKey, can_wait: bool) -> None:
         """Wake the test, from beside the loop: the test may just be waiting for an answer of it."""
         self._loop.run_in_executor(None, self._wake)
 

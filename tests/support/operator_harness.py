@@ -57,6 +57,12 @@ class Harness:
             while not self._is_idle(version):
                 await asyncio.sleep(0)
 
+    async def heard(self) -> None:
+        """Wait until the operator has heard of all children and nodes that are stored."""
+        await self.server.bookmark()
+        while not self.operator.has_heard(self.server.version):
+            await asyncio.sleep(0)
+
     def _is_idle(self, version: int) -> bool:
         stored = {
             (item["metadata"]["namespace"], item["metadata"]["name"]): item["metadata"]
@@ -143,6 +149,7 @@ async def running(
     connection = Connection(server.url)
     async with Client(connection) as client:
         operator = Operator(client, configured)
+        operator.loop.together_seconds = 0
         work = asyncio.create_task(operator.run())
         kopf = await handlers.start(operator, connection, configured.namespaces)
         try:

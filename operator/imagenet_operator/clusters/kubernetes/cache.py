@@ -37,12 +37,14 @@ class Stored:
         version: Its resource version.
         job: The job that it belongs to by its label; None for one that has no such label.
         text: Itself, as JSON, without its resource version.
+        can_wait: Whether that it is as it is may be told later.
     """
 
     uid: str
     version: int
     job: JobKey | None
     text: bytes
+    can_wait: bool
 
     def manifest(self) -> Manifest:
         """Return the object, as a copy of one's own."""
@@ -62,8 +64,9 @@ class Cache:
         kind: Which.
         job_of: Says to which job an object belongs.
         trim: Returns what is worth keeping of an object.
-        announce: Called with the job of each object that changed in what is kept, and whether the
-            object was known before.
+        announce: Called with the job of each object that changed in what is kept, and whether that
+            may wait.
+        can_wait: Says of an object, as the API server sent it, whether what is new of it may wait.
     """
 
     def __init__(
@@ -72,11 +75,13 @@ class Cache:
         job_of: Callable[[Manifest], JobKey | None],
         trim: Callable[[Manifest], Manifest],
         announce: Callable[[JobKey, bool], None],
+        can_wait: Callable[[Manifest], bool] = lambda manifest: False,
     ) -> None:
         self.kind = kind
         self._job_of = job_of
         self._trim = trim
         self._announce = announce
+        self._can_wait = can_wait
         self._objects: dict[JobKey, Stored] = {}
         self._by_job: dict[JobKey, set[JobKey]] = {}
         self._graves: OrderedDict[str, int] = OrderedDict()
@@ -127,8 +132,9 @@ class Cache:
     def entry(self, manifest: Manifest) -> Entry:
         """Return what `put` would keep of an object, for whoever collects many of them first."""
         metadata = manifest["metadata"]
-        job, text = self._job_of(manifest), self._text(manifest)
-        return _key(metadata), Stored(str(metadata["uid"]), _version(metadata), job, text)
+        uid, version, can_wait = str(metadata["uid"]), _version(metadata), self._can_wait(manifest)
+        stored = Stored(uid, version, self._job_of(manifest), self._text(manifest), can_wait)
+        return _key(metadata), stored
 
     def _is_news(self, key: JobKey, uid: str, version: int) -> bool:
         known = self._objects.get(key)
@@ -207,7 +213,7 @@ class Cache:
         if known.job is not None:
             self._leave(known.job, key)
             if not silently:
-                self._announce(known.job, True)
+                self._announce(known.job, False)
 
     def _leave(self, job: JobKey, key: JobKey) -> None:
         mine = self._by_job[job]
@@ -222,9 +228,9 @@ class Cache:
 
     def _tell(self, known: Stored | None, stored: Stored) -> None:
         if known is not None and known.job is not None and known.job != stored.job:
-            self._announce(known.job, True)
+            self._announce(known.job, False)
         if stored.job is not None:
-            self._announce(stored.job, known is not None)
+            self._announce(stored.job, stored.can_wait)
 
 
 def _key(metadata: Manifest) -> JobKey:

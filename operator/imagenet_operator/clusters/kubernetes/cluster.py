@@ -13,7 +13,7 @@ from typing import Final
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.errors import NameTaken
-from imagenet_operator.clusters.kubernetes import kinds, nodes, trim
+from imagenet_operator.clusters.kubernetes import haste, kinds, nodes, trim
 from imagenet_operator.clusters.kubernetes.cache import Cache, Entry, JobKey, Stored
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
@@ -60,7 +60,7 @@ class KubernetesCluster:
     Args:
         client: Of its API server.
         recorder: Sends events.
-        wish: Called with a job that something has happened to; and whether it was known before.
+        wish: Called with a job that something has happened to, and whether that may wait.
     """
 
     def __init__(
@@ -69,15 +69,13 @@ class KubernetesCluster:
         self._client = client
         self._recorder = recorder
         self._wish = wish
-        self.jobs = Cache(kinds.JOB, _itself, trim.job, lambda key, known: None)
+        self.jobs = Cache(kinds.JOB, _itself, trim.job, lambda key, can_wait: None)
         self.children = {
-            kind.name: Cache(
-                kind, job_of_child, trim.pod if kind is kinds.POD else trim.child, wish
-            )
-            for kind in kinds.CHILDREN
+            kind.name: Cache(kind, job_of_child, trim.child, wish) for kind in kinds.CHILDREN
         }
+        self.children["Pod"] = Cache(kinds.POD, job_of_child, trim.pod, wish, haste.can_wait)
         self.nodes = Cache(
-            kinds.NODE, _itself, trim.node, lambda key, known: self._node_changed(key[1])
+            kinds.NODE, _itself, trim.node, lambda key, can_wait: self._node_changed(key[1])
         )
         self.knows_nodes = False
         self.gang_lock = asyncio.Lock()
@@ -199,7 +197,7 @@ class KubernetesCluster:
         if self.knows_nodes and was_reachable != (name in self._reachable):
             for pod in self.children["Pod"].all():
                 if pod.job is not None and pod.manifest()["spec"].get("nodeName") == name:
-                    self._wish(pod.job, True)
+                    self._wish(pod.job, False)
 
     async def free_capacity(self) -> Capacity | None:
         """Return what each node has left for pods; None if that may not be known.

@@ -13,6 +13,7 @@ from imagenet_operator.clusters.kubernetes import metrics
 from imagenet_operator.clusters.kubernetes.cache import JobKey
 from imagenet_operator.clusters.kubernetes.client import ApiError
 from imagenet_operator.clusters.kubernetes.cluster import CONFLICT
+from imagenet_operator.clusters.kubernetes.haste import TOGETHER_SECONDS
 from imagenet_operator.clusters.kubernetes.queue import WorkQueue
 
 LOGGER = logging.getLogger(__name__)
@@ -38,11 +39,17 @@ class Loop:
 
     Args:
         look: Makes a pass over a job; returns when to look again, None for never.
+
+    Attributes:
+        queue: The jobs that somebody wants looked at.
+        together_seconds: How long a job waits at most that is to be looked at soon.
     """
 
     def __init__(self, look: Callable[[JobKey], Awaitable[timedelta | None]]) -> None:
         self.queue: WorkQueue[JobKey] = WorkQueue()
+        self.together_seconds = TOGETHER_SECONDS
         self._look = look
+        self._soon: set[JobKey] = set()
         self._news = asyncio.Event()
         self._began: dict[JobKey, float] = {}
         self._patient: set[JobKey] = set()
@@ -58,10 +65,22 @@ class Loop:
         self.queue.add(key, patient=patient)
         self._news.set()
 
+    def wish_soon(self, key: JobKey) -> None:
+        """Have a job looked at once for all that is heard of it within a moment."""
+        if key not in self._soon:
+            self._soon.add(key)
+            self.queue.add_at(key, time.monotonic() + self.together_seconds)
+            self._news.set()
+
+    def forget(self, key: JobKey) -> None:
+        """Drop every later wish for a job that is gone."""
+        self._soon.discard(key)
+        self.queue.forget(key)
+
     @property
     def is_idle(self) -> bool:
         """Whether no job waits for a pass or has one now."""
-        return not self._began and not len(self.queue)
+        return not self._began and not self._soon and not len(self.queue)
 
     @property
     def is_stuck(self) -> bool:
@@ -86,6 +105,7 @@ class Loop:
             key = self._take()
             if key is None:
                 return
+            self._soon.discard(key)
             self._began[key] = time.monotonic()
             task = asyncio.create_task(self._work(key), name=f"pass over {'/'.join(key)}")
             self._tasks.add(task)

@@ -97,7 +97,7 @@ class Operator:
 
     def _gone(self, key: JobKey) -> None:
         LOGGER.info("%s/%s: deleted", *key)
-        self.loop.queue.forget(key)
+        self.loop.forget(key)
         metrics.forget_job(*key)
         self.cluster.forget(key)
         self._reconciler.forget(key)
@@ -145,8 +145,12 @@ class Operator:
     def _latest(self, key: JobKey, uid: str) -> Sample | None:
         return None if self._sampler is None else self._sampler.latest(key, uid)
 
-    def _child_changed(self, key: JobKey, is_known: bool) -> None:
-        if self.cluster.jobs.get(*key) is not None:
+    def _child_changed(self, key: JobKey, can_wait: bool) -> None:
+        if self.cluster.jobs.get(*key) is None:
+            return
+        if self._is_at_work and can_wait:
+            self.loop.wish_soon(key)
+        else:
             # What the first lists tell is no news.
             self.loop.wish(key, patient=not self._is_at_work)
 
@@ -174,11 +178,15 @@ class Operator:
         if self.audit.heard_at is None:
             yield f"{kinds.JOB.plural} are not listed yet"
 
+    def has_heard(self, version: int) -> bool:
+        """Whether all is known that had happened to children and nodes up to a resource version."""
+        return all(item.version >= version for item in (*self._children, self._nodes))
+
     def is_idle(self, version: int) -> bool:
         """Whether nothing is left to do of what had happened up to a resource version."""
         return (
             self._is_at_work
-            and all(item.version >= version for item in (*self._children, self._nodes))
+            and self.has_heard(version)
             and self.loop.is_idle
             and self._recorder.is_idle
         )

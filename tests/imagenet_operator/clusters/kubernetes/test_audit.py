@@ -23,7 +23,7 @@ def jobs() -> Cache:
         kinds.JOB,
         lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]),
         trim.job,
-        lambda key, known: None,
+        lambda key, can_wait: None,
     )
 
 

@@ -19,8 +19,8 @@ JOB = ("vision", "digits")
 class Told(list[tuple[JobKey, bool]]):
     """Whom a cache told of changes."""
 
-    def __call__(self, key: JobKey, is_known: bool) -> None:
-        self.append((key, is_known))
+    def __call__(self, key: JobKey, can_wait: bool) -> None:
+        self.append((key, can_wait))
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ def told() -> Told:
 
 @pytest.fixture
 def cache(told: Told) -> Cache:
-    return Cache(kinds.POD, job_of_child, trim.pod, told)
+    return Cache(
+        kinds.POD, job_of_child, trim.pod, told, lambda item: item["status"]["phase"] == "Running"
+    )
 
 
 def pod(version: int, uid: str = "u", name: str = "a", phase: str = "Pending") -> Manifest:
@@ -83,7 +85,15 @@ def test_something_older_never_replaces_something_newer(cache: Cache, told: Told
     assert not cache.put(pod(6, phase="Pending"))
     assert not cache.put(pod(7, phase="Failed"))
     assert phases(cache) == ["Running"]
-    assert told == [(JOB, False)]
+    assert told == [(JOB, True)]
+
+
+def test_a_change_may_wait_and_an_end_may_not(cache: Cache, told: Told) -> None:
+    cache.put(pod(5))
+    cache.put(pod(6, phase="Running"))
+    cache.bury(pod(7, phase="Running"))
+
+    assert told == [(JOB, False), (JOB, True), (JOB, False)]
 
 
 def test_our_own_answers_tell_nobody_nor_does_their_echo(cache: Cache, told: Told) -> None:
@@ -145,7 +155,7 @@ def test_a_list_ends_what_is_not_in_it_and_older(cache: Cache, told: Told) -> No
     cache.replace([cache.entry(pod(9, uid="z", name="new"))], 20, cache.keys())
 
     assert [item.manifest()["metadata"]["name"] for item in cache.of_job(JOB)] == ["new", "younger"]
-    assert told == [(JOB, False), (JOB, True)]
+    assert told == [(JOB, False), (JOB, False)]
     assert not cache.put(pod(15, uid="x", name="older"))
 
 

@@ -88,7 +88,7 @@ class Blind:
     """An operator whose caches hold a job, as it once was, and none of its children."""
 
     def __init__(self, client: Client) -> None:
-        self.cluster = KubernetesCluster(client, Recorder(client), lambda key, known: None)
+        self.cluster = KubernetesCluster(client, Recorder(client), lambda key, can_wait: None)
         self._reconciler = Reconciler(self.cluster, DEFAULTS, lambda key, uid: None)
 
     async def look(self, stored: Manifest) -> None:

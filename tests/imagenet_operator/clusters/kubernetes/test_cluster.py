@@ -28,7 +28,7 @@ async def connected() -> AsyncIterator[tuple[FakeApiServer, KubernetesCluster]]:
         whole = job()
         whole["metadata"]["uid"] = OURS
         await server.add(whole)
-        cluster = KubernetesCluster(client, Recorder(client), lambda key, known: None)
+        cluster = KubernetesCluster(client, Recorder(client), lambda key, can_wait: None)
         await cluster.refresh_job(KEY)
         yield server, cluster
 

@@ -98,6 +98,48 @@ async def test_a_pass_says_when_the_next_one_is_due() -> None:
         assert loop.queue.next_due() is None
 
 
+@asynchronous
+async def test_what_is_heard_within_a_moment_is_looked_at_once() -> None:
+    seen: list[JobKey] = []
+
+    async def look(key: JobKey) -> None:
+        seen.append(key)
+
+    async with looping(look) as loop:
+        loop.together_seconds = 0.01
+        for _ in range(10):
+            loop.wish_soon(KEY)
+            assert not loop.is_idle
+            await asyncio.sleep(0)
+        await until(lambda: loop.is_idle)
+        assert seen == [KEY]
+
+        loop.wish_soon(KEY)
+        await until(lambda: loop.is_idle)
+        assert seen == [KEY, KEY]
+
+
+@asynchronous
+async def test_what_is_urgent_does_not_wait_for_it() -> None:
+    seen: list[JobKey] = []
+
+    async def look(key: JobKey) -> None:
+        seen.append(key)
+
+    async with looping(look) as loop:
+        loop.together_seconds = 3600
+        loop.wish_soon(KEY)
+        loop.wish(KEY)
+        await until(lambda: loop.is_idle)
+        assert seen == [KEY]
+        assert loop.queue.next_due() is None
+
+        loop.wish_soon(KEY)
+        loop.forget(KEY)
+        assert loop.is_idle
+        assert loop.queue.next_due() is None
+
+
 @pytest.mark.parametrize(
     ("error", "lines"),
     [

@@ -54,6 +54,30 @@ async def test_a_job_goes_its_way() -> None:
 
 
 @asynchronous
+async def test_pods_that_start_one_after_another_are_one_write_and_a_failure_is_told_at_once() -> (
+    None
+):
+    async with cluster_of_one() as harness:
+        await harness.server.add(job())
+        await harness.settle()
+        before = len(harness.server.writes())
+        harness.operator.loop.together_seconds = 3600
+
+        await harness.run_pods()
+        await harness.heard()
+        assert harness.server.writes()[before:] == []
+        harness.operator.loop.wish(("vision", "digits"))
+        await harness.settle()
+        writes = [item.kind for item in harness.server.writes()[before:]]
+        assert writes.count("ImageNetJob") == 1
+        assert harness.status()["phase"] == "Running"
+
+        await harness.end_pod("digits-r0-worker-1", code=1)
+        await harness.settle()
+        assert harness.status()["training"]["outcome"]["reason"] == "MemberFailed"
+
+
+@asynchronous
 async def test_nothing_is_written_to_a_job_but_its_status() -> None:
     async with cluster_of_one() as harness:
         await started(harness)

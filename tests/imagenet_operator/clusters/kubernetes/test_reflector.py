@@ -26,7 +26,7 @@ class Followed:
     def __init__(self, client: Client, namespace: str | None = None) -> None:
         self.told: list[JobKey] = []
         self.cache = Cache(
-            kinds.POD, job_of_child, trim.pod, lambda key, known: self.told.append(key)
+            kinds.POD, job_of_child, trim.pod, lambda key, can_wait: self.told.append(key)
         )
         self.reflector = Reflector(
             client, kinds.POD, self.cache, namespace=namespace, selector=MANAGED

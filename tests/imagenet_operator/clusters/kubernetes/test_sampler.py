@@ -44,11 +44,11 @@ async def sampling(
     *pods: Manifest, timeout: float = 5.0
 ) -> AsyncIterator[tuple[Sampler, list[JobKey]]]:
     told: list[JobKey] = []
-    jobs = Cache(kinds.JOB, job_of_child, trim.job, lambda key, known: None)
+    jobs = Cache(kinds.JOB, job_of_child, trim.job, lambda key, can_wait: None)
     jobs.put(
         {"metadata": {"name": "digits", "namespace": "vision", "uid": "j", "resourceVersion": "1"}}
     )
-    cache = Cache(kinds.POD, job_of_child, trim.pod, lambda key, known: None)
+    cache = Cache(kinds.POD, job_of_child, trim.pod, lambda key, can_wait: None)
     for item in pods:
         cache.put(item)
     sampler = Sampler(jobs, cache, 0.0, timeout, told.append)
