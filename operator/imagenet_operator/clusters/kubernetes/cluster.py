@@ -70,10 +70,11 @@ class KubernetesCluster:
         self._recorder = recorder
         self._wish = wish
         self.jobs = Cache(kinds.JOB, _itself, trim.job, lambda key, can_wait: None)
+        pods = Cache(kinds.POD, job_of_child, trim.pod, wish, haste.can_wait)
         self.children = {
-            kind.name: Cache(kind, job_of_child, trim.child, wish) for kind in kinds.CHILDREN
+            kind.name: pods if kind is kinds.POD else Cache(kind, job_of_child, trim.child, wish)
+            for kind in kinds.CHILDREN
         }
-        self.children["Pod"] = Cache(kinds.POD, job_of_child, trim.pod, wish, haste.can_wait)
         self.nodes = Cache(
             kinds.NODE, _itself, trim.node, lambda key, can_wait: self._node_changed(key[1])
         )

@@ -98,42 +98,47 @@ async def test_a_pass_says_when_the_next_one_is_due() -> None:
         assert loop.queue.next_due() is None
 
 
-@asynchronous
-async def test_what_is_heard_within_a_moment_is_looked_at_once() -> None:
+@contextlib.asynccontextmanager
+async def recording(together_seconds: float) -> AsyncIterator[tuple[Loop, list[JobKey]]]:
+    """A loop, and the jobs that it has looked at."""
     seen: list[JobKey] = []
 
     async def look(key: JobKey) -> None:
         seen.append(key)
 
     async with looping(look) as loop:
-        loop.together_seconds = 0.01
-        for _ in range(10):
+        loop.together_seconds = together_seconds
+        yield loop, seen
+
+
+@asynchronous
+async def test_what_may_wait_is_looked_at_when_its_time_has_come() -> None:
+    async with recording(together_seconds=0) as (loop, seen):
+        for count in (1, 2):
             loop.wish_soon(KEY)
             assert not loop.is_idle
-            await asyncio.sleep(0)
-        await until(lambda: loop.is_idle)
-        assert seen == [KEY]
-
-        loop.wish_soon(KEY)
-        await until(lambda: loop.is_idle)
-        assert seen == [KEY, KEY]
+            await until(lambda: loop.is_idle)
+            assert seen == [KEY] * count
 
 
 @asynchronous
-async def test_what_is_urgent_does_not_wait_for_it() -> None:
-    seen: list[JobKey] = []
+async def test_what_is_urgent_does_not_wait_and_one_look_is_for_both() -> None:
+    async with recording(together_seconds=3600) as (loop, seen):
+        for _ in range(3):
+            loop.wish_soon(KEY)
+            await asyncio.sleep(0)
+        assert seen == []
+        assert not loop.is_idle
 
-    async def look(key: JobKey) -> None:
-        seen.append(key)
-
-    async with looping(look) as loop:
-        loop.together_seconds = 3600
-        loop.wish_soon(KEY)
         loop.wish(KEY)
         await until(lambda: loop.is_idle)
         assert seen == [KEY]
         assert loop.queue.next_due() is None
 
+
+@asynchronous
+async def test_a_job_that_is_gone_is_not_waited_for() -> None:
+    async with recording(together_seconds=3600) as (loop, _):
         loop.wish_soon(KEY)
         loop.forget(KEY)
         assert loop.is_idle
