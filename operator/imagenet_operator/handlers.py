@@ -123,5 +123,5 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.watching.server_timeout = 180
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = 200
     return settings

@@ -8,13 +8,12 @@ from importlib import import_module
 
 from imagenet_workloads.train.horovod.slot import Slot
 from imagenet_workloads.train.options import parse
-from support.job_table import JOBS, members
+from support.job_table import JOBS, members, variables
 
 
 def told() -> dict[str, str]:
     """The environment of a worker of several slots, as the operator writes it."""
-    container = members(JOBS["horovod with slots"])[-1]["spec"]["containers"][0]
-    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
+    return variables(members(JOBS["horovod with slots"])[-1]["spec"]["containers"][0])
 
 
 def test_horovod_its_slots_and_what_runs_in_them_have_one_patience() -> None:

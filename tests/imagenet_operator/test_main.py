@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from imagenet_operator.main import BAD_CONFIGURATION, main
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import job, node
+from support.training_cluster import free_port
 
 
 def kubeconfig(folder: Path, url: str) -> Path:
@@ -28,12 +28,6 @@ def kubeconfig(folder: Path, url: str) -> Path:
     }
     path.write_text(yaml.safe_dump(document))
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def answer(port: int, path: str) -> tuple[int, str]:

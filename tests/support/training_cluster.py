@@ -31,6 +31,7 @@ def plain_environment(**more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
+    """A port that nobody listens on, on any address."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -36,6 +36,7 @@ class Stored:
         uid: Tells it from a successor of the same name.
         version: Its resource version.
         job: The job that it belongs to by its label; None for one that has no such label.
+        node: The node that it is on; None for whatever is on none.
         text: Itself, as JSON, without its resource version.
         can_wait: Whether that it is as it is may be told later.
     """
@@ -43,6 +44,7 @@ class Stored:
     uid: str
     version: int
     job: JobKey | None
+    node: str | None
     text: bytes
     can_wait: bool
 
@@ -110,6 +112,14 @@ class Cache:
         """Return the jobs that have an object here."""
         return list(self._by_job)
 
+    def jobs_on(self, node: str) -> set[JobKey]:
+        """Return the jobs that have an object on a node."""
+        return {
+            stored.job
+            for stored in self._objects.values()
+            if stored.node == node and stored.job is not None
+        }
+
     def keys_of_job(self, job: JobKey) -> list[JobKey]:
         """Return namespace and name of a job's objects."""
         return sorted(self._by_job.get(job, ()))
@@ -132,8 +142,14 @@ class Cache:
     def entry(self, manifest: Manifest) -> Entry:
         """Return what `put` would keep of an object, for whoever collects many of them first."""
         metadata = manifest["metadata"]
-        uid, version, can_wait = str(metadata["uid"]), _version(metadata), self._can_wait(manifest)
-        stored = Stored(uid, version, self._job_of(manifest), self._text(manifest), can_wait)
+        stored = Stored(
+            uid=str(metadata["uid"]),
+            version=_version(metadata),
+            job=self._job_of(manifest),
+            node=manifest.get("spec", {}).get("nodeName"),
+            text=self._text(manifest),
+            can_wait=self._can_wait(manifest),
+        )
         return _key(metadata), stored
 
     def _is_news(self, key: JobKey, uid: str, version: int) -> bool:
@@ -193,7 +209,8 @@ class Cache:
         kept = self._trim(manifest)
         metadata = {name: value for name, value in kept["metadata"].items() if name not in _NOISE}
         typed = {"apiVersion": self.kind.api_version, "kind": self.kind.name}
-        return orjson.dumps({**typed, **kept, "metadata": metadata})
+        # orjson leaves what it returns in a buffer of several times its size; a copy fits.
+        return bytes(memoryview(orjson.dumps({**typed, **kept, "metadata": metadata})))
 
     def _store(self, key: JobKey, known: Stored | None, stored: Stored) -> None:
         if known is not None and known.job is not None and known.job != stored.job:

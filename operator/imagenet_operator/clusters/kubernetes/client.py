@@ -5,8 +5,9 @@ sending it; manifests are dictionaries here from the builders on, so they are se
 Requests are bounded in time and in number; nothing is retried, because the work queue does that.
 """
 
+import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -26,7 +27,8 @@ _CONNECT_SECONDS: Final = 10.0
 _KEPT_OPEN_SECONDS: Final = 75.0
 """The API server closes what is idle for 90 s; a new connection costs more than a request."""
 
-_PAGE: Final = 500
+_PAGE: Final = 200
+"""Objects in a page. Larger ones are no faster; that of 500 pods takes 20 MB until it is read."""
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
 
@@ -106,8 +108,10 @@ class Client:
 
     async def pages(
         self, path: str, accept: str = _JSON, **parameters: str
-    ) -> AsyncIterator[Manifest]:
+    ) -> AsyncGenerator[Manifest]:
         """Yield a collection page by page, so that no answer is huge; `items` is always a list.
+
+        While a page is read, the API server works on the next one already.
 
         Args:
             path: Of the collection.
@@ -118,14 +122,26 @@ class Client:
             ApiError: It cannot be read.
         """
         parameters = {"limit": str(_PAGE), **parameters}
-        while True:
-            page = await self.get(path, accept, **parameters)
-            page["items"] = page.get("items") or []
-            yield page
-            following = page["metadata"].get("continue")
-            if not following:
-                return
-            parameters["continue"] = following
+        asked = self._ask(path, accept, parameters)
+        try:
+            while True:
+                page = await asked
+                page["items"] = page.get("items") or []
+                following = page["metadata"].get("continue")
+                if following:
+                    asked = self._ask(path, accept, {**parameters, "continue": following})
+                    # Sent before this page is read, which takes a while without any await.
+                    await asyncio.sleep(0)
+                yield page
+                if not following:
+                    return
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
+    def _ask(self, path: str, accept: str, parameters: Mapping[str, str]) -> asyncio.Task[Manifest]:
+        page = self.get(path, accept, **parameters)
+        return asyncio.create_task(page, name=f"a page of {path}")
 
     async def create(self, path: str, manifest: Manifest) -> Manifest:
         """Add an object to a collection, and return it as it is stored.

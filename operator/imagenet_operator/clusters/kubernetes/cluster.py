@@ -196,9 +196,8 @@ class KubernetesCluster:
         else:
             self._reachable.discard(name)
         if self.knows_nodes and was_reachable != (name in self._reachable):
-            for pod in self.children["Pod"].all():
-                if pod.job is not None and pod.manifest()["spec"].get("nodeName") == name:
-                    self._wish(pod.job, False)
+            for job in self.children["Pod"].jobs_on(name):
+                self._wish(job, False)
 
     async def free_capacity(self) -> Capacity | None:
         """Return what each node has left for pods; None if that may not be known.

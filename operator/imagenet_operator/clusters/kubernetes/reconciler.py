@@ -1,4 +1,6 @@
-"""One pass over one job: observe, decide, apply, and once more where the decision asks for it.
+"""Passes over one job: observe, decide, apply, with at most one write of its status.
+
+Where a decision asks for another at once, that is made before other jobs have their turn.
 
 The decision is made from the caches first. Where it hangs on something that is not there
 (`certainty`), it is made again from live reads before any of it is done.
@@ -37,7 +39,7 @@ from imagenet_operator.reconcile.types import Capacity, Decision, Event, Setting
 LOGGER = logging.getLogger(__name__)
 
 MOST_ROUNDS: Final = 8
-"""How many decisions in a row one pass may make before other jobs have their turn."""
+"""How many passes in a row one job may have before others have their turn."""
 
 AT_ONCE = timedelta(0)
 
@@ -78,7 +80,7 @@ class Reconciler:
         self._complaints.pop(key, None)
 
     async def look(self, key: JobKey) -> timedelta | None:
-        """Make a pass over a job.
+        """Make a pass over a job, and those that are wanted right after it.
 
         Returns:
             When to look again even if nothing happens; None for never.

@@ -1,5 +1,6 @@
 """The cache: whatever order answers come in, the newest counts and what ended stays ended."""
 
+import tracemalloc
 from random import Random
 from typing import Any
 
@@ -53,6 +54,33 @@ def pod(version: int, uid: str = "u", name: str = "a", phase: str = "Pending") -
 
 def phases(cache: Cache) -> list[str]:
     return [stored.manifest()["status"]["phase"] for stored in cache.of_job(JOB)]
+
+
+def test_an_object_takes_hardly_more_memory_than_its_text(cache: Cache) -> None:
+    pods = [pod(5, f"uid-{number}", f"pod-{number}") for number in range(50)]
+    tracemalloc.start()
+    for manifest in pods:
+        cache.put(manifest)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    text = sum(len(stored.text) for stored in cache.all())
+    assert taken < 2 * text + len(pods) * 600
+
+
+def test_jobs_are_found_by_the_node_that_they_have_a_pod_on(cache: Cache) -> None:
+    for number, node in enumerate((None, "near", "near", "far")):
+        there = pod(5, f"uid-{number}", f"pod-{number}")
+        if node is not None:
+            there["spec"]["nodeName"] = node
+        cache.put(there)
+    stray = pod(5, "uid-stray", "stray")
+    del stray["metadata"]["labels"]
+    stray["spec"]["nodeName"] = "elsewhere"
+    cache.put(stray)
+
+    assert cache.jobs_on("near") == cache.jobs_on("far") == {JOB}
+    assert cache.jobs_on("elsewhere") == set()
 
 
 def test_an_object_comes_back_typed_trimmed_and_as_a_copy(cache: Cache) -> None:

@@ -1,0 +1,75 @@
+"""A collection in pages: all of it in order, the next page on its way while one is read."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.kinds import JOB
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer, Refusal
+from support.operator_harness import job
+
+PATH = JOB.path("vision")
+
+
+@asynccontextmanager
+async def jobs(*names: str) -> AsyncIterator[tuple[FakeApiServer, Client]]:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        for name in names:
+            await server.add(job(name))
+        yield server, client
+
+
+def names_in(page: Manifest) -> list[str]:
+    return [item["metadata"]["name"] for item in page["items"]]
+
+
+async def until(satisfied: Callable[[], bool]) -> None:
+    while not satisfied():
+        await asyncio.sleep(0)
+
+
+def requests_under_way() -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == f"a page of {PATH}"]
+
+
+@asynchronous
+async def test_the_next_page_is_asked_for_while_one_is_read() -> None:
+    async with jobs("a", "b", "c", "d", "e") as (server, client):
+        pages = client.pages(PATH, limit="2")
+
+        first = await anext(pages)
+        await until(lambda: len(server.requests) == 2)
+
+        assert names_in(first) == ["a", "b"]
+        assert [names_in(page) async for page in pages] == [["c", "d"], ["e"]]
+        assert len(server.requests) == 3
+
+
+@asynchronous
+async def test_nothing_goes_on_behind_a_reader_that_leaves() -> None:
+    async with jobs("a", "b", "c") as (_, client):
+        pages = client.pages(PATH, limit="1")
+        await anext(pages)
+        assert len(requests_under_way()) == 1
+
+        await pages.aclose()
+
+        assert not requests_under_way()
+
+
+@asynchronous
+async def test_a_page_that_cannot_be_read_ends_the_reading_after_those_before() -> None:
+    async with jobs("a", "b", "c") as (server, client):
+        gone = Refusal(410, "Expired", "the list has changed too much")
+        server.refuse(gone, when=lambda _: len(server.requests) == 2)
+        pages = client.pages(PATH, limit="1")
+
+        assert names_in(await anext(pages)) == ["a"]
+        with pytest.raises(ApiError, match="changed too much"):
+            await anext(pages)
