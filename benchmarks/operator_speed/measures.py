@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ _QUIET_SECONDS = 10.0
 # The scheduler binds 50 pods a second; a gang that waits longer for it than its timeout, in a queue
 # of thousands, would make room for others.
 _WAVE = 200
+_REQUESTS = "imagenet_operator_api_requests_total"
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
@@ -197,11 +198,9 @@ async def _idle(operator: place.OperatorProcess, found: Scale, seconds: float) -
     before, spent = operator.metrics(), operator.cpu_seconds()
     await asyncio.sleep(seconds)
     after, spent = operator.metrics(), operator.cpu_seconds() - spent
-    requests = "imagenet_operator_api_requests_total"
-    made = {name: after[name] - before[name] for name in after if name.startswith(requests)}
-    writes = sum(made.get(f"{requests}/{verb}", 0) for verb in _WRITES)
+    writes = _writes(after) - _writes(before)
     found.writes_per_hour = writes * 3600 / seconds
-    found.reads_per_hour = (made[requests] - writes) * 3600 / seconds
+    found.reads_per_hour = (after[_REQUESTS] - before[_REQUESTS] - writes) * 3600 / seconds
     found.cpu_per_hour = spent * 3600 / seconds
 
 
@@ -231,16 +230,23 @@ async def _clear(bench: Bench) -> None:
 
 
 async def _quiet(operator: place.OperatorProcess, seconds: float) -> None:
-    """Wait until the operator has made no pass for a while."""
+    """Wait until the operator has written nothing for a while, and no job waits for it.
+
+    With many jobs there always is one whose turn it is to be looked at, without being changed.
+    """
     began = last = time.monotonic()
     count = -1.0
     while time.monotonic() - last < seconds:
         if time.monotonic() - began > _PATIENCE:
             raise SystemExit(f"the operator does not come to rest in {_PATIENCE:.0f} s")
-        told = operator.metrics()["imagenet_operator_passes_total"]
-        if told != count:
-            count, last = told, time.monotonic()
+        told = operator.metrics()
+        if told["imagenet_operator_queue_depth"] or _writes(told) != count:
+            count, last = _writes(told), time.monotonic()
         await asyncio.sleep(0.2)
+
+
+def _writes(told: Mapping[str, float]) -> float:
+    return sum(told.get(f"{_REQUESTS}/{verb}", 0) for verb in _WRITES)
 
 
 async def until(satisfied: Callable[[], bool], seconds: float) -> None:

@@ -77,6 +77,8 @@ def _kwok(made: Cluster, folder: Path) -> Iterator[None]:
         f"--kubeconfig={made.kubeconfig}",
         "--manage-all-nodes=false",
         f"--manage-nodes-with-label-selector={_FAKE}=fake",
+        # Without a lease, nodes are given up after 50 s, and reported ready again by KWOK.
+        "--node-lease-duration-seconds=40",
         "--server-address=127.0.0.1:0",
     ]
     with (folder / "kwok.log").open("w") as log, _process(command, log):
@@ -181,7 +183,12 @@ def operator(made: Cluster, folder: Path, port: int) -> Iterator[OperatorProcess
         f"--configuration={configuration}",
         f"--port={port}",
     ]
-    environment = {**os.environ, "KUBECONFIG": str(made.kubeconfig)}
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        "KUBECONFIG": str(made.kubeconfig),
+        # As in an image, where pip has compiled what is installed.
+        "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
+    }
     with (
         (folder / "operator.log").open("a") as log,
         _process(command, log, environment) as process,
