@@ -41,6 +41,12 @@ class Request:
     subresource: str = ""
     body: Manifest = field(default_factory=dict, compare=False)
 
+    @property
+    def resource(self) -> tuple[str, str]:
+        """Group and resource as RBAC calls them, as in `kinds.VERBS`."""
+        kind = kinds.BY_NAME[self.kind]
+        return kind.group, "/".join(filter(None, (kind.plural, self.subresource)))
+
 
 class Refusal(Exception):  # noqa: N818 - an answer
     """An answer that is no success."""
@@ -213,9 +219,9 @@ class FakeApiServer:
         try:
             asked = await self._read(request, parts)
             self.requests.append(asked)
-            resource = "/".join(filter(None, (kinds.BY_NAME[asked.kind].plural, asked.subresource)))
-            if asked.verb not in self.verbs[kinds.BY_NAME[asked.kind].group, resource]:
-                raise Refusal(403, "Forbidden", f"the operator may not {asked.verb} {resource}")
+            if asked.verb not in self.verbs[asked.resource]:
+                what = f"{asked.verb} {asked.resource[1]}"
+                raise Refusal(403, "Forbidden", f"the operator may not {what}")
             for fault in list(self.faults):
                 await fault(asked)
             return await self._answer(request, asked)

@@ -47,11 +47,6 @@ class Server:
         application.router.add_get("/readyz", self._readyz)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
 
-    @property
-    def port(self) -> int:
-        """Where it listens, once it does."""
-        return int(self._runner.addresses[0][1])
-
     async def start(self) -> None:
         """Begin to serve.
 

@@ -1,0 +1,103 @@
+"""Everything that the operator may ask of the API server is asked in some job's life."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from imagenet_operator.clusters.kubernetes import kinds
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+from support.operator_harness import QUICK, Harness, cluster_of_one, job
+
+Manifest = dict[str, Any]
+
+
+def used(server: FakeApiServer) -> dict[tuple[str, str], set[str]]:
+    """What was asked for, as RBAC calls it."""
+    found = defaultdict(set)
+    for asked in server.requests:
+        found[asked.resource].add(asked.verb)
+    return dict(found)
+
+
+def stranger(kind: str, name: str) -> Manifest:
+    """Somebody else's object."""
+    version = kinds.BY_NAME[kind].api_version
+    metadata = {"name": name, "namespace": "vision"}
+    return {"kind": kind, "apiVersion": version, "metadata": metadata, "spec": {}}
+
+
+async def wait_for_names(harness: Harness, wanted: Manifest, *taken: tuple[str, str]) -> None:
+    """Apply a job whose names others hold, who go one after another."""
+    for kind, name in taken:
+        await harness.server.add(stranger(kind, name))
+    await harness.server.add(wanted)
+    await harness.settle()
+    for kind, name in taken:
+        await harness.server.remove(kind, name)
+        harness.operator.loop.wish(("vision", wanted["metadata"]["name"]))
+        await harness.settle()
+
+
+async def train(harness: Harness) -> None:
+    """A gang waits, is let go, loses a member, and is deleted when its time is over."""
+    policy = {"schedulingPolicy": {"gang": "Wait"}, "ttlSecondsAfterFinished": 0}
+    await wait_for_names(
+        harness,
+        job(run_policy=policy),
+        ("Service", "digits-r0"),
+        ("NetworkPolicy", "digits-r0"),
+        ("PodDisruptionBudget", "digits-r0"),
+    )
+    await harness.run_pods()
+    await harness.end_pod("digits-r0-worker-1", code=1)
+    await harness.settle()
+    await harness.finish_deleting()
+    await harness.settle()
+    await harness.run_pods()
+    await harness.end_pods()
+    await harness.server.until(lambda: harness.server.get("ImageNetJob", "digits") is None)
+
+
+async def prepare(harness: Harness) -> None:
+    """A preparation that is suspended and fails, with a claim that shall go with its job."""
+    wanted = job("raw", run_policy={"cleanPodPolicy": "All"})
+    source = {"volume": {"claimName": "archives", "path": "a.tar"}}
+    wanted["spec"]["dataset"] = {"source": source, "volume": {"size": "1Gi"}}
+    await wait_for_names(
+        harness, wanted, ("PersistentVolumeClaim", "raw-dataset"), ("Job", "raw-index")
+    )
+    await harness.server.change("ImageNetJob", "raw", suspend)
+    await harness.settle()
+    await harness.server.change("ImageNetJob", "raw", resume)
+    await harness.settle()
+    await harness.server.change("Job", "raw-index", fail)
+    await harness.settle()
+    assert harness.status("raw")["phase"] == "Failed"
+
+
+def suspend(item: Manifest) -> None:
+    item["metadata"]["generation"] = item["metadata"].get("generation", 1) + 1
+    item["spec"]["runPolicy"] |= {"suspend": True, "retentionPolicy": "Delete"}
+
+
+def resume(item: Manifest) -> None:
+    item["metadata"]["generation"] += 1
+    item["spec"]["runPolicy"]["suspend"] = False
+
+
+def fail(item: Manifest) -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+    item["status"] = {"conditions": [failed]}
+
+
+@asynchronous
+async def test_every_verb_that_is_asked_for_is_used() -> None:
+    async with cluster_of_one({**QUICK, "podDisruptionBudget": True}) as harness:
+        await wait_for_names(harness, job("late"), ("Pod", "late-r0-worker-0"))
+        await train(harness)
+        await prepare(harness)
+        await harness.settle()
+
+        assert used(harness.server) == {name: set(verbs) for name, verbs in kinds.VERBS.items()}
