@@ -56,9 +56,18 @@ def test_the_strategy_decides(
         (["--kv-store", "dist_sync"], HOROVOD, "--kv-store dist_sync: needs scheduler"),
         (["--kv-store", "horovod"], {}, "--kv-store horovod: needs a rendezvous"),
         (["--kv-store", "horovod"], SERVER, "imagenet-slots sets them for each"),
-        (["--kv-store", "local"], SERVER, "local: DMLC_ROLE is worker, and that needs dist_sync"),
+        (
+            ["--kv-store", "local"],
+            SERVER,
+            "DMLC_ROLE is worker, and that needs dist_sync or dist_device_sync or dist_async",
+        ),
         (["--kv-store", "device"], HOROVOD, "device: HOROVOD_RANK is 1, and that needs horovod"),
         ([*TENSORFLOW, "mirrored"], HOROVOD, "--distribution-strategy mirrored: HOROVOD_RANK is 1"),
+        (
+            [*TENSORFLOW, "mirrored"],
+            {"TF_CONFIG": "{}"},
+            "mirrored: TF_CONFIG is {}, and that needs multi_worker_mirrored",
+        ),
         ([*TENSORFLOW, "horovod"], {}, "--distribution-strategy horovod: needs a rendezvous"),
     ],
 )

@@ -32,9 +32,13 @@ def test_without_horovod_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
         join(parse(["--kv-store", "horovod"]).cluster)
 
 
-def test_compression_is_for_kvstores_that_can(capsys: pytest.CaptureFixture[str]) -> None:
-    for kv_store in ("local", "horovod"):
-        with pytest.raises(SystemExit):
-            parse(["--kv-store", kv_store, "--gc-type", "2bit"])
-        assert f"--kv-store {kv_store} cannot compress" in capsys.readouterr().err
-    assert parse(["--kv-store", "dist_sync", "--gc-type", "2bit"]).cluster.gc_type == "2bit"
+@pytest.mark.parametrize("kv_store", ["local", "nccl", "horovod"])
+def test_some_kvstores_cannot_compress(kv_store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--kv-store", kv_store, "--gpus", "0", "--gc-type", "2bit"])
+    assert f"--kv-store {kv_store} cannot compress" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kv_store", ["device", "dist_sync", "dist_device_sync", "dist_async"])
+def test_the_others_can(kv_store: str) -> None:
+    assert parse(["--kv-store", kv_store, "--gc-type", "2bit"]).cluster.gc_type == "2bit"

@@ -11,12 +11,10 @@ from typing import Any, get_type_hints
 from imagenet_workloads.train.options.declare import add_group, collect
 from imagenet_workloads.train.options.groups import Options
 from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
+from imagenet_workloads.train.strategies.names import STRATEGIES
 
 # Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
 GROUPS: dict[str, Any] = get_type_hints(Options)
-
-_CANNOT_COMPRESS = ("local", "nccl", "horovod")
-"""Kvstores without compression of gradients."""
 
 DESCRIPTION = """\
 Train an image classifier with MXNet: on this machine, or as one member (scheduler, server, worker)
@@ -107,7 +105,7 @@ def _contradiction(options: Options) -> str | None:
         )
     if options.cluster.kv_store == "nccl" and not options.cluster.gpus:
         return "argument --kv-store: nccl adds up over GPUs; write --gpus, or --kv-store device"
-    if options.cluster.gc_type != "none" and options.cluster.kv_store in _CANNOT_COMPRESS:
+    if options.cluster.gc_type != "none" and not STRATEGIES[options.cluster.kv_store].compresses:
         return (
             f"argument --gc-type: --kv-store {options.cluster.kv_store} cannot compress; write "
             "device or a dist one"

@@ -10,6 +10,7 @@ from imagenet_workloads.train.horovod.slot import Slot
 from imagenet_workloads.train.peers.interface import IsHopeless, never
 from imagenet_workloads.train.rendezvous import deadline, give_up, wait_for_port
 
+VARIABLE = "HOROVOD_RANK"
 # What errors hold where a slot has gone while others counted on it: Horovod's own words, or, of the
 # operation that was under way then, the place in Gloo where its connection broke. MXNet rewrites
 # "FILE:LINE: text" and so may drop that place; then the end of the text still tells.

@@ -3,27 +3,13 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
-from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.peers.interface import IsHopeless, never
 
-# What makes a process one of several, and the strategies that then fit.
-OTHERS = {
-    "DMLC_ROLE": "dist_sync, dist_device_sync or dist_async",
-    "HOROVOD_RANK": "horovod",
-}
+VARIABLE = None
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "Nobody":
-    """Give the peers of a worker that is alone.
-
-    Raises:
-        InputError: the environment says that it is not.
-    """
-    for variable, fitting in OTHERS.items():
-        if variables.get(variable):
-            raise InputError(
-                f"{asked}: {variable} is {variables[variable]}, and that needs {fitting}"
-            )
+    """Give the peers of a worker that is alone."""
     return Nobody()
 
 

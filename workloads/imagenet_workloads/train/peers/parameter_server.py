@@ -14,6 +14,8 @@ from imagenet_workloads.train.rendezvous import (
 )
 from imagenet_workloads.train.roles import Member
 
+VARIABLE = "DMLC_ROLE"
+
 
 def find(asked: str, variables: Mapping[str, str]) -> "ParameterServer":
     """Read who this worker is.

@@ -15,18 +15,20 @@ class Names:
     Attributes:
         strategy: the module of `strategies` whose `join` makes the strategy.
         peers: the module of `peers` whose `find` says whom a worker waits for.
+        compresses: whether gradients can be compressed on their way.
     """
 
     strategy: str
     peers: str
+    compresses: bool = False
 
 
 STRATEGIES = {
     "local": Names("single", "nobody"),
-    "device": Names("single", "nobody"),
+    "device": Names("single", "nobody", compresses=True),
     "nccl": Names("single", "nobody"),
-    "dist_sync": Names("synchronous", "parameter_server"),
-    "dist_device_sync": Names("synchronous", "parameter_server"),
-    "dist_async": Names("asynchronous", "parameter_server"),
+    "dist_sync": Names("synchronous", "parameter_server", compresses=True),
+    "dist_device_sync": Names("synchronous", "parameter_server", compresses=True),
+    "dist_async": Names("asynchronous", "parameter_server", compresses=True),
     "horovod": Names("horovod", "horovod"),
 }
