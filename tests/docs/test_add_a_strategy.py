@@ -20,10 +20,15 @@ from support.pod_subset import REPOSITORY, outside_subset
 PAGE = (REPOSITORY / "docs" / "add-a-strategy.md").read_text()
 
 
-def defined(name: str, namespace: dict[str, Any]) -> Any:
-    """Return what one block of the page defines, with these names at hand."""
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(next(block for block in blocks if f" {name}(" in block), namespace)
+def block(path: str) -> str:
+    """Return the code that the page has for a module."""
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    return next(text for text in blocks if text.startswith(f"# {path}\n"))
+
+
+def defined(path: str, name: str, namespace: dict[str, Any]) -> Any:
+    """Return what the page's code for a module defines, with these names at hand."""
+    exec(block(path), namespace)
     return namespace[name]
 
 
@@ -31,7 +36,7 @@ def defined(name: str, namespace: dict[str, Any]) -> Any:
 def ring() -> type[StrategyFields]:
     """Return the fields that the page defines."""
     known = {"Annotated": Annotated, "Ge": Ge, "Le": Le, "StrategyFields": StrategyFields}
-    fields: type[StrategyFields] = defined("Ring", known)
+    fields: type[StrategyFields] = defined("api/strategies/ring.py", "Ring", known)
     return fields
 
 
@@ -64,6 +69,7 @@ def test_its_members_are_pods_that_both_clusters_run(
     ring: type[StrategyFields], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = defined(
+        "manifests/strategies/ring.py",
         "members",
         {
             **{"ImageNetJob": ImageNetJob, "Settings": Settings, "Member": Member},
