@@ -1,7 +1,8 @@
 """A shell in which a story types what the documentation tells people to type.
 
 It stands where a new user would: in a clone, with the environment that `make install` has made, and
-with a kubectl that means the right cluster, and here the story's namespace, without being told.
+with helm and a kubectl that mean the right cluster, and here the story's namespace, without being
+told.
 """
 
 from __future__ import annotations
@@ -60,15 +61,17 @@ class Terminal:
             print(f"$ {command}\n{printed.read_text()}", flush=True)
 
 
-def open_terminal(kubectl: Kubectl, folder: Path) -> Terminal:
+def open_terminal(kubectl: Kubectl, helm: str, folder: Path) -> Terminal:
     """Open a shell.
 
     Args:
         kubectl: For the namespace that it means.
+        helm: The program.
         folder: An empty one, for all that belongs to it.
     """
     clone = folder / "clone"
     shutil.copytree(chart.REPOSITORY / "examples", clone / "examples")
+    shutil.copytree(chart.FOLDER, clone / "charts" / chart.FOLDER.name)
     (clone / ".venv").symlink_to(sys.prefix)
     configuration = yaml.safe_load(kubectl.kubeconfig.read_text())
     for context in configuration["contexts"]:
@@ -76,5 +79,6 @@ def open_terminal(kubectl: Kubectl, folder: Path) -> Terminal:
     kubeconfig = folder / "kubeconfig"
     kubeconfig.touch(mode=0o600)
     kubeconfig.write_text(yaml.safe_dump(configuration))
-    path = f"{Path(kubectl.program).parent}:{os.environ['PATH']}"
+    programs = [str(Path(program).parent) for program in (kubectl.program, helm)]
+    path = os.pathsep.join([*programs, os.environ["PATH"]])
     return Terminal(clone, {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig)})

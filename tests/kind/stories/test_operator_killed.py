@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kind.cluster import Cluster
 from kind.stories.jobs import played
 from kind.stories.place import Operator, Place
 
@@ -35,6 +36,32 @@ def test_the_operator_dies_between_two_attempts(place: Place, operator: Operator
 
     status = place.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (1, 0)
+
+
+def test_the_operator_dies_while_a_job_is_suspended(place: Place, operator: Operator) -> None:
+    place.kubectl.apply(played(prepared=True, run_policy={"suspend": True}))
+    place.wait_for_condition("Suspended")
+
+    operator.kill()
+    place.change({"runPolicy": {"suspend": False}})
+
+    status = place.wait_for_condition("Succeeded")
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+
+
+def test_the_operator_dies_while_a_gang_waits(
+    place: Place, operator: Operator, cluster: Cluster
+) -> None:
+    place.kubectl.apply(played(prepared=True, template={"nodeSelector": {"story": place.name}}))
+    place.wait_for_job(lambda status: status.get("phase") == "Starting")
+
+    operator.kill()
+    cluster.kubectl("label", "node", cluster.workers[0], f"story={place.name}")
+
+    status = place.wait_for_condition("Succeeded")
+    cluster.kubectl("label", "node", cluster.workers[0], "story-")
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+    assert status["training"]["attempt"] == 0
 
 
 def test_two_operators_do_what_one_does(place: Place, operator: Operator) -> None:

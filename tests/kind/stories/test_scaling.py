@@ -17,7 +17,7 @@ POINTS = {"1": "story-w1-parameter-server", "2": "story-w2-parameter-server"}
 
 
 def test_a_sweep_goes_on_where_it_was_left(place: Place, cluster: Cluster, tmp_path: Path) -> None:
-    terminal = open_terminal(place.kubectl, tmp_path)
+    terminal = open_terminal(place.kubectl, cluster.environment.programs["helm"], tmp_path)
     place.make_archive()
     job = trained(epochs=3, dataset=from_archive())
     (terminal.folder / "job.yaml").write_text(yaml.safe_dump(job))

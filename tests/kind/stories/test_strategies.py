@@ -28,6 +28,7 @@ def tensorflow(strategy: Manifest, workers: int = 2) -> Case:
 
 
 CASES = {
+    "parameter server": Case({"parameterServer": {"kvStore": "dist_device_sync"}}),
     "single": Case({"single": {}}, workers=1),
     "horovod": Case({"horovod": {"slotsPerWorker": 1}}),
     "tensorflow horovod": tensorflow({"horovod": {"slotsPerWorker": 2}}),
