@@ -18,19 +18,25 @@ echo "$@" $(sed -n 's/.*namespace: //p' "$KUBECONFIG")
 case "$*" in *--watch*) exec sleep 600 ;; esac
 """
 
+# Says what the chart is called that lies where it is told.
+HELM = """#!/bin/sh
+sed -n 's/^name: //p' "$3/Chart.yaml"
+"""
+
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Terminal:
-    program = tmp_path / "programs" / "kubectl"
-    program.parent.mkdir()
-    program.write_text(KUBECTL)
-    program.chmod(0o755)
+    kubectl, helm = (tmp_path / name / name for name in ("kubectl", "helm"))
+    for program, text in ((kubectl, KUBECTL), (helm, HELM)):
+        program.parent.mkdir()
+        program.write_text(text)
+        program.chmod(0o755)
     kubeconfig = tmp_path / "kubeconfig"
     context = {"name": "kind", "context": {"cluster": "kind", "user": "kind"}}
     kubeconfig.write_text(yaml.safe_dump({"contexts": [context], "current-context": "kind"}))
     folder = tmp_path / "terminal"
     folder.mkdir()
-    return open_terminal(Kubectl(str(program), kubeconfig, "vision"), folder)
+    return open_terminal(Kubectl(str(kubectl), kubeconfig, "vision"), str(helm), folder)
 
 
 def test_kubectl_means_the_namespace(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
@@ -40,6 +46,11 @@ def test_kubectl_means_the_namespace(terminal: Terminal, capfd: pytest.CaptureFi
         "$ kubectl apply -f examples/digits.yaml",
         "apply -f examples/digits.yaml vision",
     ]
+
+
+def test_helm_finds_the_chart(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
+    terminal.type("helm install imagenet-operator charts/imagenet-operator")
+    assert capfd.readouterr().out.splitlines()[-1] == "imagenet-operator"
 
 
 def test_a_file_that_is_typed_into_being_lies_there(terminal: Terminal) -> None:

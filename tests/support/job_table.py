@@ -242,6 +242,11 @@ def members(job: ImageNetJob, number: int = 0, settings: Settings = DEFAULTS) ->
     return [item for item in attempt.build(job, number, settings) if item["kind"] == "Pod"]
 
 
+def variables(container: Manifest) -> dict[str, str]:
+    """Return the variables of a container that have a plain value."""
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
+
+
 def _strategies(gpus: int) -> st.SearchStrategy[Manifest]:
     """Return the strategies that workers with so many GPUs may have."""
     stores = st.sampled_from(["dist_sync", "dist_device_sync", "dist_async"])

@@ -5,7 +5,17 @@ from typing import Any
 import pytest
 
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
-from support.job_table import JOBS, KEY, OWN_PROGRAM, UID, manifest, members, read, tensorflow
+from support.job_table import (
+    JOBS,
+    KEY,
+    OWN_PROGRAM,
+    UID,
+    manifest,
+    members,
+    read,
+    tensorflow,
+    variables,
+)
 
 Manifest = dict[str, Any]
 RESULTS = f"jobs/digits-{UID[:8]}"
@@ -25,10 +35,6 @@ def worker(document: Manifest) -> Manifest:
     """Return the container of the last worker."""
     found: Manifest = members(read(document))[-1]["spec"]["containers"][0]
     return found
-
-
-def variables(container: Manifest) -> dict[str, str]:
-    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.manifests.settings import Images, Settings
-from support.job_table import JOBS, manifest, members, read
+from support.job_table import JOBS, manifest, members, read, variables
 
 Manifest = dict[str, Any]
 
@@ -16,7 +16,7 @@ def container(pod: Manifest) -> Manifest:
 
 
 def literals(pod: Manifest) -> dict[str, str]:
-    return {item["name"]: item["value"] for item in container(pod)["env"] if "value" in item}
+    return variables(container(pod))
 
 
 def horovods(pod: Manifest) -> dict[str, str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import Images, Settings
-from support.job_table import JOBS, jobs, members
+from support.job_table import JOBS, jobs, members, variables
 
 Manifest = dict[str, Any]
 
@@ -18,8 +18,8 @@ def environments(job: ImageNetJob, number: int = 0) -> list[tuple[str, dict[str,
     found = []
     for pod in members(job, number):
         container = pod["spec"]["containers"][0]
-        env = {item["name"]: item["value"] for item in container["env"] if "value" in item}
-        found.append((pod["metadata"]["labels"]["training.imagenet.dev/job-role"], env))
+        role = pod["metadata"]["labels"]["training.imagenet.dev/job-role"]
+        found.append((role, variables(container)))
     return found
 
 
