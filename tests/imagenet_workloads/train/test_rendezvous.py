@@ -6,6 +6,9 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +18,11 @@ from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train import rendezvous
 from imagenet_workloads.train.rendezvous import deadline, scheduler_is_gone, wait_for_scheduler
 from imagenet_workloads.train.roles import Member, Role
+from support.training_cluster import free_port
 
 
 def member(role: Role, host: str = "127.0.0.1", port: int = 1) -> Member:
     return Member(role, host, port, 2, 1)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_an_open_port_ends_the_wait() -> None:
@@ -158,3 +156,22 @@ def test_a_scheduler_that_does_not_listen_is_gone() -> None:
         port = server.getsockname()[1]
         assert not scheduler_is_gone("127.0.0.1", port)
     assert scheduler_is_gone("127.0.0.1", port)
+
+
+def test_a_scheduler_that_does_not_answer_is_gone_soon() -> None:
+    with silent() as address, ThreadPoolExecutor() as threads:
+        patient = threads.submit(socket.create_connection, address, timeout=4)
+
+        assert scheduler_is_gone(*address)
+
+        assert not patient.done()
+        assert isinstance(patient.exception(), TimeoutError)
+
+
+@contextmanager
+def silent() -> Iterator[tuple[str, int]]:
+    """An address from which no answer comes: its queue of connections is full."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        stack.enter_context(socket.create_connection(server.getsockname(), timeout=5))
+        yield server.getsockname()

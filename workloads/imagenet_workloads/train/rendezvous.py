@@ -30,6 +30,9 @@ REPORT_INTERVAL = 15.0
 RESOLVE_INTERVAL = 1.0
 # Seconds between two looks at who has joined.
 LOOK_INTERVAL = 1.0
+# Seconds in which another's kernel answers, however busy its program is: enough for a first packet
+# that is lost and, after 1 s, sent again.
+ANSWER_TIMEOUT = 1.5
 
 
 def wait_for_scheduler(member: Member, timeout: float) -> str:
@@ -75,10 +78,12 @@ def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> 
 def scheduler_is_gone(address: str, port: int) -> bool:
     """Whether nobody listens where the scheduler does: then the whole attempt is being ended.
 
-    Asked by address, since a name that does not resolve for a moment says nothing.
+    Asked by address, since a name that does not resolve for a moment says nothing. That nobody
+    answers is an answer: none refuses a connection to the address of a pod that is gone, and to
+    wait for that would be most of the time in which an attempt ends.
     """
     try:
-        _connect(address, port)
+        _connect(address, port, ANSWER_TIMEOUT)
     except OSError:
         return True
     return False
@@ -160,8 +165,8 @@ def _resolve(host: str, port: int) -> str:
     return str(found[0][4][0])
 
 
-def _connect(host: str, port: int) -> str:
-    with socket.create_connection((host, port), timeout=5) as connection:
+def _connect(host: str, port: int, timeout: float = 5.0) -> str:
+    with socket.create_connection((host, port), timeout) as connection:
         return str(connection.getpeername()[0])
 
 
