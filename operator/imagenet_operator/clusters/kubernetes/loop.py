@@ -22,8 +22,8 @@ PASSES_AT_ONCE: Final = 16
 """Jobs that are worked on at a time."""
 
 PATIENT_AT_ONCE: Final = 4
-"""How many of them may be jobs that were only listed. After a restart those are all jobs at once,
-and the events of others have to get through between them."""
+"""How many of them may be jobs that can wait. After a restart those are all jobs at once, and the
+events of others have to get through between them."""
 
 _SPREAD: Final = 0.1
 """By how much a long wait is shortened at random: jobs that began together drift apart."""
@@ -49,7 +49,7 @@ class Loop:
         self.queue: WorkQueue[JobKey] = WorkQueue()
         self.together_seconds = TOGETHER_SECONDS
         self._look = look
-        self._soon: set[JobKey] = set()
+        self._soon: dict[JobKey, asyncio.TimerHandle] = {}
         self._news = asyncio.Event()
         self._began: dict[JobKey, float] = {}
         self._patient: set[JobKey] = set()
@@ -66,16 +66,27 @@ class Loop:
         self._news.set()
 
     def wish_soon(self, key: JobKey) -> None:
-        """Have a job looked at once for all that is heard of it within a moment."""
+        """Have a job looked at once for all that is heard of it within a moment.
+
+        Others go before it even then: when hundreds are made at once, whose pods run already may
+        be said after all have theirs.
+        """
         if key not in self._soon:
-            self._soon.add(key)
-            self.queue.add_at(key, time.monotonic() + self.together_seconds)
-            self._news.set()
+            timers = asyncio.get_running_loop()
+            self._soon[key] = timers.call_later(self.together_seconds, self._moment_over, key)
+
+    def _moment_over(self, key: JobKey) -> None:
+        del self._soon[key]
+        self.wish(key, patient=True)
 
     def forget(self, key: JobKey) -> None:
         """Drop every later wish for a job that is gone."""
-        self._soon.discard(key)
+        self._wait_no_longer(key)
         self.queue.forget(key)
+
+    def _wait_no_longer(self, key: JobKey) -> None:
+        if key in self._soon:
+            self._soon.pop(key).cancel()
 
     @property
     def is_idle(self) -> bool:
@@ -105,7 +116,7 @@ class Loop:
             key = self._take()
             if key is None:
                 return
-            self._soon.discard(key)
+            self._wait_no_longer(key)
             self._began[key] = time.monotonic()
             task = asyncio.create_task(self._work(key), name=f"pass over {'/'.join(key)}")
             self._tasks.add(task)

@@ -2,8 +2,8 @@
 
 A key is never worked on twice at once; wishes for a key that waits collapse into one, and a wish
 for a key that is being worked on is kept until that work is done. Failures back off, per key. Keys
-that were only listed, as all are when the operator starts, wait behind those to which something
-happened: somebody may be waiting for an answer there.
+that were only listed, as all are when the operator starts, or of which only what can wait is new,
+wait behind the others: somebody may be waiting for an answer there.
 
 Nothing here waits or reads a clock, so that every order of events can be tested; `loop` does both.
 """
