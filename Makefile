@@ -118,7 +118,7 @@ test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all s
 	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
 	$(BIN)/pytest $(PYTEST_OPTIONS) tests/strategies
 
-test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for them (needs a Docker engine)
+test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for them (needs Docker and Go)
 	$(BIN)/python tests/kind/run.py test
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side

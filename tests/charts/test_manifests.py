@@ -13,6 +13,7 @@ from imagenet_operator.api import crd
 from imagenet_operator.cli import generate
 from support import chart
 from support.chart import Manifest, one
+from support.job_table import manifest, members, read
 
 CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 EVERY_VARIANT = pytest.mark.parametrize("variant", chart.VARIANTS)
@@ -169,8 +170,14 @@ def test_the_monitors_select_the_pods_that_there_are(variant: str) -> None:
     monitors = [item for item in manifests(variant) if item["kind"] == "PodMonitor"]
     asked = chart.VARIANTS[variant].get("monitoring", {}).get("podMonitor", {}).get("enabled")
     assert len(monitors) == (2 if asked else 0)
+    member = members(read(manifest()))[0]
     for monitor in monitors:
+        selected = member if monitor["metadata"]["name"].endswith("-jobs") else pod(variant)
+        wanted = monitor["spec"]["selector"]["matchLabels"]
+        assert wanted.items() <= selected["metadata"]["labels"].items()
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        (container,) = selected["spec"]["containers"]
+        assert endpoint["port"] in {port["name"] for port in container["ports"]}
         # Otherwise the job's namespace is renamed, and the operator's stands in its place.
         assert endpoint["honorLabels"] is True
 

@@ -58,6 +58,7 @@ def test_keys_are_the_same_every_time() -> None:
         (("programs", "helm", "version"), {"helm"}),
         (("programs", "kwok", "version"), {"kwok"}),
         (("coredns", "version"), {"coredns", "node"}),
+        (("prometheus-operator", "version"), {"prometheus-operator"}),
     ],
 )
 def test_a_version_changes_what_is_made_from_it(

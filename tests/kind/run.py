@@ -26,6 +26,7 @@ import pytest
 # Also a program to be started by path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from kind.airgap import build
 from kind.cluster import Cluster, cluster_name, existing
 from kind.environment import Environment, prepare
 from kind.prometheus.server import IMAGE as PROMETHEUS
@@ -100,6 +101,7 @@ def up(environment: Environment) -> Cluster:
         cluster.create()
     load(cluster)
     with told("install the chart"):
+        define_monitors(cluster)
         install(cluster)
     return cluster
 
@@ -121,6 +123,17 @@ def load(cluster: Cluster) -> None:
     """Put the images on the nodes."""
     with told("load the images"):
         cluster.load([*(f"imagenet-{name}:{version()}" for name in IMAGES), PROMETHEUS])
+
+
+def define_monitors(cluster: Cluster) -> None:
+    """Define PodMonitor and PrometheusRule as the Prometheus Operator does, which is not needed."""
+    (definitions,) = build.build(["prometheus-operator"]).values()
+    # As a client's apply would keep them in an annotation, they are too long.
+    applied = cluster.kubectl(
+        "apply", "--server-side", f"--filename={definitions}", "--output=name"
+    )
+    for definition in applied.split():
+        cluster.kubectl.wait(definition, "condition=Established")
 
 
 def install(cluster: Cluster) -> None:

@@ -38,7 +38,11 @@ VARIANTS: dict[str, Manifest] = {
         "serviceAccount": {"annotations": {"team": "vision"}},
         "pods": {"safeToEvict": False, "podDisruptionBudget": True},
         "monitoring": {
-            "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            "podMonitor": {
+                "enabled": True,
+                "interval": "1m30s",
+                "labels": {"release": "prometheus"},
+            },
             "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
             "dashboard": {"annotations": {"grafana_folder": "Training"}},
         },

@@ -1,9 +1,9 @@
 """What a cluster without an image registry is made of, and when a part must be made again.
 
-A part is a folder of programs or a Docker image, made by one script under `recipes/`. Its key is a
-hash of everything that its content depends on: the script and the files that it reads, the
-versions, the machine's own files that go in, and the keys of the parts it is made from. `build.py`
-makes those whose key it has not seen.
+A part is a folder of programs, or of definitions, or a Docker image, made by one script under
+`recipes/`. Its key is a hash of everything that its content depends on: the script and the files
+that it reads, the versions, the machine's own files that go in, and the keys of the parts it is
+made from. `build.py` makes those whose key it has not seen.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
         for name, program in versions["programs"].items()
     ]
     kubernetes = {"KUBERNETES_VERSION": versions["kubernetes"]["version"]}
+    definitions = {"PROMETHEUS_OPERATOR_VERSION": versions["prometheus-operator"]["version"]}
     others = [
+        Part("prometheus-operator", "prometheus-operator.sh", definitions),
         Part("kubernetes", "kubernetes.sh", kubernetes),
         Part("etcd", "etcd.sh", {"ETCD_VERSION": versions["etcd"]["version"]}),
         Part(
