@@ -53,6 +53,8 @@ def fresh_namespace(cluster: Cluster, name: str) -> Iterator[Kubectl]:
     # Leftovers of a run that was killed.
     kubectl("delete", "namespace", name, "--ignore-not-found")
     kubectl("create", "namespace", name)
+    # Without it no pod can be made.
+    kubectl.wait("serviceaccount/default", "create")
     yield kubectl
     # What it holds takes seconds to go, for which the next story need not wait.
     kubectl("delete", "namespace", name, "--wait=false")

@@ -17,6 +17,9 @@ from imagenet_workloads.telemetry.names import TRAINING
 from support.processes import wait_until
 from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_digits
 
+# Two trainings of all processes, beside another test.
+pytestmark = pytest.mark.timeout(900)
+
 LONG = {"epochs": 30, "optimizer": {"learningRate": 0.02, "stepEpochs": [], "warmupEpochs": 1}}
 """Long enough to be killed in the middle."""
 

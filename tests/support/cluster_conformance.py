@@ -404,6 +404,8 @@ class Conformance:
             lambda: get(driver, "Job", "j")["status"].get("active") == 2, "two pods are active"
         )
 
+        # On a cluster, pods and Jobs are heard of by ways of their own.
+        driver.wait_until(lambda: len(pods_of(driver, "j")) >= 2, "two pods are there")
         assert len(pods_of(driver, "j")) == 2
 
     def test_a_job_fails_beyond_its_limit(self, driver: Driver) -> None:

@@ -44,7 +44,7 @@ def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedP
         env=plain_environment(**environment),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
 

@@ -92,7 +92,8 @@ def test_a_long_wait_is_heard_of_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(rendezvous, "REPORT_INTERVAL", 0.3)
+    monkeypatch.setattr(rendezvous, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(rendezvous, "REPORT_INTERVAL", 0.0)
     with pytest.raises(WorkloadError):
         wait_for_scheduler(member(Role.WORKER), timeout=1.5)
     assert len(caplog.messages) >= 2
@@ -159,13 +160,13 @@ def test_a_scheduler_that_does_not_listen_is_gone() -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_gone_soon() -> None:
-    with silent() as address, ThreadPoolExecutor() as threads:
-        patient = threads.submit(socket.create_connection, address, timeout=4)
+    # The patient one ends, refused, once there is nobody.
+    with ThreadPoolExecutor() as threads, silent() as address:
+        patient = threads.submit(socket.create_connection, address, timeout=60)
 
         assert scheduler_is_gone(*address)
 
         assert not patient.done()
-        assert isinstance(patient.exception(), TimeoutError)
 
 
 @contextmanager

@@ -336,9 +336,14 @@ def mounts(pod: Manifest, claim: str) -> bool:
 
 
 def member_nodes(status: Manifest) -> dict[str, str]:
-    """Return on which node each member of the attempt is or was, by role and index."""
+    """Return on which node each member of the attempt was seen to run, by role and index.
+
+    One that has to wait for nobody may end a job before the kubelet says that the others run.
+    """
     return {
-        member["name"].split("-", 2)[2]: member["node"] for member in status["training"]["members"]
+        member["name"].split("-", 2)[2]: member["node"]
+        for member in status["training"]["members"]
+        if "node" in member
     }
 
 

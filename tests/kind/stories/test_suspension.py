@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kind.stories.jobs import AT_CHECKPOINT, Manifest, played, trained
-from kind.stories.place import OF_JOB, Place, condition, terminated
+from kind.stories.place import OF_JOB, ROLE, Place, condition, terminated
 
 TERMINATED = 128 + 15
 
@@ -46,13 +46,18 @@ def wait_for_all_to_leave(place: Place) -> None:
     assert codes == dict.fromkeys(codes, TERMINATED)
 
 
+def have_failed(pods: dict[str, Manifest]) -> bool:
+    """Whether no pod is left that could still work."""
+    return all(pod["status"]["phase"] == "Failed" for pod in pods.values())
+
+
 def test_a_preparation_is_suspended_and_resumed(place: Place) -> None:
     place.kubectl.apply(played(behaviour={"pack": "hold"}))
     place.wait_for_running_pods("pack", 2)
 
     place.change({"runPolicy": {"suspend": True}})
     place.wait_for_condition("Suspended")
-    assert {pod["status"]["phase"] for pod in place.pods(role="pack")} <= {"Failed"}
+    place.kubectl.wait_until("pods", have_failed, selector=f"{OF_JOB}=story,{ROLE}=pack")
     place.release()
     place.change({"runPolicy": {"suspend": False}})
 

@@ -54,7 +54,9 @@ def end(place: Place, attempt: int, why: str) -> float:
         place.kill_program(f"story-r{attempt}-worker-1")
     left = place.wait_until_gone(f"{OF_JOB}=story,{ATTEMPT}={attempt}")
 
-    assert left.keys() == {f"story-r{attempt}-{member}" for member in MEMBERS}
+    # Who is missing was gone before anybody looked.
+    assert left
+    assert left.keys() <= {f"story-r{attempt}-{member}" for member in MEMBERS}
     asked = min(map(asked_to_end, left.values()))
     took = {name: (ended(pod) - asked).total_seconds() for name, pod in left.items()}
     for name, seconds in took.items():
