@@ -74,6 +74,7 @@ class TrainingCluster(Members):
         of_worker: additional arguments of single workers.
         absent: members that never come.
         by_name: whether members know the scheduler by a name, as in Kubernetes, and not by address.
+        servers: how many; the first is `server`, the second `server-1`.
     """
 
     kv_store: str
@@ -83,6 +84,7 @@ class TrainingCluster(Members):
     of_worker: Mapping[int, Sequence[str]] = field(default_factory=dict)
     absent: Collection[str] = ()
     by_name: bool = False
+    servers: int = 1
 
     def __enter__(self) -> Self:
         self.begin()
@@ -90,7 +92,8 @@ class TrainingCluster(Members):
         # A scheduler that is known by name binds its port on every address, so it needs a free one.
         self._root = ("localhost", free_port()) if self.by_name else None
         self._start("scheduler", "scheduler", [])
-        self._start("server", "server", [])
+        for number in range(self.servers):
+            self._start(f"server-{number}" if number else "server", "server", [])
         for number in range(self.workers):
             arguments = [*self.arguments, *self.of_worker.get(number, ())]
             self._start(f"worker-{number}", "worker", arguments)
@@ -127,7 +130,7 @@ class TrainingCluster(Members):
             DMLC_PS_ROOT_URI=host,
             DMLC_PS_ROOT_PORT=str(port),
             DMLC_NUM_WORKER=str(self.workers),
-            DMLC_NUM_SERVER="1",
+            DMLC_NUM_SERVER=str(self.servers),
             DMLC_NODE_HOST=address,
             POD_IP=address,
             IMAGENET_ROLE=role,

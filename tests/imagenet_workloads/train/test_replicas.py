@@ -41,6 +41,24 @@ def test_gradients_of_shares_add_up_to_the_whole(devices: int) -> None:
         np.testing.assert_allclose(parts, one.gradients(name)[0].asnumpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("network", ["resnet", "mobilenet"])
+def test_gradients_in_buckets_are_those_of_arrays_of_their_own(network: str) -> None:
+    ours = replicas(1, network=network)
+    ours.initialize(mx.init.Xavier())
+    data, label = batch_of(6)
+    theirs = ours.symbol.simple_bind(mx.cpu(), data=data.shape, softmax_label=label.shape)
+    values = ours.parameters()
+    theirs.copy_params_from(dict(values.arguments), dict(values.auxiliary))
+
+    ours.forward_backward(data, label)
+    theirs.forward(is_train=True, data=data, softmax_label=label)
+    theirs.backward()
+
+    for name in ours.weight_names:
+        found, expected = ours.gradients(name)[0], theirs.grad_dict[name]
+        np.testing.assert_array_equal(found.asnumpy(), expected.asnumpy(), name)
+
+
 def test_prediction_sees_the_images_in_order() -> None:
     one, several = replicas(1), replicas(3)
     one.initialize(mx.init.Xavier())

@@ -12,6 +12,8 @@ import mxnet as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_workloads.train.buckets import allocate
+
 DATA = "data"
 LABEL = "softmax_label"
 
@@ -65,18 +67,32 @@ class Replicas:
         self._accumulate = accumulate
         edges = np.linspace(0, batch_size, len(contexts) + 1).astype(int)
         self._shares = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
-        kept = "add" if accumulate else "write"
-        wanted = dict.fromkeys(self.weight_names, kept) | {DATA: "null", LABEL: "null"}
+        self._buckets: list[list[mx.nd.NDArray]] = []
         self._executors = [
-            symbol.simple_bind(
-                context,
-                grad_req=wanted,
-                **{DATA: (share.stop - share.start, *image_shape)},
-                **{LABEL: (share.stop - share.start,)},
-            )
+            self._bind(context, (share.stop - share.start, *image_shape))
             for context, share in zip(contexts, self._shares, strict=True)
         ]
-        self.clear_gradients()
+
+    def _bind(self, context: mx.Context, shape: tuple[int, ...]) -> mx.executor.Executor:
+        """Allocate all for one device; the gradients are parts of buckets."""
+        inputs = {DATA: shape, LABEL: shape[:1]}
+        given, _, moving = self.symbol.infer_shape(**inputs)
+        given_types, _, moving_types = self.symbol.infer_type(**dict.fromkeys(inputs, np.float32))
+        arguments = {
+            name: mx.nd.zeros(shape, context, dtype)
+            for name, shape, dtype in zip(
+                self.symbol.list_arguments(), given, given_types, strict=True
+            )
+        }
+        statistics = [
+            mx.nd.zeros(shape, context, dtype)
+            for shape, dtype in zip(moving, moving_types, strict=True)
+        ]
+        buckets, gradients = allocate({name: arguments[name] for name in self.weight_names})
+        self._buckets.append(buckets)
+        kept = "add" if self._accumulate else "write"
+        wanted = dict.fromkeys(self.weight_names, kept) | dict.fromkeys(inputs, "null")
+        return self.symbol.bind(context, arguments, gradients, wanted, statistics)
 
     def initialize(self, initializer: mx.init.Initializer) -> None:
         """Give every weight and statistic its first value, the same on every device."""
@@ -140,6 +156,10 @@ class Replicas:
         """Give one weight's gradient on each device, of that device's share."""
         return [executor.grad_dict[name] for executor in self._executors]
 
+    def gradient_buckets(self) -> list[list[mx.nd.NDArray]]:
+        """Give all gradients as `buckets` puts them together: each bucket on each device."""
+        return [list(parts) for parts in zip(*self._buckets, strict=True)]
+
     def statistics(self, name: str) -> list[mx.nd.NDArray]:
         """Give one moving statistic on each device."""
         return [executor.aux_dict[name] for executor in self._executors]
@@ -147,9 +167,8 @@ class Replicas:
     def clear_gradients(self) -> None:
         """Begin a new sum of gradients, where they are accumulated."""
         if self._accumulate:
-            for name in self.weight_names:
-                for gradient in self.gradients(name):
-                    gradient[:] = 0
+            for bucket in itertools.chain(*self._buckets):
+                bucket[:] = 0
 
     def watch(self, monitor: mx.mon.Monitor) -> None:
         """Let a monitor look into the executors."""

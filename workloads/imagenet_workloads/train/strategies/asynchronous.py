@@ -46,9 +46,11 @@ class Asynchronous:
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Give rank 0's values to every device, and the optimizer to the servers."""
         self._replicas = replicas
-        first = self._server.spread(replicas)
+        names = replicas.weight_names
+        first = self._server.spread({name: replicas.weights(name) for name in names})
+        self._server.spread_statistics(replicas)
         # There the optimizer knows weights by number only, and biases must not decay.
-        optimizer.idx2name = dict(enumerate(replicas.weight_names, start=first))
+        optimizer.idx2name = dict(enumerate(names, start=first))
         if self._compression is not None:
             compress(self._server.store, self._compression)
         if self.rank == 0:

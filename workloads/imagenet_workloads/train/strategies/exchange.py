@@ -29,16 +29,20 @@ def compress(store: mx.kv.KVStore, compression: Compression) -> None:
     store.set_gradient_compression({"type": compression.kind, "threshold": compression.threshold})
 
 
+def gradients_by_key(replicas: Replicas) -> dict[str, list[mx.nd.NDArray]]:
+    """Give the buckets of gradients on each device, by their keys in a kvstore."""
+    return {f"gradient:{place}": parts for place, parts in enumerate(replicas.gradient_buckets())}
+
+
 def sum_gradients(store: mx.kv.KVStore, replicas: Replicas) -> None:
-    """Replace every gradient by its sum over devices and workers.
+    """Replace every gradient by its sum over devices and workers; the store has their keys.
 
     Push and pull apart, since pushpull does not work with compression. The first layers, which the
     next step needs first, have the highest priority.
     """
-    for place, name in enumerate(replicas.weight_names):
-        gradients = replicas.gradients(name)
-        store.push(name, gradients, priority=-place)
-        store.pull(name, out=gradients, priority=-place)
+    for place, (key, gradients) in enumerate(gradients_by_key(replicas).items()):
+        store.push(key, gradients, priority=-place)
+        store.pull(key, out=gradients, priority=-place)
 
 
 def average_over_devices(arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:

@@ -1,8 +1,8 @@
 """Horovod: every update is made of one batch from each slot, and nobody stands between them.
 
-Gradients are added up among the slots themselves, over Gloo. Each is its own operation, as in
-Horovod's DistributedTrainer, so that those of the last layers travel while the backward pass still
-works on the first ones; but the optimizer is this package's, on equal sums and equal weights, as
+Gradients are added up among the slots themselves, over Gloo. Each bucket is its own operation, so
+that the last layers' travel while the backward pass still works on the first ones. Unlike with
+Horovod's DistributedTrainer the optimizer is this package's, on equal sums and equal weights, as
 with dist_sync, so its state can be saved and weights never differ.
 """
 
@@ -14,7 +14,11 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.optimizer import LocalUpdater
 from imagenet_workloads.train.options.groups import ClusterOptions
 from imagenet_workloads.train.replicas import Replicas
-from imagenet_workloads.train.strategies.exchange import average_over_devices, sum_gradients
+from imagenet_workloads.train.strategies.exchange import (
+    average_over_devices,
+    gradients_by_key,
+    sum_gradients,
+)
 from imagenet_workloads.train.strategies.interface import Votes
 
 try:
@@ -61,8 +65,8 @@ class Horovod:
         self._devices = len(replicas.weights(replicas.weight_names[0]))
         if self._devices > 1:
             self._store = mx.kv.create("device")
-            for name in replicas.weight_names:
-                self._store.init(name, replicas.weights(name)[0])
+            for key, gradients in gradients_by_key(replicas).items():
+                self._store.init(key, gradients[0])
 
     def _spread(self, array: mx.nd.NDArray, name: str) -> None:
         """Give rank 0's values to every rank, as the sum with nothing from the others.
@@ -82,9 +86,8 @@ class Horovod:
         hvd.allreduce_(ballots, op=hvd.Sum, name="votes", priority=1)
         if self._devices > 1:
             sum_gradients(self._store, self._replicas)
-        for place, name in enumerate(self._replicas.weight_names):
-            gradients = self._replicas.gradients(name)
-            hvd.allreduce_(gradients[0], op=hvd.Sum, name=f"gradient:{name}", priority=-place)
+        for place, (key, gradients) in enumerate(gradients_by_key(self._replicas).items()):
+            hvd.allreduce_(gradients[0], op=hvd.Sum, name=key, priority=-place)
             _copy_to_others(gradients)
         self._updater()
         save, stop = _whole(ballots)

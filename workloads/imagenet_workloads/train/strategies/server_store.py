@@ -3,7 +3,7 @@
 `synchronous` and `asynchronous` build on it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import mxnet as mx
 
@@ -41,21 +41,27 @@ class ServerStore:
         self.store.pull(f"agree:{name}", out=limbs)
         return from_limbs(limbs.asnumpy().tolist())
 
-    def spread(self, replicas: Replicas) -> int:
-        """Give rank 0's weights and statistics to every device of every worker.
+    def spread(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> int:
+        """Give rank 0's values to every device of every worker, under keys that stay.
+
+        Args:
+            arrays: by key and device.
 
         Returns:
-            the number by which the servers know the first weight; the others follow.
+            the number by which the servers know the first key; the others follow.
         """
         first = self._keys
-        names = replicas.weight_names
-        self._init(names, [replicas.weights(name)[0] for name in names])
-        self.store.pull(names, out=[replicas.weights(name) for name in names])
-        if statistics := replicas.statistic_names:
-            keys = [statistic_key(name) for name in statistics]
-            self._init(keys, [replicas.statistics(name)[0] for name in statistics])
-            self.store.pull(keys, out=[replicas.statistics(name) for name in statistics])
+        if arrays:
+            keys = list(arrays)
+            self._init(keys, [parts[0] for parts in arrays.values()])
+            self.store.pull(keys, out=[list(parts) for parts in arrays.values()])
         return first
+
+    def spread_statistics(self, replicas: Replicas) -> None:
+        """Give rank 0's moving statistics to every device of every worker."""
+        self.spread(
+            {statistic_key(name): replicas.statistics(name) for name in replicas.statistic_names}
+        )
 
     def reserve(self, key: str, size: int) -> None:
         """Make a key that numbers can be pushed to later."""

@@ -12,6 +12,7 @@ from imagenet_workloads.train.strategies.exchange import (
     average_over_devices,
     chosen_compression,
     compress,
+    gradients_by_key,
     sum_gradients,
 )
 from imagenet_workloads.train.strategies.interface import Votes
@@ -46,8 +47,8 @@ class Single:
         self._updater = LocalUpdater(optimizer, replicas)
         self._devices = len(replicas.weights(replicas.weight_names[0]))
         if self._devices > 1:
-            for name in replicas.weight_names:
-                self._store.init(name, replicas.weights(name)[0])
+            for key, gradients in gradients_by_key(replicas).items():
+                self._store.init(key, gradients[0])
 
     def update(self, votes: Votes) -> Votes:
         """Add gradients up over devices, move the weights; the votes are its own."""

@@ -18,6 +18,7 @@ from imagenet_workloads.train.strategies.exchange import (
     average_over_devices,
     chosen_compression,
     compress,
+    gradients_by_key,
     sum_gradients,
 )
 from imagenet_workloads.train.strategies.interface import Votes
@@ -57,12 +58,30 @@ class Synchronous:
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Give rank 0's values to every device, and keep the optimizer here."""
         self._replicas = replicas
-        self._server.spread(replicas)
+        self._spread_weights(replicas)
+        self._server.spread_statistics(replicas)
         self._updater = LocalUpdater(optimizer, replicas)
         self._server.reserve(_VOTES, 2)
         self._server.reserve(_SUM, SUM_WIDTH * LIMBS)
         if self._compression is not None:
             compress(self._server.store, self._compression)
+
+    def _spread_weights(self, replicas: Replicas) -> None:
+        """Give rank 0's weights to every device, by way of the gradients: servers know only those.
+
+        They would keep what has a key of its own for as long as they live.
+        """
+        pairs = [
+            pair
+            for name in replicas.weight_names
+            for pair in zip(replicas.weights(name), replicas.gradients(name), strict=True)
+        ]
+        for weight, gradient in pairs:
+            weight.copyto(gradient)
+        self._server.spread(gradients_by_key(replicas))
+        for weight, gradient in pairs:
+            gradient.copyto(weight)
+        replicas.clear_gradients()
 
     def update(self, votes: Votes) -> Votes:
         """Add gradients up, move the weights; the votes are everybody's."""
