@@ -40,7 +40,7 @@ VARIANTS: dict[str, Manifest] = {
         "monitoring": {
             "podMonitor": {
                 "enabled": True,
-                "interval": "1m30s",
+                "interval": "1m",
                 "labels": {"release": "prometheus"},
             },
             "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
