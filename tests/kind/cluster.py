@@ -107,9 +107,9 @@ class Cluster:
         self._wait_until_ready(f"node/{node}")
 
     def _wait_until_ready(self, nodes: str) -> None:
-        self.kubectl.wait(nodes, "condition=Ready", 180)
+        self.kubectl.wait(nodes, "condition=Ready", 600)
         for namespace in ("kube-system", "local-path-storage"):
-            self.kubectl.within(namespace).wait("deployments --all", "condition=Available", 180)
+            self.kubectl.within(namespace).wait("deployments --all", "condition=Available", 600)
 
     def kill_program(self, pod: Manifest) -> None:
         """Kill the first process of a pod's program, as the kernel does when memory is short."""
