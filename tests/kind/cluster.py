@@ -22,6 +22,8 @@ from kind.kubectl import Kubectl, Manifest
 
 # Where every node, and so every pod with a hostPath volume, finds the folder that all share.
 SHARED = "/shared"
+# For each step until nodes are ready, which takes a busy machine minutes.
+READY_SECONDS = 600
 
 
 def cluster_name() -> str:
@@ -107,9 +109,10 @@ class Cluster:
         self._wait_until_ready(f"node/{node}")
 
     def _wait_until_ready(self, nodes: str) -> None:
-        self.kubectl.wait(nodes, "condition=Ready", 600)
+        self.kubectl.wait(nodes, "condition=Ready", READY_SECONDS)
         for namespace in ("kube-system", "local-path-storage"):
-            self.kubectl.within(namespace).wait("deployments --all", "condition=Available", 600)
+            deployments = self.kubectl.within(namespace)
+            deployments.wait("deployments --all", "condition=Available", READY_SECONDS)
 
     def kill_program(self, pod: Manifest) -> None:
         """Kill the first process of a pod's program, as the kernel does when memory is short."""
@@ -121,15 +124,14 @@ class Cluster:
 
     def _connect(self) -> None:
         """Give the nodes the network between pods that the airgap's have not by themselves."""
-        if self.environment.name != "airgap":
-            return
-        self.kubectl.wait_until(
-            "nodes", lambda nodes: all("podCIDR" in node["spec"] for node in nodes.values())
+        known = self.kubectl.wait_until(
+            "nodes", lambda nodes: routes.have_ranges(nodes, self.nodes), READY_SECONDS
         )
-        routes.connect(
-            routes.Node(name, _address(name), node["spec"]["podCIDR"])
-            for name, node in ((n["metadata"]["name"], n) for n in self.kubectl.all("nodes"))
-        )
+        if self.environment.name == "airgap":
+            routes.connect(
+                routes.Node(name, _address(name), known[name]["spec"]["podCIDR"])
+                for name in self.nodes
+            )
 
     def _kind(self, *arguments: str, given: str | None = None) -> None:
         subprocess.run(

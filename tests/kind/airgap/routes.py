@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 CONFIGURATION = "/etc/cni/net.d/10-bridge.conflist"
 
@@ -22,6 +23,19 @@ class Node:
     name: str
     address: str
     pod_range: str
+
+
+def have_ranges(known: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> bool:
+    """Say whether each named node is known to the API server, with the range of its pods.
+
+    A node may join before it is known: since 1.34 kubeadm does not wait until its kubelet has
+    registered it.
+
+    Args:
+        known: The Node objects that there are, by name.
+        names: The nodes of the cluster.
+    """
+    return all(name in known and "podCIDR" in known[name]["spec"] for name in names)
 
 
 def plugin_configuration(node: Node) -> str:
