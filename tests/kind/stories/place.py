@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kind.cluster import SHARED
-from kind.kubectl import Kubectl, KubectlError
+from kind.kubectl import SECONDS, Kubectl, KubectlError
 from kind.stories.jobs import ARCHIVE, CLAIM
 from support.processes import wait_until
 
@@ -26,10 +26,6 @@ ROLE = "training.imagenet.dev/job-role"
 ATTEMPT = "training.imagenet.dev/attempt"
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-
-# What takes seconds may take minutes on a machine that is busy. A story that goes wrong does not
-# wait for so long as a rule: it ends when its job fails.
-SECONDS = 300.0
 
 # All that a job can make, beside the claims that outlive it.
 CHILDREN = ("pods", "jobs", "services", "networkpolicies", "poddisruptionbudgets")
