@@ -86,6 +86,13 @@ def test_many_workers_are_drawn_by_doublings(most: int, scale: str) -> None:
     assert lines(speedup)["ideal"] == [(1, 1), (most, most)]
 
 
+def test_no_two_strategies_look_alike() -> None:
+    many = {f"strategy {number}": [Point(1, 100.0, 1.0)] for number in range(20)}
+    for axes in draw_scaling(many, "digits").axes:
+        drawn = [line for line in axes.get_lines() if line.get_label() in many]
+        assert len({(line.get_color(), line.get_marker()) for line in drawn}) == len(many)
+
+
 def test_a_single_point_is_a_picture_too() -> None:
     speedup, _ = draw_scaling({"single": [Point(1, 100.0, 1.0)]}, "digits").axes
     assert lines(speedup)["single"] == [(1, 1)]

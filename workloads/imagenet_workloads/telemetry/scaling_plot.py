@@ -14,9 +14,10 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 from imagenet_workloads.telemetry.plot import QUIET_COLOUR, style
 from imagenet_workloads.telemetry.scaling import Point
 
-# Of Okabe and Ito's palette, with a mark each, for black and white.
+# Of Okabe and Ito's palette, with a mark each, for black and white. The numbers of both have no
+# common divisor, so that as many strategies as their product look different.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKS = "osD^vPX"
+_MARKS = "osD^vPX*"
 # From this ratio of most to fewest workers on, doublings are drawn as far apart as each other.
 _WIDE = 8
 
