@@ -124,14 +124,20 @@ class Cluster:
 
     def _connect(self) -> None:
         """Give the nodes the network between pods that the airgap's have not by themselves."""
+        joined = self._joined()
         known = self.kubectl.wait_until(
-            "nodes", lambda nodes: routes.have_ranges(nodes, self.nodes), READY_SECONDS
+            "nodes", lambda nodes: routes.have_ranges(nodes, joined), READY_SECONDS
         )
         if self.environment.name == "airgap":
             routes.connect(
-                routes.Node(name, _address(name), known[name]["spec"]["podCIDR"])
-                for name in self.nodes
+                routes.Node(name, _address(name), known[name]["spec"]["podCIDR"]) for name in joined
             )
+
+    def _joined(self) -> list[str]:
+        """Ask kind for the nodes, of which a benchmark's cluster has but one."""
+        command = [self.environment.programs["kind"], "get", "nodes", f"--name={self.name}"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True)
+        return asked.stdout.split()
 
     def _kind(self, *arguments: str, given: str | None = None) -> None:
         subprocess.run(
