@@ -65,13 +65,15 @@ class Cluster:
 
     @property
     def nodes(self) -> list[str]:
-        """Names of all nodes, the control plane's first."""
-        return [f"{self.name}-control-plane", *self.workers]
+        """Names of all nodes, as kind knows them, the control plane's first."""
+        command = [self.environment.programs["kind"], "get", "nodes", f"--name={self.name}"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True)
+        return sorted(asked.stdout.split())
 
     @property
     def workers(self) -> list[str]:
         """Names of the nodes that run jobs."""
-        return [f"{self.name}-worker", f"{self.name}-worker2"]
+        return self.nodes[1:]
 
     def create(self) -> None:
         """Make the cluster and wait until all of it is ready."""
@@ -123,21 +125,15 @@ class Cluster:
         subprocess.run(["docker", "exec", pod["spec"]["nodeName"], *command], check=True)
 
     def _connect(self) -> None:
-        """Give the nodes the network between pods that the airgap's have not by themselves."""
-        joined = self._joined()
+        """Wait for every node, and give the airgap's the network between pods that they lack."""
+        names = self.nodes
         known = self.kubectl.wait_until(
-            "nodes", lambda nodes: routes.have_ranges(nodes, joined), READY_SECONDS
+            "nodes", lambda nodes: routes.have_ranges(nodes, names), READY_SECONDS
         )
         if self.environment.name == "airgap":
             routes.connect(
-                routes.Node(name, _address(name), known[name]["spec"]["podCIDR"]) for name in joined
+                routes.Node(name, _address(name), known[name]["spec"]["podCIDR"]) for name in names
             )
-
-    def _joined(self) -> list[str]:
-        """Ask kind for the nodes, of which a benchmark's cluster has but one."""
-        command = [self.environment.programs["kind"], "get", "nodes", f"--name={self.name}"]
-        asked = subprocess.run(command, capture_output=True, text=True, check=True)
-        return asked.stdout.split()
 
     def _kind(self, *arguments: str, given: str | None = None) -> None:
         subprocess.run(

@@ -23,12 +23,10 @@ from imagenet_operator.clusters.kubernetes.connection import from_kubeconfig
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.reconcile.types import Capacity, Event, Manifest, Patch, Reference
-from kind.kubectl import Kubectl
+from kind.kubectl import SECONDS, Kubectl
 from support import job_table
 
 Result = TypeVar("Result")
-
-DEADLINE_SECONDS = 300.0
 
 
 def job_of_nobody() -> Manifest:
@@ -64,7 +62,7 @@ class KubernetesDriver:
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until a condition holds, looking again after each change."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + SECONDS
         with self._news:
             while not condition():
                 left = deadline - time.monotonic()
@@ -133,7 +131,7 @@ class KubernetesDriver:
         return found
 
     def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
 
     async def _start(self, kubectl: Kubectl) -> None:
         self._client = await Client(from_kubeconfig(kubectl.kubeconfig)).__aenter__()
