@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from support.processes import wait_until
 
@@ -23,6 +24,10 @@ class Members:
         """Start without members."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.members: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
 
     def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start a member; all that it says goes into a file of its name."""

@@ -1,7 +1,7 @@
 """Serves a process's metrics at /metrics, and whether it is at work at /readyz, over HTTP.
 
-Every program of a pod starts this before its work, a parameter server before `import mxnet`. It
-listens on the pod's own address, and never asks a name server: pods start while there may be none.
+Every program of a pod starts this before its work. It listens on the pod's own address, and never
+asks a name server: pods start while there may be none.
 """
 
 import ipaddress

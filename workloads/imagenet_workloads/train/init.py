@@ -87,7 +87,7 @@ def _end_with(body: Callable[[], int]) -> NoReturn:
     try:
         code = body()
     except SystemExit as end:
-        # A server's `import mxnet` ends this way when the job is over.
+        # So SIGTERM ends a body that has no better plans.
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Takes a third off the time of `import mxnet`, which every member of every attempt waits for.
+"""Takes a third off the time of `import mxnet`, which every worker of every attempt waits for.
 
 MXNet imports these packages if it finds them, for parts that training does not use (an interface
 to scikit-learn, sparse matrices of SciPy), and does without where they are not installed, as in a

@@ -1,19 +1,18 @@
 """The scheduler and the servers: MXNet's own code under its role, with metrics beside it.
 
-They live in `import mxnet`, which does not return: it ends the process with 0 when the last worker
-has left. So whatever they do besides is started before.
+They live in a function of MXNet's that returns when the last worker has left. So whatever they do
+besides is started before.
 """
 
-import importlib
 import logging
 import signal
 import threading
 from collections.abc import Mapping
 
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.log import log_readably
+from imagenet_workloads.train import kvstore_server
 from imagenet_workloads.train.joined import Listener
 from imagenet_workloads.train.rendezvous import give_up, wait_for_scheduler, watch
 from imagenet_workloads.train.roles import Member
@@ -30,7 +29,7 @@ def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
         variables: the environment.
 
     Raises:
-        WorkloadError: the scheduler does not come, or MXNet does not obey DMLC_ROLE.
+        WorkloadError: the scheduler does not come, or MXNet cannot serve.
     """
     # Nothing here is worth saving, and a handler of Python's would never run inside MXNet.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -55,8 +54,8 @@ def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
             name="deadline",
             daemon=True,
         ).start()
-    importlib.import_module("mxnet")
-    raise WorkloadError(f"MXNet did not become a {member.role}: is its build one with ps-lite?")
+    kvstore_server.serve()
+    return 0
 
 
 def _nobody_knows() -> str:

@@ -1,0 +1,70 @@
+"""MXNet's scheduler and its servers, by the C functions that `import mxnet` calls for them.
+
+The import itself would take seconds of a processor and 150 MB for each of them, and everyone waits
+for the scheduler. So only a server to which a worker sends an optimizer, which is pickled Python,
+imports MXNet, and only then. `servant` has done before what is to be done besides.
+"""
+
+import ctypes
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.train.roles import Role
+
+_Command = Callable[[int, bytes, None], None]
+# MXKVStoreServerController of MXNet's c_api.h: a command's number, its body, and what is handed
+# through to it.
+_Controller = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def serve() -> None:
+    """Be the scheduler or server that DMLC_ROLE names; return when the last worker has left.
+
+    Raises:
+        WorkloadError: MXNet is not installed, or is one without ps-lite.
+    """
+    library = ctypes.CDLL(_library())
+    library.MXGetLastError.restype = ctypes.c_char_p
+    store = ctypes.c_void_p()
+    _check(library, library.MXKVStoreCreate(b"dist", ctypes.byref(store)))
+    python: list[_Command] = []
+
+    def obey(command: int, body: bytes, _: None) -> None:
+        if not python:
+            python.append(_controller_in_python(store))
+        python[0](command, body, None)
+
+    _check(library, library.MXKVStoreRunServer(store, _Controller(obey), None))
+
+
+def _library() -> str:
+    """Give the path of libmxnet.so as MXNet finds it, from a file that imports nothing of it."""
+    package = importlib.util.find_spec("mxnet")
+    if package is None or package.origin is None:
+        raise WorkloadError("MXNet is not installed here, and a scheduler or server is made of it")
+    found = importlib.util.spec_from_file_location(
+        "mxnet_libinfo", Path(package.origin).with_name("libinfo.py")
+    )
+    assert found is not None and found.loader is not None
+    libinfo = importlib.util.module_from_spec(found)
+    found.loader.exec_module(libinfo)
+    return str(libinfo.find_lib_path()[0])
+
+
+def _check(library: ctypes.CDLL, code: int) -> None:
+    if code != 0:
+        raise WorkloadError(f"MXNet cannot serve: {library.MXGetLastError().decode().strip()}")
+
+
+def _controller_in_python(store: ctypes.c_void_p) -> _Command:
+    """Give MXNet's own answer to commands, whose import may not become a second server."""
+    os.environ["DMLC_ROLE"] = Role.WORKER
+    from mxnet.kvstore.kvstore import KVStore
+    from mxnet.kvstore.kvstore_server import KVStoreServer
+
+    os.environ["DMLC_ROLE"] = Role.SERVER
+    controller: _Command = KVStoreServer(KVStore(store))._controller()
+    return controller
