@@ -21,6 +21,29 @@ AIRGAP = Path(__file__).resolve().parent
 # Programs that people and stories run, not the nodes.
 TOOLS = ("kind", "helm", "kubectl")
 
+_OF_KUBERNETES = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+    "kubeadm",
+    "kubectl",
+)
+# What is compiled in one Go module: by part, each program and its package.
+MODULE_PROGRAMS: Mapping[str, Mapping[str, str]] = {
+    "kubernetes": {name: f"k8s.io/kubernetes/cmd/{name}" for name in _OF_KUBERNETES},
+    "etcd": {
+        "etcd": "go.etcd.io/etcd/server/v3",
+        "etcdctl": "go.etcd.io/etcd/etcdctl/v3",
+    },
+    "coredns": {"coredns": "./coredns"},
+    "local-path-provisioner": {
+        "local-path-provisioner": "github.com/rancher/local-path-provisioner"
+    },
+    "helm": {"helm": "helm.sh/helm/v3/cmd/helm"},
+}
+
 
 @dataclass(frozen=True)
 class Part:
@@ -46,7 +69,7 @@ class Part:
     @property
     def variable(self) -> str:
         """What recipes of other parts find this one by, in their environment."""
-        return self.name.upper().replace("-", "_") + ("_IMAGE" if self.is_image else "")
+        return _variable(self.name) + ("_IMAGE" if self.is_image else "")
 
 
 def read_versions(path: Path = AIRGAP / "versions.toml") -> dict[str, Any]:
@@ -68,14 +91,6 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
     definitions = {"PROMETHEUS_OPERATOR_VERSION": versions["prometheus-operator"]["version"]}
     others = [
         Part("prometheus-operator", "prometheus-operator.sh", definitions),
-        Part("kubernetes", "kubernetes.sh", kubernetes),
-        Part("etcd", "etcd.sh", {"ETCD_VERSION": versions["etcd"]["version"]}),
-        Part(
-            "coredns",
-            "coredns.sh",
-            {"COREDNS_VERSION": versions["coredns"]["version"]},
-            files=("coredns.go",),
-        ),
         Part("pause", "pause.sh", files=("pause.go",)),
         Part(
             "debian",
@@ -105,7 +120,39 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
             is_image=True,
         ),
     ]
-    return {part.name: part for part in (*programs, *others)}
+    return {part.name: part for part in (*programs, *_of_one_module(versions), *others)}
+
+
+def _of_one_module(versions: Mapping[str, Any]) -> list[Part]:
+    """Return the module in which programs agree on what they share, and those programs."""
+    named = {name: " ".join(programs.values()) for name, programs in MODULE_PROGRAMS.items()}
+    required = {_variable(f"{name}-version"): versions[name]["version"] for name in named}
+    module = Part(
+        "modules",
+        "modules.sh",
+        {**required, "PACKAGES": " ".join(named.values())},
+        files=("coredns.go",),
+    )
+    kubernetes = Part(
+        "kubernetes",
+        "kubernetes.sh",
+        {
+            "KUBERNETES_VERSION": versions["kubernetes"]["version"],
+            "PACKAGES": named["kubernetes"],
+        },
+        needs=(module.name,),
+    )
+    others = [
+        Part(
+            name,
+            "compile.sh",
+            {"PROGRAMS": " ".join(f"{program}={package}" for program, package in table.items())},
+            needs=(module.name,),
+        )
+        for name, table in MODULE_PROGRAMS.items()
+        if name != kubernetes.name
+    ]
+    return [module, kubernetes, *others]
 
 
 def with_needs(names: Iterable[str], parts: Mapping[str, Part]) -> list[Part]:
@@ -152,6 +199,10 @@ def keys_of(
         }
         keys[part.name] = _digest(json.dumps(inputs, sort_keys=True).encode())[:16]
     return keys
+
+
+def _variable(name: str) -> str:
+    return name.upper().replace("-", "_")
 
 
 def _digest(content: bytes) -> str:
