@@ -55,6 +55,11 @@ def claims(job: ImageNetJob) -> list[Manifest]:
     return [_claim(job, purpose, volume) for purpose, _, volume in _wanted(job)]
 
 
+def claim_names(job: ImageNetJob) -> set[str]:
+    """Return the names of `claims`, of a job that need not be valid."""
+    return {names.claim(job.metadata.name, purpose) for purpose, _, _ in _wanted(job)}
+
+
 def source(job: ImageNetJob) -> Mount | None:
     """Return the mount of the raw images; None where the source has no claim to read from."""
     volume = job.spec.dataset.source.volume

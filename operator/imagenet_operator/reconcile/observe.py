@@ -10,14 +10,14 @@ attempt has to wait for it, but is never acted upon again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.quantities import parse
-from imagenet_operator.manifests import labels, names
+from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile.policies import taints
 from imagenet_operator.reconcile.types import (
@@ -83,8 +83,9 @@ def sort(
     """
     owned: list[Manifest] = []
     others: list[Manifest] = []
+    asked_for = volumes.claim_names(job)
     for item in children:
-        (owned if _is_ours(item, job) else others).append(item)
+        (owned if _is_ours(item, job, asked_for) else others).append(item)
     pods_by_job, foreign = _apart(owned, others)
     jobs = [
         _preparation_job(item, pods_by_job[item["metadata"]["uid"]], unreachable_nodes)
@@ -172,13 +173,15 @@ def _attempt(item: Manifest) -> int:
     return int(_labels(item)[labels.ATTEMPT])
 
 
-def _is_ours(item: Manifest, job: ImageNetJob) -> bool:
+def _is_ours(item: Manifest, job: ImageNetJob, asked_for: Collection[str]) -> bool:
     """Whether an object is this job's and still says where it belongs.
 
-    A claim may also be one that outlived a former job of the same name: nobody owns it.
+    A claim may also be one that outlived a former job of the same name: nobody owns it. One that
+    this job does not ask for stays the former one's, with all that it has written.
     """
     if item["kind"] == "PersistentVolumeClaim" and labels.owner_uid(item) is None:
-        return _labels(item).get(labels.JOB_NAME) == job.metadata.name
+        is_of_its_name = _labels(item).get(labels.JOB_NAME) == job.metadata.name
+        return is_of_its_name and item["metadata"]["name"] in asked_for
     return (
         labels.owner_uid(item) == job.metadata.uid
         and _PLACE.get(item["kind"], set()) <= _labels(item).keys()

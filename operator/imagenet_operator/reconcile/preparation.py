@@ -65,11 +65,10 @@ def _have_claims(draft: Draft) -> bool:
         draft.state("DatasetReady", False, "ClaimTerminating", message)
         draft.look_again(draft.now + draft.settings.patience)
         return False
-    return (
-        not missing
-        or draft.job.spec.run_policy.suspend
-        or draft.create_or_wait("DatasetReady", missing)
-    )
+    if missing and draft.job.spec.run_policy.suspend:
+        # What was prepared before would be ready at once, and its claims are looked at only here.
+        return not draft.is_prepared
+    return not missing or draft.create_or_wait("DatasetReady", missing)
 
 
 def _take_the_next_step(draft: Draft) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from imagenet_operator.api import own_program
 from imagenet_operator.api.status import Clock, TrainingStatus
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.reconcile import outcome
@@ -121,7 +122,13 @@ def _verdict(draft: Draft, seen: Mapping[str, Member]) -> End | None:
     """Return why the attempt has to end, if it has to: the first policy that objects."""
     policy, training = draft.job.spec.run_policy, draft.training
     end = (
-        restart.verdict(training.members, seen, draft.settings.farewell, draft.now)
+        restart.verdict(
+            training.members,
+            seen,
+            draft.settings.farewell,
+            draft.now,
+            own_program=own_program.has_command(draft.job.spec.training.workers.template),
+        )
         or (suspend.END if policy.suspend else None)
         or progress.verdict(training, draft.sample, policy.progress_deadline_seconds, draft.now)
         or gang.verdict(training, policy.scheduling_policy, draft.now)

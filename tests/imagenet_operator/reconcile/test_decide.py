@@ -11,13 +11,13 @@ import pytest
 from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob
-from imagenet_operator.manifests import dataset
+from imagenet_operator.manifests import dataset, labels
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile import sample as samples
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.status import matters_differently
 from imagenet_operator.reconcile.types import Decision, Event, Observed, Settings
-from support.job_table import PREPARED, manifest
+from support.job_table import OWN_PROGRAM, PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster, condition
 from support.simulated_world import START
 
@@ -411,6 +411,30 @@ def test_retention_is_carried_over_to_claims_while_the_job_is_there() -> None:
     assert claim["metadata"]["ownerReferences"] == []
 
 
+def test_a_claim_that_the_job_does_not_ask_for_is_none_of_its_business() -> None:
+    """It is of a former job of this name, and keeps what that one has written."""
+    cluster = make(retentionPolicy="Delete")
+    made = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "digits-output",
+            "namespace": "vision",
+            "uid": "of-a-former-job",
+            "labels": labels.of_child("digits", "output"),
+            "deletionTimestamp": "2026-01-02T03:04:05Z",
+        },
+        "spec": {"accessModes": ["ReadWriteMany"]},
+    }
+    cluster.objects["PersistentVolumeClaim", "digits-output"] = made
+    cluster.look()
+    assert "digits-index" in names(cluster, "Job")
+    del made["metadata"]["deletionTimestamp"]
+    cluster.settle()
+    assert ended_well(cluster)
+    assert not made["metadata"].get("ownerReferences")
+
+
 # ---------------------------------------------------------------- names that others hold
 
 
@@ -524,6 +548,20 @@ def test_a_permanent_failure_spends_no_restart(code: int) -> None:
     cluster.settle()
     assert said(cluster.status, "Failed")[:2] == ("True", "PermanentFailure")
     assert (cluster.status.restarts, len(cluster.created_pods)) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("member", "restarts"), [("digits-r0-worker-0", 1), ("digits-r0-server-0", 0)]
+)
+def test_only_programs_of_ours_say_by_their_code_that_a_retry_is_of_no_use(
+    member: str, restarts: int
+) -> None:
+    """Elsewhere 2 is how Go ends after a panic, and a shell after a mistake in its script."""
+    cluster = SimulatedCluster(manifest(training=OWN_PROGRAM), ROOMY)
+    play(cluster, is_running)
+    cluster.exit(pod(cluster, member), 2, "panic: no route to host")
+    cluster.look()
+    assert (cluster.status.restarts, is_over(cluster)) == (restarts, restarts == 0)
 
 
 def test_disruptions_are_not_charged_but_have_a_limit() -> None:
@@ -880,6 +918,22 @@ def test_a_job_may_be_suspended_from_the_beginning() -> None:
     cluster.suspend(False)
     cluster.settle()
     assert ended_well(cluster)
+
+
+def test_a_job_on_a_prepared_dataset_may_be_suspended_from_the_beginning() -> None:
+    document = manifest(
+        dataset={"source": PREPARED, "volume": None},
+        training={"output": {"volume": {"size": "10Gi"}}},
+        run_policy={"suspend": True},
+    )
+    cluster = SimulatedCluster(document, ROOMY)
+    cluster.is_sealed = True
+    cluster.look()
+    assert (cluster.status.phase, cluster.objects) == ("Suspended", {})
+    cluster.suspend(False)
+    cluster.settle()
+    assert ended_well(cluster)
+    assert names(cluster, "PersistentVolumeClaim") == ["digits-output"]
 
 
 def test_only_training_counts_towards_the_active_deadline() -> None:

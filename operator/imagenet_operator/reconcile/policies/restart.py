@@ -6,8 +6,9 @@ done while a worker still works. In this order:
 
 1. What the cluster took away (preempted, evicted, deleted, vanished, on a lost node) is not charged
    to the job, and excuses the others: their exit codes prove nothing about the program.
-2. Exit codes 2 and 3 of the programs mean bad arguments, and an input or a place that is wrong:
-   another attempt would end in the same way, so the job fails without spending backoffLimit.
+2. Exit codes 2 and 3 of our programs mean bad arguments, and an input or a place that is wrong:
+   another attempt would end in the same way, so the job fails without spending backoffLimit. What
+   a user's own program means by them nobody knows.
 3. Any other failure is charged, and restarted.
 4. A helper that exited with 0 before the last worker is given a moment, because all leave together
    at the end of training and the worker's own exit may be seen last.
@@ -36,6 +37,8 @@ def verdict(
     seen: Mapping[str, Member],
     farewell: timedelta,
     now: datetime,
+    *,
+    own_program: bool = False,
 ) -> End | None:
     """Return why the attempt has to end, if it has to.
 
@@ -44,13 +47,15 @@ def verdict(
         seen: The attempt's pods that are there now, by name.
         farewell: How long a helper that exited with 0 may precede the last worker.
         now: The time.
+        own_program: Whether the workers run a program of the user's own.
     """
     for member in members:
         if (why := _disruption(member, seen.get(member.name))) is not None:
             return End(why, f"{member.name} was taken away: {why}", Charge.DISRUPTION)
     failed = [member for member in members if member.phase == "Failed"]
     for member in failed:
-        if member.exit_code in (BAD_ARGUMENTS, PERMANENT):
+        is_ours = not (own_program and member.role == "worker")
+        if is_ours and member.exit_code in (BAD_ARGUMENTS, PERMANENT):
             return End("PermanentFailure", _last_words(member), Charge.PERMANENT)
     if failed:
         return End("MemberFailed", _last_words(failed[0]), Charge.FAILURE)
