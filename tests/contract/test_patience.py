@@ -1,26 +1,43 @@
-"""Whoever waits for the others of a Horovod job waits as long as everybody else does.
+"""Whoever waits for the others of an attempt waits until the gang's own time is over.
 
-The operator tells Horovod, the programs have a default of their own; one that gave up before the
-rest would end an attempt whose last member was still pulling its image.
+One that gave up before would end, and charge, an attempt whose last member has no node yet, or is
+still pulling its image.
 """
 
 from importlib import import_module
+from typing import Any
 
+import pytest
+
+from imagenet_operator.api import ImageNetJob
 from imagenet_workloads.train.horovod.slot import Slot
 from imagenet_workloads.train.options import parse
 from support.job_table import JOBS, members, variables
 
+SCHEDULE_TIMEOUT = 3600
+PATIENCE = 4500.0
 
-def told() -> dict[str, str]:
-    """The environment of a worker of several slots, as the operator writes it."""
-    return variables(members(JOBS["horovod with slots"])[-1]["spec"]["containers"][0])
+
+def patient_containers(name: str) -> list[dict[str, Any]]:
+    """The containers of an attempt's members, by the operator, of a job that waits for an hour."""
+    document = JOBS[name].model_dump(by_alias=True, exclude_none=True)
+    document["spec"]["runPolicy"]["schedulingPolicy"]["scheduleTimeoutSeconds"] = SCHEDULE_TIMEOUT
+    pods = members(ImageNetJob.model_validate(document))
+    return [pod["spec"]["containers"][0] for pod in pods]
+
+
+@pytest.mark.parametrize("name", ["defaults", "asynchronous", "multi-worker mirrored"])
+def test_members_wait_for_those_without_a_node(name: str) -> None:
+    for container in patient_containers(name):
+        assert parse(container["args"]).cluster.join_timeout == PATIENCE
 
 
 def test_horovod_its_slots_and_what_runs_in_them_have_one_patience() -> None:
     slots = import_module("imagenet_workloads.commands.slots").build_parser()
-    of_launcher = slots.parse_args(["--slots", "4", "--", "imagenet-train"]).join_timeout
-    of_trainer = parse(["--kv-store", "horovod"]).cluster.join_timeout
-    slot = Slot.from_mapping(told())
+    worker = patient_containers("horovod with slots")[-1]
+    parsed = slots.parse_args(worker["args"])
+    slot = Slot.from_mapping(variables(worker))
     assert slot is not None
-    assert slot.timeout == int(told()["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"])
-    assert of_launcher == of_trainer == slot.timeout
+    stall = float(variables(worker)["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"])
+    of_trainer = parse(parsed.command[1:]).cluster.join_timeout
+    assert parsed.join_timeout == of_trainer == slot.timeout == stall == PATIENCE

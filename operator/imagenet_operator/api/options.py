@@ -47,6 +47,7 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--checkpoint-every-seconds": f"{_TRAINING}.checkpoint.everySeconds",
     "--checkpoint-keep": f"{_TRAINING}.checkpoint.keep",
     "--init-from": f"{_TRAINING}.checkpoint.initFrom",
+    "--join-timeout": "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds",
     "--load-epoch": f"{_TRAINING}.checkpoint.initFrom",
     **{
         f"--{name.replace('_', '-')}": f"{_TRAINING}.augmentation.{field.alias}"

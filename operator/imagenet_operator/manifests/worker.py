@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from imagenet_operator.api import ImageNetJob, own_program
 from imagenet_operator.errors import InvalidJob
-from imagenet_operator.manifests import arguments, volumes
+from imagenet_operator.manifests import arguments, patience, volumes
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import DATA, DATASET, OUTPUT, RESULTS, Mount
@@ -82,7 +82,7 @@ def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> t
     if slots is None:
         return arguments.of_worker(job, options)
     trainer = arguments.of_worker(job, options, slots)
-    return ("--slots", str(slots), "--", "imagenet-train", *trainer)
+    return ("--slots", str(slots), *patience.option(job), "--", "imagenet-train", *trainer)
 
 
 def _places(job: ImageNetJob, mounts: tuple[Mount, ...]) -> dict[str, str]:

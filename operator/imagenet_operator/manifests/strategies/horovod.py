@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.strategies.horovod import Horovod
-from imagenet_operator.manifests import names, ports, worker
+from imagenet_operator.manifests import names, patience, ports, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Member
@@ -19,10 +19,6 @@ RENDEZVOUS = "rendezvous"
 
 HOSTS = "IMAGENET_HOROVOD_HOSTS"
 """Horovod's host assignments, ``NAME:SLOTS,…``, for the rendezvous."""
-
-PATIENCE_SECONDS = 900
-"""How long processes wait for a peer: a node may have to pull an image of several GB first. As long
-as the programs wait by themselves, so that none gives up before the rest."""
 
 CPU_CYCLE_MILLISECONDS = 10
 """How often Horovod's thread wakes to negotiate, for workers without GPUs. Its own default is 1,
@@ -68,7 +64,7 @@ def _worker(job: ImageNetJob, attempt: int, index: int, settings: Settings) -> P
     return worker.program(
         job,
         settings,
-        _OPTIONS[job.spec.training.framework],
+        (*_OPTIONS[job.spec.training.framework], *patience.option(job)),
         environment=_environment(job, attempt, index),
         slots=_slots(job),
     )
@@ -83,8 +79,8 @@ def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": names.address(job.metadata.name, attempt, RENDEZVOUS, 0),
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports.MEETING),
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE_SECONDS),
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(PATIENCE_SECONDS),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(patience.seconds(job)),
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(patience.seconds(job)),
         # As in the host assignments, by which the rendezvous knows it.
         "HOROVOD_HOSTNAME": names.member(job.metadata.name, attempt, worker.ROLE, index),
         "HOROVOD_SIZE": str(workers.replicas * slots),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.manifests import names, ports, worker
+from imagenet_operator.manifests import names, patience, ports, worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Member
 
@@ -24,7 +24,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
             worker.program(
                 job,
                 settings,
-                OPTIONS,
+                (*OPTIONS, *patience.option(job)),
                 environment={"TF_CONFIG": _config(job, attempt, index)},
                 ports={"training": ports.MEMBER},
             ),

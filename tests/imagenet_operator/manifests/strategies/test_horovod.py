@@ -31,8 +31,8 @@ def test_each_worker_is_told_its_place() -> None:
         "HOROVOD_CYCLE_TIME": "10",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": "digits-r3-rendezvous-0.digits-r3",
         "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091",
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "900",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "1500",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "1500",
         "HOROVOD_SIZE": "8",
         "HOROVOD_LOCAL_SIZE": "4",
         "HOROVOD_LOCAL_RANK": "0",
@@ -104,7 +104,8 @@ def test_the_rendezvous_knows_every_worker_by_its_own_name(name: str) -> None:
 def test_slots_run_the_trainer(name: str, slots: str, options: list[str]) -> None:
     worker = container(members(JOBS[name])[-1])
     assert worker["command"] == ["imagenet-slots"]
-    assert worker["args"][:4] == ["--slots", slots, "--", "imagenet-train"]
+    patience = ["--join-timeout", "1500"]
+    assert worker["args"][:6] == ["--slots", slots, *patience, "--", "imagenet-train"]
     texts = " ".join(worker["args"])
     assert " ".join(options) in texts
     assert texts.count("--kv-store") + texts.count("--framework") == 1

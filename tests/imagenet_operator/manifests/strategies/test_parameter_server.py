@@ -77,10 +77,13 @@ def test_every_member_tells_itself_when_it_is_at_work(role: str, port: int) -> N
     assert {"name": "IMAGENET_METRICS_PORT", "value": "9999"} in container["env"]
 
 
-def test_helpers_only_need_the_kvstore() -> None:
+def test_helpers_only_need_the_kvstore_and_patience() -> None:
     for role in ("scheduler", "server"):
         container = member(role, "all of training")["spec"]["containers"][0]
-        assert container["args"] == ["--kv-store", "dist_device_sync"]
+        assert container["args"] == [
+            *("--kv-store", "dist_device_sync"),
+            *("--join-timeout", "1500"),
+        ]
 
 
 @pytest.mark.parametrize(
