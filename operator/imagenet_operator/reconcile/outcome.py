@@ -6,7 +6,7 @@ that is recorded, what it is charged to, and whether a limit is reached.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from imagenet_operator.api.status import AttemptOutcome
 from imagenet_operator.reconcile.draft import Draft
@@ -27,7 +27,8 @@ def fail_if_out_of_time(draft: Draft) -> bool:
 
 def succeed(draft: Draft) -> None:
     """End the job: every worker of the attempt exited with 0."""
-    _stop(draft)
+    # The last worker may have ended while no operator was there to see it.
+    _stop(draft, max(_ends_of(draft, "Succeeded"), default=draft.now))
     draft.update(training=figures.final(draft.training))
     number = draft.training.attempt
     message = f"all workers of attempt {number} exited with 0"
@@ -37,17 +38,23 @@ def succeed(draft: Draft) -> None:
     draft.tell("Succeeded", message)
 
 
-def _stop(draft: Draft) -> None:
+def _ends_of(draft: Draft, *phases: str) -> list[datetime]:
+    """Return when members ended that are in one of some phases."""
+    members = draft.training.members
+    return [item.finished_at for item in members if item.phase in phases and item.finished_at]
+
+
+def _stop(draft: Draft, at: datetime) -> None:
     """Still the clock and the figures of an attempt that has ended."""
     stilled = figures.stilled(draft.training)
-    draft.update(
-        training=stilled.model_copy(update={"clock": clock.stop(stilled.clock, draft.now)})
-    )
+    stopped = clock.stop(stilled.clock, min(at, draft.now))
+    draft.update(training=stilled.model_copy(update={"clock": stopped}))
 
 
 def end_attempt(draft: Draft, end: End) -> None:
     """Record how the attempt ended, and what follows: another one, or the end of the job."""
-    _stop(draft)
+    # An attempt stands still from the loss of its first member on.
+    _stop(draft, min(_ends_of(draft, "Failed", "Unknown"), default=draft.now))
     charged = end.charge in (Charge.FAILURE, Charge.PERMANENT)
     outcome = AttemptOutcome(
         time=draft.now, reason=end.reason, message=end.message, charged=charged
@@ -80,6 +87,15 @@ def _limit_reached(draft: Draft, end: End) -> tuple[str, str] | None:
     return None
 
 
+def _wait_after_cut_off(draft: Draft) -> timedelta:
+    """Return how long this attempt waited because the creation of the former was cut off."""
+    former = draft.job.status.training
+    if former is None or former.outcome is None or former.next_attempt_time is None:
+        return timedelta()
+    was_cut_off = former.outcome.reason == gang.CUT_OFF.reason
+    return former.next_attempt_time - former.outcome.time if was_cut_off else timedelta()
+
+
 def _charge(draft: Draft, end: End) -> timedelta | None:
     """Count the end of an attempt, tell of it, and return how long the next one waits."""
     uid, number = draft.job.metadata.uid, draft.training.attempt
@@ -90,9 +106,11 @@ def _charge(draft: Draft, end: End) -> timedelta | None:
         draft.warn(end.reason, message)
         policy = draft.job.spec.run_policy.scheduling_policy
         timeout = timedelta(seconds=policy.schedule_timeout_seconds)
-        # Room comes back slowly; what cuts a creation off (a restart of the operator) is brief.
-        spread = min(timeout, draft.settings.patience) if end is gang.CUT_OFF else timeout
-        return backoff.after_withdrawal(uid, number, spread)
+        if end is not gang.CUT_OFF:
+            return backoff.after_withdrawal(uid, number, timeout)
+        # What cuts a creation off is brief (a restart of the operator), unless it comes again.
+        brief = backoff.after_withdrawal(uid, number, min(timeout, draft.settings.patience))
+        return max(brief, min(2 * _wait_after_cut_off(draft), timeout))
     if end.charge is Charge.DISRUPTION:
         draft.update(disruptions=draft.status.disruptions + 1)
         delay = backoff.after_disruption(uid, number, draft.settings)

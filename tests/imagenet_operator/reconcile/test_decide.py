@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -734,6 +735,28 @@ def test_an_attempt_that_was_created_in_part_is_withdrawn(actions: int) -> None:
     assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
 
 
+def test_creations_that_are_cut_off_again_and_again_come_less_and_less_often() -> None:
+    """A quota that is one pod short stays so: every try costs the creation of all the others."""
+    cluster = creating(schedulingPolicy={"scheduleTimeoutSeconds": 300})
+    waits: list[timedelta] = []
+    for attempt in range(8):
+        cluster.look(cut_after=6)
+        cluster.look()
+        training = cluster.status.training
+        assert training is not None
+        assert training.outcome is not None
+        assert training.next_attempt_time is not None
+        assert (training.attempt, training.outcome.reason) == (attempt, "CreationCutOff")
+        waits.append(training.next_attempt_time - training.outcome.time)
+        while cluster.members():
+            cluster.look()
+            cluster.turn()
+        cluster.now = training.next_attempt_time
+    assert all(later >= former for former, later in itertools.pairwise(waits))
+    assert waits[0] < timedelta(minutes=1)
+    assert waits[-1] == timedelta(minutes=5)
+
+
 def test_an_attempt_that_was_created_as_a_whole_is_taken_over() -> None:
     cluster = creating()
     cluster.look(cut_after=8)
@@ -952,6 +975,32 @@ def test_only_training_counts_towards_the_active_deadline() -> None:
     assert said(cluster.status, "Failed")[1:] == ("DeadlineExceeded", "training took over 120 s")
     assert cluster.running() == []
     assert said(cluster.status, "Running")[:2] == ("False", "DeadlineExceeded")
+
+
+def test_hours_without_an_operator_in_which_nothing_ran_do_not_count() -> None:
+    cluster = running(activeDeadlineSeconds=3600)
+    cluster.now += timedelta(seconds=60)
+    cluster.exit(pod(cluster, "digits-r0-worker-0"), 1)
+    cluster.now += timedelta(hours=8)
+    cluster.look()
+    assert not is_over(cluster)
+    assert cluster.status.training is not None
+    # 5 of them before this test's first.
+    assert cluster.status.training.clock.seconds == 65
+
+
+def test_hours_without_an_operator_after_success_do_not_count() -> None:
+    cluster = running()
+    cluster.now += timedelta(seconds=50)
+    cluster.exit(pod(cluster, "digits-r0-worker-1"), 0)
+    cluster.now += timedelta(seconds=10)
+    cluster.exit(pod(cluster, "digits-r0-worker-0"), 0)
+    cluster.now += timedelta(hours=8)
+    cluster.look()
+    assert ended_well(cluster)
+    assert cluster.status.training is not None
+    # 5 of them before this test's first.
+    assert cluster.status.training.clock.seconds == 65
 
 
 def test_no_attempt_starts_when_the_time_is_used_up() -> None:

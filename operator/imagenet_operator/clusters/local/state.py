@@ -21,7 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_operator.api import Manifest
+from imagenet_operator.api.status import Clock
 from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.reconcile.policies import clock
 
 _VERSION = 1
 _NAMESPACE = uuid.UUID("3b1f1f0e-8d4e-5a5e-9c3f-6f6c7a2f4d10")
@@ -124,7 +126,7 @@ class JobFolder:
         ):
             self._run = former["run"]
             job = {**manifest, "metadata": {**manifest["metadata"], **_assigned(former["job"])}}
-            job["status"] = former["job"].get("status", {})
+            job["status"] = _stilled(former["job"].get("status", {}), self._last_word())
             resumed = bool(job["status"])
         else:
             self._run = former["run"] + 1 if former is not None else 1
@@ -172,6 +174,11 @@ class JobFolder:
         uid = uuid.uuid5(_NAMESPACE, f"{identity} {self.workdir.resolve()} {self._run}")
         created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"uid": str(uid), "creationTimestamp": created, "generation": 1}
+
+    def _last_word(self) -> datetime:
+        """When the last run last wrote anything, or one of its pods did."""
+        written = (self.path / "job.json", *self.logs.glob("*"))
+        return datetime.fromtimestamp(max(item.stat().st_mtime for item in written), UTC)
 
     def _read(self) -> Manifest | None:
         try:
@@ -243,6 +250,22 @@ def is_finished(status: Manifest) -> bool:
         condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True"
         for condition in status.get("conditions", [])
     )
+
+
+def _stilled(status: Manifest, at: datetime) -> Manifest:
+    """Stop the clocks of a run that was interrupted: nothing of the job has run since."""
+    training = status.get("training", {})
+    changed = {}
+    if "preparation" in status:
+        changed["preparation"] = _stopped(status["preparation"], at)
+    if "clock" in training:
+        changed["training"] = {**training, "clock": _stopped(training["clock"], at)}
+    return status | changed
+
+
+def _stopped(written: Manifest, at: datetime) -> Manifest:
+    stopped = clock.stop(Clock.model_validate(written), at)
+    return stopped.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _assigned(job: Manifest) -> Manifest:

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,21 @@ def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
     assert second.job["metadata"] == first.job["metadata"]
     assert second.job["status"] == STARTED
     assert (second.run, second.resumed) == (1, True)
+
+
+def test_the_clocks_of_an_interrupted_job_stood_still_since_its_last_word(tmp_path: Path) -> None:
+    since, last_word = "2026-01-01T10:00:00Z", datetime(2026, 1, 1, 10, 7, tzinfo=UTC).timestamp()
+    clock = {"seconds": 30, "since": since}
+    run(tmp_path, {**STARTED, "preparation": clock, "training": {"attempt": 0, "clock": clock}})
+    folder = tmp_path / "jobs" / "digits"
+    log = folder / "logs" / "digits-r0-worker-0.log"
+    log.touch()
+    os.utime(folder / "job.json", (last_word - 200, last_word - 200))
+    os.utime(log, (last_word, last_word))
+
+    for _ in range(2):
+        status = run(tmp_path, None).job["status"]
+        assert status["preparation"] == status["training"]["clock"] == {"seconds": 450}
 
 
 def test_a_finished_job_starts_anew(tmp_path: Path) -> None:
