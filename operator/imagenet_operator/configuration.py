@@ -10,17 +10,35 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, MinLen
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.load import load
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
+from imagenet_operator.manifests import ports
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile import types
 
+
+def _off_the_members_own(port: int) -> int:
+    """Refuse the ports of training itself: no member could listen on one of them twice.
+
+    Whoever may read the metrics would reach a server there that runs what it is sent.
+    """
+    if port in (ports.MEETING, ports.MEMBER):
+        raise PydanticCustomError(
+            "members_own_port",
+            "{port} is a port of the members' own; "
+            "write one from 1024 to 65535 that is neither {meeting} nor {member}",
+            {"port": port, "meeting": ports.MEETING, "member": ports.MEMBER},
+        )
+    return port
+
+
 _Id = Annotated[int, Ge(1), Le(2**31 - 1)]
-_Port = Annotated[int, Ge(1024), Le(65535)]
+_Port = Annotated[int, Ge(1024), Le(65535), AfterValidator(_off_the_members_own)]
 _Wait = Annotated[float, Ge(0), Le(86400)]
 _Name = Annotated[str, MinLen(1)]
 _Size = Annotated[str, Field(pattern=POSITIVE_BYTES)]

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
+from imagenet_operator.manifests import ports
 from support import chart
 
 SCHEMA = json.loads((chart.FOLDER / "values.schema.json").read_text())
@@ -119,6 +120,8 @@ def test_a_value_is_explained(path: Path) -> None:
         (("pods", "user"), "root"),
         (("pods", "gpuResource"), "gpu"),
         (("pods", "metricsPort"), 70000),
+        (("pods", "metricsPort"), ports.MEETING),
+        (("pods", "metricsPort"), ports.MEMBER),
         (("pods", "networkPolicy", "metricsFrom"), [{"podSelektor": {}}]),
         (("pods", "safeToEvict"), "yes"),
         (("pods", "sharedMemorySize"), "0"),
@@ -137,7 +140,21 @@ def test_a_value_that_cannot_be_meant_is_refused(path: Path, wrong: object) -> N
     assert not VALIDATOR.is_valid(values)
 
 
-def test_helm_itself_refuses_by_the_schema() -> None:
-    done = chart.run({"operator": {"replicas": 3}})
+def test_metrics_are_kept_off_the_members_own_ports_and_no_others() -> None:
+    port = OBJECTS["pods",]["properties"]["metricsPort"]
+    assert port["not"] == {"enum": [ports.MEETING, ports.MEMBER]}
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"operator": {"replicas": 3}}, "replicas"),
+        ({"pods": {"metricsPort": ports.MEETING}}, "metricsPort"),
+        ({"pods": {"metricsPort": ports.MEMBER}}, "metricsPort"),
+    ],
+    ids=str,
+)
+def test_helm_itself_refuses_by_the_schema(values: dict[str, Any], place: str) -> None:
+    done = chart.run(values)
     assert done.returncode != 0
-    assert "replicas" in done.stderr
+    assert place in done.stderr

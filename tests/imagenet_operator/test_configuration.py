@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
+from imagenet_operator.manifests import ports
 from imagenet_operator.manifests.settings import Images
 from imagenet_operator.reconcile import types
 
@@ -78,6 +79,13 @@ def test_every_key_has_its_effect() -> None:
             "images.torch: is no framework; write mx",
         ),
         ({"images": {"mxnet": {"cpu": "a"}}}, "images.mxnet.gpu: field required"),
+        (
+            {"metricsPort": 9091},
+            "file: metricsPort: 9091 is a port of the members' own; "
+            "write one from 1024 to 65535 that is neither 9091 nor 9092",
+        ),
+        ({"metricsPort": 9092}, "file: metricsPort: 9092 is a port of the members' own; write"),
+        ({"metricsPort": 80}, "metricsPort: input should be greater than or equal to 1024"),
         ([], "file: "),
     ],
 )
@@ -87,6 +95,13 @@ def test_what_is_wrong_is_said_in_one_line(document: Any, words: str) -> None:
 
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("port", [ports.MEETING, ports.MEMBER])
+def test_metrics_are_kept_off_the_ports_where_members_meet(port: int) -> None:
+    """What may read metrics would else reach a server that runs what it is sent."""
+    with pytest.raises(InvalidConfiguration, match=f"metricsPort: {port} is a port"):
+        parse({"metricsPort": port}, "file")
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

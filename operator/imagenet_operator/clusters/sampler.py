@@ -11,14 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
 from imagenet_operator.api import Manifest
-from imagenet_operator.reconcile.sample import Sample, parse_sample
-
-Target = tuple[str, int]
-"""Where a member serves its metrics: host and port."""
+from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
 
 METRICS_PORT_NAME = "metrics"
 _AT_ONCE = 8
@@ -26,8 +24,23 @@ _LARGEST_BYTES = 1 << 20
 _JITTER = 0.1
 
 
+@dataclass(frozen=True)
+class Target:
+    """A member that serves metrics.
+
+    Attributes:
+        host: Its address.
+        port: Where it serves them.
+        asked: What it is in its job, which says what is missing without its answer.
+    """
+
+    host: str
+    port: int
+    asked: Asked
+
+
 def targets(children: Iterable[Manifest]) -> dict[str, Target]:
-    """Which of a job's children serve metrics now: pod name → host and port."""
+    """Which of a job's children serve metrics now, by the pod's name."""
     found = {}
     for pod in children:
         if pod["kind"] != "Pod" or "deletionTimestamp" in pod["metadata"]:
@@ -35,7 +48,8 @@ def targets(children: Iterable[Manifest]) -> dict[str, Target]:
         status = pod.get("status", {})
         port = _metrics_port(pod)
         if status.get("phase") == "Running" and status.get("podIP") and port is not None:
-            found[str(pod["metadata"]["name"])] = (str(status["podIP"]), port)
+            asked = Asked.of_labels(pod["metadata"].get("labels", {}))
+            found[str(pod["metadata"]["name"])] = Target(str(status["podIP"]), port, asked)
     return found
 
 
@@ -51,11 +65,11 @@ def fetch(target: Target, timeout: float) -> str | None:
     """The metrics of one member; None if it does not answer properly in time.
 
     Args:
-        target: Host and port.
+        target: The member.
         timeout: For the whole exchange, in seconds.
     """
     deadline = time.monotonic() + timeout
-    connection = http.client.HTTPConnection(*target, timeout=timeout)
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
     try:
         connection.request("GET", "/metrics")
         response = connection.getresponse()
@@ -120,6 +134,7 @@ class Sampler:
         texts = {pod: text for pod, text in zip(members, answers, strict=True) if text is not None}
         # Silence is worth knowing of those that were heard before.
         if texts or self._latest is not None:
-            self._latest = parse_sample(texts, self._latest, datetime.now(UTC))
+            asked = {pod: target.asked for pod, target in members.items()}
+            self._latest = parse_sample(texts, self._latest, datetime.now(UTC), asked)
         if texts:
             self._announce()

@@ -7,18 +7,26 @@ this side (a test compares them with those that the workloads export).
 Job figures are defined as in docs/telemetry.md: images per second is the sum over the workers;
 epoch, batch, loss and accuracy come from the member that reports rank 0, because ranks are not
 pod indices.
+
+A worker that writes a checkpoint may not answer in time. A sum without it would be of another job,
+so what is of all workers moves only when all that were asked have answered, and rank 0's figures
+stay while it may be the one that is late. Progress waits for nobody: one member that gets on is
+enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf, isfinite
+from types import MappingProxyType
+from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from imagenet_operator.api.fields import COUNT_MAXIMUM
+from imagenet_operator.manifests import labels
 
 PREFIX = "imagenet_"
 TRAIN_IMAGES = "imagenet_train_images_total"
@@ -40,6 +48,32 @@ PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
 
 ROLE_LABEL = "role"
 ATTEMPT_LABEL = "attempt"
+
+_WORKER: Final = "worker"
+_MOST_DIGITS: Final = 10
+"""Of the number of an attempt: as many as 2³¹ has."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a member is that is asked for its metrics, whether it answers or not.
+
+    Attributes:
+        role: In its job.
+        attempt: The one that it belongs to; None for those of the preparation.
+    """
+
+    role: str
+    attempt: int | None
+
+    @classmethod
+    def of_labels(cls, found: Mapping[str, str]) -> Asked:
+        """Return what a pod's labels say that it is."""
+        return cls(found.get(labels.JOB_ROLE, ""), _attempt(found.get(labels.ATTEMPT, "")))
+
+
+NOBODY: Final[Mapping[str, Asked]] = MappingProxyType({})
+"""To be asked: then whoever answered is all that there are."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +107,12 @@ class Sample:
         epochs: How many are planned.
         batch: Batches done in this epoch.
         batches_per_epoch: On every worker.
-        images_per_second: Sum over the workers.
+        images_per_second: Sum over the workers, of the last time that all of them answered.
         loss: Training loss of rank 0.
         accuracy: Training top-1 of rank 0, 0 to 1.
         validation_accuracy: Top-1 of the last evaluation, 0 to 1.
-        data_wait_share: Part of the workers' step time since the last sample that they waited for
-            data, 0 to 1.
+        data_wait_share: Part of the workers' step time that they waited for data, 0 to 1, between
+            the last two times that all of them answered.
         progressed_at: When a sample of this attempt last showed progress (of any member).
         preparation: By role: index, pack, seal.
     """
@@ -108,13 +142,13 @@ class Totals:
     Attributes:
         images: Pod name → the most images it ever told of; it stays while a pod is not heard, so
             that hearing it again is not mistaken for progress.
-        step_seconds: Sum over the workers.
-        data_wait_seconds: Sum over the workers.
+        step_seconds: Sum over the workers, of the last time that all of them answered.
+        data_wait_seconds: Likewise.
     """
 
-    images: Mapping[str, float]
-    step_seconds: float
-    data_wait_seconds: float
+    images: Mapping[str, float] = field(default_factory=dict)
+    step_seconds: float = 0.0
+    data_wait_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +162,10 @@ class _Member:
 
 
 def parse_sample(
-    texts: Mapping[str, str], previous: Sample | None, now: datetime, asked: int | None = None
+    texts: Mapping[str, str],
+    previous: Sample | None,
+    now: datetime,
+    asked: Mapping[str, Asked] = NOBODY,
 ) -> Sample:
     """Build the sample of a job from what its members exported.
 
@@ -137,31 +174,28 @@ def parse_sample(
 
     Args:
         texts: Pod name → body of its ``/metrics``.
-        previous: The sample before this one, for shares and for progress.
+        previous: The sample before this one, for shares, for progress and for what stays.
         now: When the texts were fetched.
-        asked: The newest attempt of those that were asked for them.
+        asked: Pod name → what it is, of all running pods that were asked for them.
     """
-    heard = [
-        member
-        for pod, text in sorted(texts.items())
-        for member in [_member(pod, text)]
-        if member is not None
-    ]
-    preparation = {
-        role: _preparation([member for member in heard if member.role == role])
-        for role in ("index", "pack", "seal")
-        if any(member.role == role for member in heard)
-    }
-    attempts = [member.attempt for member in heard if member.attempt is not None]
+    found = (_member(pod, text) for pod, text in sorted(texts.items()))
+    heard = [member for member in found if member is not None]
+    preparation = _preparation_by_role(heard)
+    attempts = _attempts(heard)
     if not attempts and not preparation and previous is not None:
         sample = replace(previous, taken_at=now)
     else:
         sample = Sample(taken_at=now, preparation=preparation or None)
     if attempts:
-        sample = _with_training(sample, heard, max(attempts), previous)
-    is_silent = asked is not None and asked not in attempts
-    since = _silent_since(previous, asked, now) if is_silent else None
-    return replace(sample, asked=asked, silent_since=since)
+        sample = _with_training(sample, heard, max(attempts), previous, asked)
+    newest = max(_attempts(asked.values()), default=None)
+    is_silent = newest is not None and newest not in attempts
+    since = _silent_since(previous, newest, now) if is_silent else None
+    return replace(sample, asked=newest, silent_since=since)
+
+
+def _attempts(members: Iterable[Asked | _Member]) -> set[int]:
+    return {member.attempt for member in members if member.attempt is not None}
 
 
 def _silent_since(previous: Sample | None, asked: int | None, now: datetime) -> datetime:
@@ -172,42 +206,66 @@ def _silent_since(previous: Sample | None, asked: int | None, now: datetime) -> 
 
 
 def _with_training(
-    bare: Sample, heard: list[_Member], attempt: int, previous: Sample | None
+    bare: Sample,
+    heard: list[_Member],
+    attempt: int,
+    previous: Sample | None,
+    asked: Mapping[str, Asked],
 ) -> Sample:
     """Return a sample with the figures of an attempt."""
-    workers = [item for item in heard if item.attempt == attempt and item.role == "worker"]
-    comparable = previous if previous is not None and previous.attempt == attempt else None
-    totals = _totals(workers, comparable)
-    first = next((item.values for item in workers if item.values.get(TRAIN_RANK) == 0), {})
-    epoch, batch = _whole(first.get(TRAIN_EPOCH)), _whole(first.get(TRAIN_BATCH))
+    former = Sample(bare.taken_at)
+    if previous is not None and previous.attempt == attempt:
+        former = previous
+    workers = [item for item in heard if item.attempt == attempt and item.role == _WORKER]
+    wanted = {pod for pod, item in asked.items() if item == Asked(_WORKER, attempt)}
+    is_whole = wanted <= {item.pod for item in workers}
+    first = next((item.values for item in workers if item.values.get(TRAIN_RANK) == 0), None)
+    sample = replace(former, taken_at=bare.taken_at, preparation=bare.preparation, attempt=attempt)
+    if first is not None or is_whole:
+        sample = _with_rank_0(sample, first or {})
+    if is_whole:
+        sample = _with_sums(sample, workers)
+    totals = sample.totals or Totals()
+    sample = replace(sample, totals=replace(totals, images=_images(workers, former.totals)))
+    return replace(sample, progressed_at=_progressed_at(sample, former))
+
+
+def _with_rank_0(former: Sample, said: Mapping[str, float]) -> Sample:
+    """Return a sample with what the worker of rank 0 says."""
     return replace(
-        bare,
-        attempt=attempt,
-        epoch=epoch,
-        epochs=_whole(first.get(TRAIN_EPOCHS)),
-        batch=batch,
-        batches_per_epoch=_whole(first.get(TRAIN_BATCHES)),
+        former,
+        epoch=_whole(said.get(TRAIN_EPOCH)),
+        epochs=_whole(said.get(TRAIN_EPOCHS)),
+        batch=_whole(said.get(TRAIN_BATCH)),
+        batches_per_epoch=_whole(said.get(TRAIN_BATCHES)),
+        loss=said.get(TRAIN_LOSS),
+        accuracy=said.get(TRAIN_ACCURACY),
+        validation_accuracy=said.get(TRAIN_VALIDATION_ACCURACY),
+    )
+
+
+def _with_sums(former: Sample, workers: list[_Member]) -> Sample:
+    """Return a sample with what all workers together say."""
+    totals = Totals(
+        step_seconds=_sum(workers, TRAIN_STEP_SUM) or 0.0,
+        data_wait_seconds=_sum(workers, TRAIN_DATA_WAIT_SUM) or 0.0,
+    )
+    return replace(
+        former,
         images_per_second=_speed(workers),
-        loss=first.get(TRAIN_LOSS),
-        accuracy=first.get(TRAIN_ACCURACY),
-        validation_accuracy=first.get(TRAIN_VALIDATION_ACCURACY),
-        data_wait_share=_data_wait_share(totals, comparable),
-        progressed_at=_progressed_at(totals, epoch, batch, comparable, bare.taken_at),
+        data_wait_share=_data_wait_share(totals, former),
         totals=totals,
     )
 
 
-def _totals(workers: list[_Member], previous: Sample | None) -> Totals:
-    before = previous.totals.images if previous is not None and previous.totals else {}
+def _images(workers: list[_Member], former: Totals | None) -> dict[str, float]:
+    """Return the most images that each worker ever told of."""
+    before = former.images if former is not None else {}
     images = {member.pod: member.values.get(TRAIN_IMAGES, 0.0) for member in workers}
-    return Totals(
-        images={
-            pod: max(images.get(pod, 0.0), before.get(pod, 0.0))
-            for pod in images.keys() | before.keys()
-        },
-        step_seconds=_sum(workers, TRAIN_STEP_SUM) or 0.0,
-        data_wait_seconds=_sum(workers, TRAIN_DATA_WAIT_SUM) or 0.0,
-    )
+    return {
+        pod: max(images.get(pod, 0.0), before.get(pod, 0.0))
+        for pod in images.keys() | before.keys()
+    }
 
 
 def _member(pod: str, text: str) -> _Member | None:
@@ -223,7 +281,12 @@ def _member(pod: str, text: str) -> _Member | None:
                     values[series.name] = values.get(series.name, 0.0) + float(series.value)
     except (ValueError, KeyError, IndexError):
         return None
-    return _Member(pod, role, int(attempt) if attempt.isdigit() else None, values)
+    return _Member(pod, role, _attempt(attempt), values)
+
+
+def _attempt(text: str) -> int | None:
+    """Return the number of an attempt; None for what is none, as any image may say."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def _sum(members: list[_Member], name: str) -> float | None:
@@ -242,6 +305,14 @@ def _whole(value: float | None) -> int | None:
     return None if value is None or not 0 <= value <= COUNT_MAXIMUM else int(value)
 
 
+def _preparation_by_role(heard: list[_Member]) -> dict[str, Preparation]:
+    return {
+        role: _preparation([member for member in heard if member.role == role])
+        for role in ("index", "pack", "seal")
+        if any(member.role == role for member in heard)
+    }
+
+
 def _preparation(members: list[_Member]) -> Preparation:
     return Preparation(
         images=int(_sum(members, PREPARE_IMAGES) or 0),
@@ -251,25 +322,21 @@ def _preparation(members: list[_Member]) -> Preparation:
     )
 
 
-def _data_wait_share(totals: Totals, previous: Sample | None) -> float | None:
-    before = previous.totals if previous is not None else None
-    step = totals.step_seconds - (before.step_seconds if before else 0.0)
-    wait = totals.data_wait_seconds - (before.data_wait_seconds if before else 0.0)
-    if step <= 0:
-        return previous.data_wait_share if previous is not None else None
-    return min(1.0, max(0.0, wait / step))
+def _data_wait_share(totals: Totals, former: Sample) -> float | None:
+    before = former.totals or Totals()
+    step = totals.step_seconds - before.step_seconds
+    wait = totals.data_wait_seconds - before.data_wait_seconds
+    return former.data_wait_share if step <= 0 else min(1.0, max(0.0, wait / step))
 
 
-def _progressed_at(
-    totals: Totals, epoch: int | None, batch: int | None, previous: Sample | None, now: datetime
-) -> datetime:
+def _progressed_at(sample: Sample, former: Sample) -> datetime:
     """When the attempt last moved: now, unless everything stands where the last sample stood."""
-    if previous is None or previous.progressed_at is None or previous.totals is None:
-        return now
-    before = previous.totals.images
-    moved = any(images > before.get(pod, 0.0) for pod, images in totals.images.items()) or (
-        epoch is not None
-        and previous.epoch is not None
-        and (epoch, batch) != (previous.epoch, previous.batch)
+    if former.progressed_at is None or former.totals is None or sample.totals is None:
+        return sample.taken_at
+    before = former.totals.images
+    moved = any(images > before.get(pod, 0.0) for pod, images in sample.totals.images.items()) or (
+        sample.epoch is not None
+        and former.epoch is not None
+        and (sample.epoch, sample.batch) != (former.epoch, former.batch)
     )
-    return now if moved else previous.progressed_at
+    return sample.taken_at if moved else former.progressed_at

@@ -10,13 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile import sample as names
-from imagenet_operator.reconcile.sample import Sample, parse_sample
+from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
 from imagenet_workloads.telemetry import names as workload_names
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 INTERVAL = timedelta(seconds=15)
 LATER = NOW + INTERVAL
+
+WORKER = Asked("worker", 0)
+BOTH = {"a": WORKER, "b": WORKER}
 
 
 class Exporter:
@@ -127,34 +131,123 @@ def test_hearing_a_member_again_is_no_progress() -> None:
     assert {item.progressed_at for item in (second, third, rank_0_silent, last)} == {NOW}
 
 
+def test_a_worker_that_is_late_now_and_then_leaves_the_figures_as_they_were() -> None:
+    """One or the other is missing in every second look: a checkpoint takes longer than the wait."""
+    texts = {"a": worker(0).text, "b": worker(1).text}
+    whole = sample = parse_sample(texts, None, NOW, BOTH)
+    assert (whole.images_per_second, whole.epoch, whole.batch) == (201, 2, 5)
+    for number, late in enumerate("abab", start=1):
+        for heard in ({pod: texts[pod] for pod in texts if pod != late}, texts):
+            now = NOW + number * INTERVAL
+            sample = parse_sample(heard, sample, now, BOTH)
+            assert sample == replace(whole, taken_at=now)
+
+
+@pytest.mark.parametrize(
+    ("heard", "epoch", "loss"),
+    [
+        pytest.param({"a": worker(0)}, 2, 1.5, id="rank 0"),
+        pytest.param({"b": worker(1)}, None, None, id="another"),
+    ],
+)
+def test_before_all_workers_have_answered_nobody_knows_how_fast_they_are(
+    heard: dict[str, Exporter], epoch: int | None, loss: float | None
+) -> None:
+    sample = parse_sample({pod: item.text for pod, item in heard.items()}, None, NOW, BOTH)
+    assert (sample.attempt, sample.images_per_second, sample.data_wait_share) == (0, None, None)
+    assert (sample.epoch, sample.loss) == (epoch, loss)
+    assert sample.progressed_at == NOW
+
+
+def test_the_speed_of_another_attempt_is_not_kept() -> None:
+    texts = {"a": worker(0).text, "b": worker(1).text}
+    former = parse_sample(texts, None, NOW, BOTH)
+    asked = {"c": Asked("worker", 1), "d": Asked("worker", 1)}
+    sample = parse_sample({"c": worker(1, attempt=1).text}, former, LATER, asked)
+    assert (sample.attempt, sample.images_per_second, sample.epoch) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    "silent", [Asked("worker", 0), Asked("scheduler", 1), Asked("server", 1), Asked("pack", None)]
+)
+def test_only_the_workers_of_the_attempt_are_waited_for(silent: Asked) -> None:
+    asked = {"a": Asked("worker", 1), "b": silent}
+    sample = parse_sample({"a": worker(0, attempt=1).text}, None, NOW, asked)
+    assert sample.images_per_second == 100
+
+
+def test_a_worker_that_is_not_asked_any_more_is_not_missed() -> None:
+    texts = {"a": worker(0).text, "b": worker(1).text}
+    both = parse_sample(texts, None, NOW, BOTH)
+    left = parse_sample({"b": texts["b"]}, both, LATER, {"b": WORKER})
+    assert (left.images_per_second, left.epoch, left.progressed_at) == (101, None, NOW)
+
+
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_who_answers_and_gets_on_is_progress_whoever_else_is_late(late: str) -> None:
+    texts = {"a": worker(0).text, "b": worker(1).text}
+    first = parse_sample(texts, None, NOW, BOTH)
+    further = {"a": worker(0, images=704), "b": worker(1, images=704)}
+    heard = {pod: item.text for pod, item in further.items() if pod != late}
+    second = parse_sample(heard, first, LATER, BOTH)
+    assert (second.progressed_at, second.silent_since) == (LATER, None)
+    third = parse_sample(heard, second, LATER + INTERVAL, BOTH)
+    assert third.progressed_at == LATER
+
+
+def test_a_batch_of_rank_0_is_progress_once_while_another_is_late() -> None:
+    first = parse_sample({"a": worker(0).text, "b": worker(1).text}, None, NOW, BOTH)
+    further = {"a": worker(0, batch=6).text}
+    second = parse_sample(further, first, LATER, BOTH)
+    assert (second.batch, second.images_per_second, second.progressed_at) == (6, 201, LATER)
+    third = parse_sample(further, second, LATER + INTERVAL, BOTH)
+    assert third.progressed_at == LATER
+
+
 def test_what_was_heard_stays_while_nobody_answers() -> None:
-    first = parse_sample({"a": worker(0).text}, None, NOW, asked=0)
+    asked = {"a": WORKER}
+    first = parse_sample({"a": worker(0).text}, None, NOW, asked)
     assert (first.asked, first.silent_since) == (0, None)
-    second = parse_sample({}, first, LATER, asked=0)
+    second = parse_sample({}, first, LATER, asked)
     assert second == replace(first, taken_at=LATER, silent_since=LATER)
-    third = parse_sample({"a": "cut off {"}, second, LATER + INTERVAL, asked=0)
+    third = parse_sample({"a": "cut off {"}, second, LATER + INTERVAL, asked)
     assert third == replace(second, taken_at=LATER + INTERVAL)
-    last = parse_sample({"a": worker(0).text}, third, LATER + 2 * INTERVAL, asked=0)
+    last = parse_sample({"a": worker(0).text}, third, LATER + 2 * INTERVAL, asked)
     assert (last.silent_since, last.progressed_at) == (None, NOW)
 
 
 def test_silence_from_the_start_is_told_with_its_beginning() -> None:
-    first = parse_sample({}, None, NOW, asked=3)
+    asked = {"a": Asked("worker", 3), "b": Asked("pack", None)}
+    first = parse_sample({}, None, NOW, asked)
     assert first == Sample(taken_at=NOW, asked=3, silent_since=NOW)
-    second = parse_sample({}, first, LATER, asked=3)
+    second = parse_sample({}, first, LATER, asked)
     assert second == Sample(taken_at=LATER, asked=3, silent_since=NOW)
 
 
 def test_the_silence_of_an_attempt_is_its_own() -> None:
-    former = parse_sample({}, None, NOW, asked=0)
-    assert parse_sample({}, former, LATER, asked=1).silent_since == LATER
-    straggler = parse_sample({"a": worker(0, attempt=0).text}, former, LATER, asked=1)
+    former = parse_sample({}, None, NOW, {"a": WORKER})
+    asked = {"a": WORKER, "b": Asked("worker", 1)}
+    assert parse_sample({}, former, LATER, asked).silent_since == LATER
+    straggler = parse_sample({"a": worker(0, attempt=0).text}, former, LATER, asked)
     assert (straggler.attempt, straggler.asked, straggler.silent_since) == (0, 1, LATER)
 
 
 def test_who_answers_with_nothing_that_is_known_here_is_silent() -> None:
-    sample = parse_sample({"a": "other_program_steps 3\n"}, None, NOW, asked=0)
+    sample = parse_sample({"a": "other_program_steps 3\n"}, None, NOW, {"a": WORKER})
     assert (sample.attempt, sample.silent_since) == (None, NOW)
+
+
+@pytest.mark.parametrize("attempt", ["", "-1", "first", "\N{SUPERSCRIPT TWO}", "9" * 5000])
+def test_what_is_no_attempt_is_none(attempt: str) -> None:
+    text = f'imagenet_train_epoch{{role="worker",attempt="{attempt}"}} 3\n'
+    assert parse_sample({"a": text}, None, NOW) == Sample(taken_at=NOW)
+    assert Asked.of_labels({labels.JOB_ROLE: "worker", labels.ATTEMPT: attempt}).attempt is None
+
+
+def test_who_is_asked_is_told_by_its_labels() -> None:
+    assert Asked.of_labels(labels.of_member("digits", 3, "worker", 0)) == Asked("worker", 3)
+    assert Asked.of_labels(labels.of_child("digits", "pack")) == Asked("pack", None)
+    assert Asked.of_labels({}) == Asked("", None)
 
 
 def test_data_wait_is_the_share_since_the_last_sample() -> None:
@@ -163,6 +256,20 @@ def test_data_wait_is_the_share_since_the_last_sample() -> None:
     waited.histogram("imagenet_train_data_wait_seconds", 0.25, 0.5, 3.0)
     assert parse_sample({"a": waited.text}, first, LATER).data_wait_share == 0.75
     assert parse_sample({"a": worker(0).text}, first, LATER).data_wait_share == 0.25
+
+
+def test_data_wait_is_the_share_since_all_workers_last_answered() -> None:
+    def waited(*data: float) -> str:
+        exporter = Exporter("worker", 0).histogram(
+            "imagenet_train_step_seconds", *[4.0] * len(data)
+        )
+        return exporter.histogram("imagenet_train_data_wait_seconds", *data).text
+
+    first = parse_sample({"a": waited(1.0), "b": waited(1.0)}, None, NOW, BOTH)
+    late = parse_sample({"b": waited(1.0, 4.0)}, first, LATER, BOTH)
+    assert (first.data_wait_share, late.data_wait_share) == (0.25, 0.25)
+    texts = {"a": waited(1.0, 2.0), "b": waited(1.0, 4.0)}
+    assert parse_sample(texts, late, LATER + INTERVAL, BOTH).data_wait_share == 0.75
 
 
 def test_preparation_is_summed_by_role() -> None:

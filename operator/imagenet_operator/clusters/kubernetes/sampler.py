@@ -97,8 +97,7 @@ class Sampler:
     async def _look(self, session: aiohttp.ClientSession, key: JobKey) -> float:
         """Take a sample of a job, and return the seconds that reading it took."""
         job = self._jobs.get(*key)
-        pods = [stored.manifest() for stored in self._pods.of_job(key)]
-        members = _talkers(pods)
+        members = _talkers(stored.manifest() for stored in self._pods.of_job(key))
         if job is None or not members:
             return 0.0
         answers = await asyncio.gather(*(_fetch(session, item) for item in members.values()))
@@ -106,7 +105,7 @@ class Sampler:
             name: text for name, text in zip(members, answers, strict=True) if text is not None
         }
         began = time.monotonic()
-        asked = _newest_attempt(pod for pod in pods if pod["metadata"]["name"] in members)
+        asked = {name: target.asked for name, target in members.items()}
         sample = parse_sample(texts, self.latest(key, job.uid), datetime.now(UTC), asked)
         self._samples[key] = (job.uid, sample)
         if _says_something(self._told.get(key), sample):
@@ -116,24 +115,17 @@ class Sampler:
 
 
 def _talkers(pods: Iterable[Manifest]) -> dict[str, Target]:
-    """Return the pods that may tell of progress: name → host and port."""
+    """Return the pods that may tell of progress, by name."""
     return targets(
         pod for pod in pods if pod["metadata"]["labels"].get(labels.JOB_ROLE) not in _SILENT
     )
 
 
-def _newest_attempt(pods: Iterable[Manifest]) -> int | None:
-    """Return the newest attempt that has one of these pods; those of the preparation have none."""
-    found = (pod["metadata"]["labels"].get(labels.ATTEMPT) for pod in pods)
-    return max((int(number) for number in found if number is not None), default=None)
-
-
 async def _fetch(session: aiohttp.ClientSession, target: Target) -> str | None:
     """Return the metrics of one member; None if it does not answer properly in time."""
-    host, port = target
-    shown = f"[{host}]" if ":" in host else host
+    host = f"[{target.host}]" if ":" in target.host else target.host
     try:
-        async with session.get(f"http://{shown}:{port}/metrics") as response:
+        async with session.get(f"http://{host}:{target.port}/metrics") as response:
             if response.status != 200:
                 return None
             content = bytearray()

@@ -10,7 +10,8 @@ def remaining_seconds(sample: Sample, batch_size: int) -> int | None:
     """Return the seconds that the remaining batches take; None while nobody can know.
 
     Args:
-        sample: Epoch and batch (of the epoch, so far), and how many there are of each.
+        sample: Epoch and batch (of the epoch, so far), how many there are of each, and the speed of
+            all workers, which may be of an earlier look.
         batch_size: Images of one step over all workers, which take a step together.
     """
     if (

@@ -37,8 +37,8 @@ class LastWords(Model):
 def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) -> TrainingStatus:
     """Return the attempt's status with the figures of a sample of the same attempt.
 
-    What the sample does not tell keeps its last value, but for speed and estimate: those are of now
-    or not at all.
+    What the sample does not tell keeps its last value, but for speed and estimate: those are the
+    sample's, which keeps them itself while some worker does not answer, or there are none.
     """
     if sample is None or sample.attempt != training.attempt:
         return training

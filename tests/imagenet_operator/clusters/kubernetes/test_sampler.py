@@ -113,7 +113,33 @@ async def test_bad_answers_harm_nobody(text: str) -> None:
             found = sampler.latest(KEY, "j")
 
         assert found is not None
-        assert found.images_per_second == 50.0
+        assert found.totals is not None
+        assert found.totals.images == {"digits-r0-worker-1": 100}
+        # The sum over all workers is what only all of them can say.
+        assert found.images_per_second is None
+
+
+@asynchronous
+async def test_a_worker_that_is_late_moves_no_figure_of_all_and_is_no_news() -> None:
+    async with serving() as steady, serving() as late:
+        pods = (pod(steady.port, index=0), pod(late.port, index=1))
+        async with sampling(*pods) as (sampler, told):
+            await asked_again(late)
+            late.text = "no metrics {"
+            await asked_again(late)
+            steady.text = metrics(images=200)
+            await asked_again(steady)
+            part = sampler.latest(KEY, "j")
+            late.text = metrics()
+            await asked_again(late)
+            whole = sampler.latest(KEY, "j")
+
+        assert part is not None
+        assert whole is not None
+        assert part.images_per_second == whole.images_per_second == 100.0
+        assert part.totals is not None
+        assert part.totals.images["digits-r0-worker-0"] == 200
+        assert told == [KEY]
 
 
 @asynchronous

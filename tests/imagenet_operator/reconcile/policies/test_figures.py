@@ -8,7 +8,7 @@ import pytest
 
 from imagenet_operator.api.status import Accuracy, MemberStatus, Role, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import figures
-from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
 from imagenet_operator.reconcile.status import matters_differently
 from support.attempt_members import NOW, later
 
@@ -53,6 +53,26 @@ def test_what_is_not_heard_keeps_its_last_value_unless_it_is_of_now() -> None:
     found = figures.carried(FORMER, Sample(taken_at=NOW, attempt=1), batch_size=100)
     assert (found.epoch, found.accuracy) == (2, FORMER.accuracy)
     assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
+
+
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_a_worker_that_is_late_costs_no_write(late: str) -> None:
+    """From the texts to the status: a look at some of the workers says what the last whole did."""
+
+    def text(rank: int) -> str:
+        said = {"rank": rank, "images_per_second": 100, "epoch": 3, "batch": 5}
+        said |= {"epochs": 10, "batches_per_epoch": 10}
+        marks = 'role="worker",attempt="1"'
+        return "".join(f"imagenet_train_{key}{{{marks}}} {value}\n" for key, value in said.items())
+
+    asked = {"a": Asked("worker", 1), "b": Asked("worker", 1)}
+    texts = {"a": text(0), "b": text(1)}
+    whole = parse_sample(texts, None, NOW, asked)
+    part = parse_sample({pod: texts[pod] for pod in texts if pod != late}, whole, later(15), asked)
+    before, after = (figures.carried(FORMER, item, batch_size=100) for item in (whole, part))
+    assert (before.images_per_second, before.estimated_remaining_seconds) == (200.0, 32)
+    assert after == before
+    assert not matters_differently(Status(training=before), Status(training=after))
 
 
 @pytest.mark.parametrize("sample", [None, Sample(taken_at=NOW, attempt=0, epoch=9)])
