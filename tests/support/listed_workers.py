@@ -3,11 +3,17 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
+from imagenet_workloads.train.peers.tf_config import apart
 from support.members import Members
+from support.processes import wait_until
 from support.training_cluster import PROGRAM, free_port, plain_environment
 
+# TensorFlow listens on IPv6 where there is any, and thereby on IPv4 too.
+_SOCKETS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTEN = "0A"
 STRATEGY = ("--framework", "TensorFlow", "--distribution-strategy", "multi_worker_mirrored")
 
 
@@ -18,7 +24,7 @@ class ListedWorkers(Members):
     Attributes:
         arguments: of all of them.
         workers: how many are listed.
-        present: how many of them, from the first, come.
+        present: how many of them, from the first, come by themselves.
     """
 
     arguments: Sequence[str]
@@ -27,10 +33,25 @@ class ListedWorkers(Members):
 
     def __enter__(self) -> Self:
         self.begin()
-        listed = [f"127.0.0.1:{free_port()}" for _ in range(self.workers)]
+        self._listed = [f"127.0.0.1:{free_port()}" for _ in range(self.workers)]
         for index in range(self.present):
-            task = {"type": "worker", "index": index}
-            config = json.dumps({"cluster": {"worker": listed}, "task": task})
-            command = [str(PROGRAM), *STRATEGY, *self.arguments]
-            self.launch(f"worker-{index}", command, plain_environment(TF_CONFIG=config))
+            self.start(index)
         return self
+
+    def start(self, index: int) -> None:
+        """Have a worker come."""
+        task = {"type": "worker", "index": index}
+        config = json.dumps({"cluster": {"worker": self._listed}, "task": task})
+        command = [str(PROGRAM), *STRATEGY, *self.arguments]
+        self.launch(f"worker-{index}", command, plain_environment(TF_CONFIG=config))
+
+    def wait_until_joining(self, index: int) -> None:
+        """Return when TensorFlow's server of a worker listens, from when on it waits for others."""
+        port = int(apart(self._listed)[index].rpartition(":")[2])
+        wait_until(lambda: _listens(port), f"worker-{index} listens on port {port}")
+
+
+def _listens(port: int) -> bool:
+    tables = [path.read_text() for path in _SOCKETS if path.exists()]
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTEN for row in rows)

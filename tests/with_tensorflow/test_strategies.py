@@ -99,11 +99,38 @@ def test_sigterm_to_one_saves_and_ends_both(digits: Path, tmp_path: Path, strate
     assert (checkpoint / "manifest.json").exists()
 
 
+def listed(digits: Path, folder: Path, present: int, *more: str) -> ListedWorkers:
+    """Two workers, of which not all come by themselves."""
+    arguments = ["--dataset", str(digits), "--output", str(folder / "out"), *more]
+    return ListedWorkers(folder / "members", arguments, present=present)
+
+
 def test_who_waits_too_long_for_another_ends(digits: Path, tmp_path: Path) -> None:
-    arguments = ["--dataset", str(digits), "--output", str(tmp_path / "out"), "--join-timeout", "3"]
-    with ListedWorkers(tmp_path / "members", arguments, present=1) as running:
-        assert running.wait()["worker-0"] == 128 + signal.SIGALRM
+    with listed(digits, tmp_path, 1, "--join-timeout", "3") as running:
+        assert running.wait()["worker-0"] == 1
         assert "waits at most 3 s for 127.0.0.1:" in running.output("worker-0")
+        assert "error: gave up after 3 s of waiting for 127.0.0.1:" in running.output("worker-0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_waits_for_another_ends_when_told_to(
+    digits: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    with listed(digits, tmp_path, 1) as running:
+        running.wait_until_joining(0)
+        worker = running.members["worker-0"]
+        worker.send_signal(number)
+        # Far less than it would wait for the other, and than the grace of a pod.
+        assert worker.wait(timeout=15) == 128 + signal.SIGTERM
+
+
+def test_the_first_worker_may_come_last(digits: Path, tmp_path: Path) -> None:
+    more = ("--network", "mlp", "--image-shape", "3,28,28", "--batch-size", "16")
+    with listed(digits, tmp_path, 0, *more, "--num-epochs", "1") as running:
+        running.start(1)
+        running.wait_until_joining(1)
+        running.start(0)
+        assert set(running.wait().values()) == {0}, running.output("worker-1")
 
 
 def test_nobody_leaves_before_the_others_have_the_last_sum(

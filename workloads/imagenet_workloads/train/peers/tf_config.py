@@ -2,14 +2,14 @@
 
 import json
 import logging
-import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from ipaddress import IPv4Address
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.peers.interface import IsHopeless, never
+from imagenet_workloads.train.rendezvous import deadline, give_up
 
 _log = logging.getLogger(__name__)
 
@@ -70,23 +70,16 @@ class Listed:
         """Return at once: whoever listens first is of no matter to TensorFlow."""
         return never
 
-    @contextmanager
-    def joining(self, timeout: float) -> Iterator[None]:
-        """Let the kernel end the process when the time is over, or it is told to end.
+    def joining(self, timeout: float) -> AbstractContextManager[None]:
+        """Watch TensorFlow wait, which it does without a word and without an end.
 
-        TensorFlow waits with Python's lock held, so that no thread could. It also takes SIGTERM for
-        itself, for good: afterwards whoever heard it before hears it again.
+        The strategy has it wait without Python's lock, and leave SIGTERM alone: so a thread can
+        give up for it, and whoever hears signals ends the process as at any other time.
         """
         others = [name for place, name in enumerate(self._workers) if place != self._index]
-        _log.info("waits at most %g s for %s to join", timeout, ", ".join(others) or "nobody")
-        heard = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, timeout)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGTERM, heard)
+        wanted = f"{', '.join(others) or 'nobody'} to join"
+        _log.info("waits at most %g s for %s", timeout, wanted)
+        return deadline(wanted, timeout, give_up)
 
     def explain(self, error: Exception) -> str | None:
         """Tell of a worker that has gone, by what TensorFlow then raises."""
