@@ -49,12 +49,51 @@ class Request:
 
 
 class Refusal(Exception):  # noqa: N818 - an answer
-    """An answer that is no success."""
+    """An answer that is no success.
 
-    def __init__(self, code: int, reason: str, message: str = "") -> None:
+    Attributes:
+        code: The HTTP status.
+        reason: The API server's word for it.
+        details: What it says of the object, as the fields that are wrong.
+        retry_after: In how many seconds it wants to be asked again; None if it does not say.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str = "",
+        *,
+        details: Manifest | None = None,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(message or reason)
         self.code = code
         self.reason = reason
+        self.details = details
+        self.retry_after = retry_after
+
+    def again(self) -> Refusal:
+        """The same answer to another request."""
+        return Refusal(
+            self.code,
+            self.reason,
+            str(self),
+            details=self.details,
+            retry_after=self.retry_after,
+        )
+
+    def response(self) -> web.Response:
+        """It as HTTP sends it."""
+        status = {
+            "kind": "Status",
+            "code": self.code,
+            "reason": self.reason,
+            "message": str(self),
+            **({} if self.details is None else {"details": self.details}),
+        }
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        return web.json_response(status, status=self.code, headers=headers)
 
 
 def creates_a_pod(asked: Request) -> bool:
@@ -163,7 +202,7 @@ class FakeApiServer:
         async def fault(asked: Request) -> None:
             if when(asked) and (times is None or len(refused) < times):
                 refused.append(asked)
-                raise Refusal(answer.code, answer.reason, str(answer))
+                raise answer.again()
 
         self.faults.append(fault)
         return refused
@@ -226,13 +265,7 @@ class FakeApiServer:
                 await fault(asked)
             return await self._answer(request, asked)
         except Refusal as refusal:
-            status = {
-                "kind": "Status",
-                "code": refusal.code,
-                "reason": refusal.reason,
-                "message": str(refusal),
-            }
-            return web.json_response(status, status=refusal.code)
+            return refusal.response()
 
     async def _read(self, request: web.Request, parts: list[str]) -> Request:
         rest = parts[2:] if parts[0] == "api" else parts[3:]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from imagenet_operator import handlers
@@ -36,17 +38,37 @@ def job(name: str = "digits", **parts: Any) -> Manifest:
     return built
 
 
+@dataclass
+class Clock:
+    """The time, and what a test has let pass beyond it."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        """The time by which the operator decides."""
+        return datetime.now(UTC) + self.ahead
+
+
+@dataclass
 class Harness:
     """One operator at work.
 
     Attributes:
         server: The API server.
         operator: The operator.
+        clock: The time by which it decides.
     """
 
-    def __init__(self, server: FakeApiServer, operator: Operator) -> None:
-        self.server = server
-        self.operator = operator
+    server: FakeApiServer
+    operator: Operator
+    clock: Clock = field(default_factory=Clock)
+
+    async def let_pass(self, seconds: float) -> None:
+        """Let time pass, as far as decisions know, and have every job looked at after it."""
+        self.clock.ahead += timedelta(seconds=seconds)
+        for item in self.server.all(kinds.JOB.name):
+            self.operator.loop.wish((item["metadata"]["namespace"], item["metadata"]["name"]))
+        await self.settle()
 
     async def settle(self) -> None:
         """Wait until the operator has done everything that it would do by now."""
@@ -148,12 +170,13 @@ async def running(
     configured = parse(QUICK if configuration is None else configuration, "test")
     connection = Connection(server.url)
     async with Client(connection) as client:
-        operator = Operator(client, configured)
+        clock = Clock()
+        operator = Operator(client, configured, clock)
         operator.loop.together_seconds = 0
         work = asyncio.create_task(operator.run())
         kopf = await handlers.start(operator, connection, configured.namespaces)
         try:
-            yield Harness(server, operator)
+            yield Harness(server, operator, clock)
         finally:
             for task in (work, kopf):
                 task.cancel()

@@ -415,7 +415,7 @@ def test_retention_is_carried_over_to_claims_while_the_job_is_there() -> None:
 def test_a_claim_that_the_job_does_not_ask_for_is_none_of_its_business() -> None:
     """It is of a former job of this name, and keeps what that one has written."""
     cluster = make(retentionPolicy="Delete")
-    made = {
+    made: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {

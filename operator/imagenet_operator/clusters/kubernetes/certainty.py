@@ -10,6 +10,7 @@ that overlap, or a cache that lags, cost a few requests and nothing else.
 from enum import IntEnum
 
 from imagenet_operator.api.status import Status
+from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.reconcile.decide import is_finished
 from imagenet_operator.reconcile.types import Decision
 
@@ -38,8 +39,10 @@ def needed(status: Status, decision: Decision) -> Certainty:
         return Certainty.ALL
     if any(reference.kind == "Job" for reference in decision.delete) and not is_finished(status):
         return Certainty.ALL
-    # What is created twice is refused once; but a job that has moved on must not get it at all.
-    return Certainty.JOB if decision.create else Certainty.CACHED
+    # What is created twice is refused once; but a job that has moved on must not get it at all. Nor
+    # may one be deleted, which cannot be undone, because it once was to be kept for a shorter time.
+    is_about_job = decision.create or any(item.kind == kinds.JOB.name for item in decision.delete)
+    return Certainty.JOB if is_about_job else Certainty.CACHED
 
 
 def _ends_something(before: Status, after: Status) -> bool:

@@ -2,12 +2,16 @@
 
 A generated client models every field of every kind, which takes three times as long for a pod as
 sending it; manifests are dictionaries here from the builders on, so they are sent as they are.
-Requests are bounded in time and in number; nothing is retried, because the work queue does that.
+Requests are bounded in time and in number. A request's time begins when it is sent: of the creates
+of a large job most wait here for their turn, and whoever took that for silence would find half an
+attempt again and again. Nothing is retried, because the work queue does that; but for what the API
+server was too busy to look at, for the same reason.
 """
 
 import asyncio
+import random
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -20,9 +24,19 @@ from imagenet_operator.clusters.kubernetes import metrics
 from imagenet_operator.clusters.kubernetes.connection import Connection
 
 AT_ONCE: Final = 32
-"""Connections that are open at a time, those of watches not counted."""
+"""Requests that are under way at a time, each on its connection, those of watches not counted."""
+
+TRIES: Final = 5
+"""How often a request is sent to an API server that is too busy for it."""
+
+LONGEST_PAUSE: Final = 10.0
+"""The longest wait between two of them, in seconds, whatever the API server asks for."""
+
+TOO_MANY_REQUESTS: Final = 429
 
 REQUEST_SECONDS: Final = 30.0
+"""How long one may take, its turn not waited for."""
+
 _CONNECT_SECONDS: Final = 10.0
 _KEPT_OPEN_SECONDS: Final = 75.0
 """The API server closes what is idle for 90 s; a new connection costs more than a request."""
@@ -40,13 +54,17 @@ class ApiError(ClusterError):
         code: The HTTP status; 0 if there was no answer.
         reason: The API server's word for it, as ``AlreadyExists``.
         message: Why, for people.
+        fields: Where in what was sent the API server found something wrong.
     """
 
-    def __init__(self, request: str, code: int, reason: str, message: str) -> None:
+    def __init__(
+        self, request: str, code: int, reason: str, message: str, fields: Iterable[str] = ()
+    ) -> None:
         super().__init__(f"{request}: {message or reason or code}")
         self.code = code
         self.reason = reason
         self.message = message
+        self.fields = frozenset(fields)
 
 
 class Client:
@@ -61,6 +79,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | bool = True
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def __aenter__(self) -> Self:
         if self._connection.server.startswith("https:"):
@@ -185,31 +204,47 @@ class Client:
         content: str = _JSON,
         accept: str = _JSON,
     ) -> Manifest:
-        assert self._session is not None, "the client is not entered"
-        headers = {**self._authorization(), "Content-Type": content, "Accept": accept}
-        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS)
-        what = f"{verb} {path}"
-        try:
-            async with self._session.request(
-                verb,
-                self._url(path),
-                params=parameters,
-                data=None if body is None else orjson.dumps(body),
-                headers=headers,
-                timeout=timeout,
-            ) as response:
-                text = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            metrics.REQUESTS.labels(verb, "none").inc()
-            raise ApiError(what, 0, "Unreachable", str(error) or type(error).__name__) from error
-        metrics.REQUESTS.labels(verb, str(response.status)).inc()
-        if response.status >= 400:
-            raise self._refusal(what, response.status, text)
+        data = None if body is None else orjson.dumps(body)
+        for left in reversed(range(TRIES)):
+            async with self._turns:
+                # Only now: a token may run out while its request waits for its turn.
+                headers = {**self._authorization(), "Content-Type": content, "Accept": accept}
+                response, text = await self._send(
+                    verb, path, params=parameters, data=data, headers=headers
+                )
+            if response.status != TOO_MANY_REQUESTS or not left:
+                break
+            # Those who were sent away together shall not come back together.
+            wait = pause(response.headers.get("Retry-After"))
+            await asyncio.sleep(wait * random.uniform(1, 1.5))
+        return self._read(f"{verb} {path}", response.status, text)
+
+    def _read(self, what: str, code: int, text: bytes) -> Manifest:
+        if code >= 400:
+            raise self._refusal(what, code, text)
         try:
             answer: Manifest = orjson.loads(text)
         except orjson.JSONDecodeError as error:
             raise ApiError(what, 0, "Garbled", f"the answer is no JSON: {error}") from error
         return answer
+
+    async def _send(
+        self, verb: str, path: str, **parts: Any
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
+        """Send a request once, and return the answer and what it says."""
+        assert self._session is not None, "the client is not entered"
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS)
+        try:
+            async with self._session.request(
+                verb, self._url(path), timeout=timeout, **parts
+            ) as response:
+                text = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.REQUESTS.labels(verb, "none").inc()
+            said = str(error) or type(error).__name__
+            raise ApiError(f"{verb} {path}", 0, "Unreachable", said) from error
+        metrics.REQUESTS.labels(verb, str(response.status)).inc()
+        return response, text
 
     async def watch(
         self, path: str, silence: float, **parameters: str
@@ -262,6 +297,19 @@ class Client:
             self._connection.renew()
         try:
             status = orjson.loads(text)
-            return ApiError(what, code, status.get("reason") or "", status.get("message") or "")
+            reason, message = status.get("reason") or "", status.get("message") or ""
+            causes = (status.get("details") or {}).get("causes") or ()
+            fields = [cause["field"] for cause in causes if cause.get("field")]
+            return ApiError(what, code, reason, message, fields)
         except (orjson.JSONDecodeError, AttributeError):
             return ApiError(what, code, "", text[:200].decode(errors="replace"))
+
+
+def pause(retry_after: str | None) -> float:
+    """Return for how many seconds a busy API server is left alone, by its own word.
+
+    Args:
+        retry_after: The header of this name.
+    """
+    asked = int(retry_after) if retry_after is not None and retry_after.isdecimal() else 1
+    return min(float(asked), LONGEST_PAUSE)

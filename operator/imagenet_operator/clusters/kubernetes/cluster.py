@@ -6,6 +6,7 @@ sees less than this one did.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,7 @@ from imagenet_operator.clusters.errors import NameTaken
 from imagenet_operator.clusters.kubernetes import haste, kinds, nodes, trim
 from imagenet_operator.clusters.kubernetes.cache import Cache, Entry, JobKey, Stored
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.gang_room import GangRoom
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
@@ -29,14 +31,15 @@ CONFLICT: Final = 409
 FORBIDDEN: Final = 403
 UNPROCESSABLE: Final = 422
 _CLAIM: Final = "PersistentVolumeClaim"
-_RUNS_SOMEWHERE: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_IS_INVALID: Final = re.compile(r'[\w.-]+ "[^"]*" is invalid')
 
 
 class Refused(ApiError):  # noqa: N818 - says what became of an object
     """An object is invalid, and will be whenever it is sent."""
 
     def __init__(self, error: ApiError) -> None:
-        super().__init__("the API server refuses it", error.code, error.reason, error.message)
+        said = error.code, error.reason, error.message, error.fields
+        super().__init__("the API server refuses it", *said)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class KubernetesCluster:
             kinds.NODE, _itself, trim.node, lambda key, can_wait: self._node_changed(key[1])
         )
         self.knows_nodes = False
-        self.gang_lock = asyncio.Lock()
+        self.gang_room = GangRoom(client, pods, self.nodes, wish)
         self._reachable: set[str] = set()
         self._foreign: dict[JobKey, dict[tuple[str, str], Manifest]] = {}
 
@@ -181,6 +184,7 @@ class KubernetesCluster:
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a job that is gone."""
         self._foreign.pop(key, None)
+        self.gang_room.forget(key)
 
     def _lost_nodes(self, children: Iterable[Manifest]) -> frozenset[str]:
         if not self.knows_nodes:
@@ -207,18 +211,12 @@ class KubernetesCluster:
         """
         if not self.knows_nodes:
             return None
-        bound: list[Manifest] = []
         try:
-            async for page in self._client.pages(kinds.POD.path(), fieldSelector=_RUNS_SOMEWHERE):
-                bound += [trim.pod(item) for item in page["items"]]
+            return await self.gang_room.free()
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
             return None
-        expected = [
-            pod for stored in self.children["Pod"].all() if _is_let_go(pod := stored.manifest())
-        ]
-        return nodes.free((node.manifest() for node in self.nodes.all()), [*bound, *expected])
 
     # ------------------------------------------------------------------ what is done
 
@@ -274,6 +272,9 @@ class KubernetesCluster:
             ApiError: It is refused.
         """
         cache = self.children[patch.kind]
+        if patch.kind == kinds.POD.name:
+            # Nothing of a pod is ever patched but its gate.
+            self.gang_room.is_given()
         metadata = {**patch.merge.get("metadata", {}), "uid": patch.uid}
         path = cache.kind.path(key[0], patch.name)
         try:
@@ -306,7 +307,11 @@ class KubernetesCluster:
 
 
 class Actions:
-    """What a decision about one job asks for: `interface.AsyncActions`."""
+    """What a decision about one job asks for: `interface.AsyncActions`.
+
+    Attributes:
+        refused: What the API server said to changes that nothing else waits for.
+    """
 
     def __init__(
         self, cluster: KubernetesCluster, key: JobKey, read: Stored, recorder: Recorder
@@ -315,6 +320,7 @@ class Actions:
         self._key = key
         self._read = read
         self._recorder = recorder
+        self.refused: list[ApiError] = []
 
     async def create(self, manifest: Manifest) -> None:
         """Make an object; nothing happens if the job has it already."""
@@ -325,8 +331,17 @@ class Actions:
         await self._cluster.delete(self._key, reference)
 
     async def patch(self, patch: Patch) -> None:
-        """Merge a patch into an object."""
-        await self._cluster.patch(self._key, patch)
+        """Merge a patch into an object.
+
+        Whom a claim belongs to says only whether it goes with the job; an API server that wants
+        this as it is must not keep the status from being written. It is taken note of instead.
+        """
+        try:
+            await self._cluster.patch(self._key, patch)
+        except ApiError as error:
+            if patch.kind != _CLAIM:
+                raise
+            self.refused.append(error)
 
     async def write_status(self, job: ImageNetJob) -> None:
         """Store the status that the job carries, unless the job has changed since it was read."""
@@ -358,10 +373,13 @@ def _is_final(error: ApiError) -> bool:
     """Whether the API server refuses an object for what it is.
 
     What it cannot read is a bad request. So says a webhook of what it may take tomorrow, but by the
-    code alone.
+    code alone. Of what is invalid it says so first, and in which field; a policy that denies an
+    object today has the same code and reason, but no field, and a webhook's own name goes first.
     """
-    unreadable = error.code == BAD_REQUEST and error.reason == "BadRequest"
-    return unreadable or error.code == UNPROCESSABLE
+    if error.code == BAD_REQUEST:
+        return error.reason == "BadRequest"
+    is_its_own = _IS_INVALID.match(error.message) is not None
+    return error.code == UNPROCESSABLE and is_its_own and bool(error.fields)
 
 
 def _itself(item: Manifest) -> JobKey:
@@ -371,13 +389,3 @@ def _itself(item: Manifest) -> JobKey:
 
 def _is_managed(item: Manifest) -> bool:
     return (item["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == "imagenet-operator"
-
-
-def _is_let_go(pod: Manifest) -> bool:
-    """Whether a pod waits for the scheduler, and for nothing else."""
-    return (
-        not pod["spec"].get("nodeName")
-        and not pod["spec"].get("schedulingGates")
-        and pod["status"].get("phase") == "Pending"
-        and "deletionTimestamp" not in pod["metadata"]
-    )

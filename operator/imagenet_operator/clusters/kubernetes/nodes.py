@@ -1,9 +1,7 @@
 """What the nodes tell: which of them cannot be reached, and what they have left for which pods.
 
 Left is what a node could allocate, less what the pods that are bound to it ask for; with it go the
-taints that keep pods out. That takes a list of all pods of the cluster, so it is asked for only
-when a gang waits for room, and only by one job at a time: what one gang was just given must not be
-counted as free for the next.
+taints that keep pods out. Who asks for it, and when, is in `gang_room`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +16,11 @@ from imagenet_operator.reconcile.types import Capacity, Room
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which a person says that a node is down for good."""
 
+_PODS = "pods"
+"""The resource that every pod takes one of."""
+
+_NOTHING: Mapping[str, Mapping[str, Fraction]] = {}
+
 
 def is_reachable(node: Manifest) -> bool:
     """Whether anything will be heard from a node's pods: it is ready and not out of service."""
@@ -29,13 +32,18 @@ def is_reachable(node: Manifest) -> bool:
     )
 
 
-def free(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> Capacity:
+Taken = Mapping[str, Mapping[str, Fraction]]
+"""Node name → resource → how much of it pods take."""
+
+
+def free(nodes: Iterable[Manifest], pods: Iterable[Manifest], taken: Taken = _NOTHING) -> Capacity:
     """Return what each node that can be reached has left.
 
     Args:
         nodes: All nodes.
-        pods: Every pod that is bound to a node and has not ended, and pods of gangs that were let
-            go but are not bound yet; the latter are put on the first node with room for them.
+        pods: Pods that are bound to a node and have not ended, and pods of gangs that were let go
+            but are not bound yet; the latter are put on the first node with room for them.
+        taken: What all other pods take of them.
     """
     rooms = Rooms(
         {
@@ -44,6 +52,8 @@ def free(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> Capacity:
             if is_reachable(node)
         }
     )
+    for name, amounts in taken.items():
+        rooms.put_on(name, amounts)
     unbound = []
     for pod in pods:
         name = pod["spec"].get("nodeName")
@@ -54,6 +64,13 @@ def free(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> Capacity:
     for pod in unbound:
         rooms.put(requests(pod), taints.of_pod(pod["spec"]))
     return rooms.left()
+
+
+def add(taken: dict[str, dict[str, Fraction]], pod: Manifest) -> None:
+    """Add what a pod that is bound to a node takes from it."""
+    amounts = taken.setdefault(pod["spec"]["nodeName"], {})
+    for resource, amount in {_PODS: Fraction(1), **requests(pod)}.items():
+        amounts[resource] = amounts.get(resource, Fraction(0)) + amount
 
 
 def requests(pod: Manifest) -> dict[str, Fraction]:

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Final
 
 import orjson
@@ -22,7 +22,7 @@ from imagenet_operator.clusters.kubernetes.cache import JobKey, Stored
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.loop import Loop
-from imagenet_operator.clusters.kubernetes.reconciler import Reconciler
+from imagenet_operator.clusters.kubernetes.reconciler import Reconciler, now
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.clusters.kubernetes.sampler import Sampler
@@ -41,9 +41,12 @@ class Operator:
     Args:
         client: Of the API server; entered.
         configuration: The operator's.
+        clock: The time, for all decisions.
     """
 
-    def __init__(self, client: Client, configuration: Configuration) -> None:
+    def __init__(
+        self, client: Client, configuration: Configuration, clock: Callable[[], datetime] = now
+    ) -> None:
         namespaces = configuration.namespaces or (None,)
         self.loop = Loop(self._look)
         self._recorder = Recorder(client)
@@ -57,7 +60,7 @@ class Operator:
                 configuration.sampler.timeout_seconds,
                 lambda key: self.loop.wish(key, patient=True),
             )
-        self._reconciler = Reconciler(self.cluster, configuration.settings, self._latest)
+        self._reconciler = Reconciler(self.cluster, configuration.settings, self._latest, clock)
         self._children = [
             Reflector(
                 client,
@@ -158,8 +161,10 @@ class Operator:
 
     def troubles(self) -> Iterator[str]:
         """Yield what is wrong now."""
-        # Nodes may be somebody else's to see; but once they were seen, passes rely on them.
-        nodes = [self._nodes] if self.cluster.knows_nodes else []
+        # Nodes may be somebody else's to see. But until that is said, every pass waits for them,
+        # and once they were seen, passes rely on them.
+        counts = self.cluster.knows_nodes or not self._nodes.answered.is_set()
+        nodes = [self._nodes] if counts else []
         for reflector in (*self._children, *nodes):
             if health.is_silent(reflector.heard_at):
                 yield f"the watch of {reflector.name} is dead"
@@ -175,6 +180,8 @@ class Operator:
         for reflector in self._children:
             if not reflector.synced.is_set():
                 yield f"{reflector.name} are not listed yet"
+        if not self._nodes.answered.is_set():
+            yield f"{self._nodes.name} are not listed yet"
         if self.audit.heard_at is None:
             yield f"{kinds.JOB.plural} are not listed yet"
 

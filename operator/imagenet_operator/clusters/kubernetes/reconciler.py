@@ -9,6 +9,7 @@ The decision is made from the caches first. Where it hangs on something that is 
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from imagenet_operator.clusters.kubernetes.cluster import (
     CONFLICT,
     NOT_FOUND,
     UNPROCESSABLE,
+    Actions,
     KubernetesCluster,
     Refused,
     View,
@@ -33,6 +35,7 @@ from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile import observe, refusal
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.draft import EVENT_MAXIMUM
+from imagenet_operator.reconcile.policies import gang
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Capacity, Decision, Event, Settings
 
@@ -43,6 +46,8 @@ MOST_ROUNDS: Final = 8
 
 AT_ONCE = timedelta(0)
 
+_NAMES_AND_NUMBERS: Final = re.compile(r'"[^"]*"|[0-9]+')
+
 
 @dataclass(frozen=True)
 class _NamedClaims:
@@ -50,6 +55,18 @@ class _NamedClaims:
 
     names: frozenset[str]
     found: list[Manifest]
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What nodes have left, for whom it matters and as far as that is known."""
+
+    free: Capacity | None
+
+
+def now() -> datetime:
+    """Return the time, with its zone."""
+    return datetime.now(UTC)
 
 
 class Reconciler:
@@ -67,13 +84,13 @@ class Reconciler:
         cluster: KubernetesCluster,
         settings: Settings,
         latest: Callable[[JobKey, str], Sample | None],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = now,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._latest = latest
         self._clock = clock
-        self._complaints: dict[JobKey, str] = {}
+        self._complaints: dict[JobKey, set[str]] = {}
 
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a job that is gone."""
@@ -131,8 +148,10 @@ class Reconciler:
         Returns:
             How certain the next view is, and when to look again.
         """
-        async with self._room(job, view) as free:
-            decision = self._decide(key, job, view, free)
+        async with self._room(key, job, view) as room:
+            if room is None:
+                return certainty, self._settings.patience
+            decision = self._decide(key, job, view, room.free)
             wanted = needed(job.status, decision)
             if wanted <= certainty:
                 decision = await self._apply(key, job, view, decision)
@@ -141,23 +160,23 @@ class Reconciler:
         return wanted, AT_ONCE
 
     @contextlib.asynccontextmanager
-    async def _room(self, job: ImageNetJob, view: View) -> AsyncIterator[Capacity | None]:
-        """Give what nodes have left to a gang that waits for it, and to one at a time."""
+    async def _room(self, key: JobKey, job: ImageNetJob, view: View) -> AsyncIterator[_Room | None]:
+        """Give what nodes have left to a gang that waits for it, but None if others are first."""
         if not stored_job.waits_for_room(job, view.children):
-            yield None
+            yield _Room(None)
             return
-        async with self._cluster.gang_lock:
-            yield await self._cluster.free_capacity()
+        async with self._cluster.gang_room.turn(key) as is_its_turn:
+            yield _Room(await self._cluster.free_capacity()) if is_its_turn else None
 
     def _decide(self, key: JobKey, job: ImageNetJob, view: View, free: Capacity | None) -> Decision:
-        now = self._clock()
+        time = self._clock()
         if _is_new(job):
             problems = validation.validate(view.job.manifest())
             if problems:
                 reason, message = refusal.reason_of(problems), stored_job.in_words(problems)
-                return refusal.refuse(job, reason, message, now, self._settings)
+                return refusal.refuse(job, reason, message, time, self._settings)
         observed = observe.sort(job, view.children, unreachable_nodes=view.unreachable, free=free)
-        return decide(job, observed, self._latest(key, view.job.uid), now, self._settings)
+        return decide(job, observed, self._latest(key, view.job.uid), time, self._settings)
 
     async def _make_certain(self, key: JobKey, wanted: Certainty) -> None:
         if wanted is Certainty.ALL:
@@ -181,15 +200,42 @@ class Reconciler:
         except ApiError as error:
             if error.code in (CONFLICT, NOT_FOUND):
                 await self._cluster.refresh_job(key)
-            elif 400 <= error.code < 500 and self._complaints.get(key) != error.message:
-                # A full quota, say: whoever asked for the job can do something about it.
-                self._complaints[key] = error.message
-                event = Event("Warning", "ApiServerRefused", error.message[:EVENT_MAXIMUM])
-                await actions.record_event(job, event)
+            else:
+                await self._complain(key, job, actions, error)
             raise
-        self._complaints.pop(key, None)
         _tell(key, job, decision)
+        if actions.refused:
+            return await self._insist(key, job, actions, decision)
+        if not _is_cut_off(decision):
+            self._complaints.pop(key, None)
         return decision
+
+    async def _insist(
+        self, key: JobKey, job: ImageNetJob, actions: Actions, decision: Decision
+    ) -> Decision:
+        """Tell what was refused of a decision that was carried out, and have it tried again."""
+        for failure in actions.refused:
+            LOGGER.warning("%s/%s: %s", *key, failure)
+            await self._complain(key, job, actions, failure)
+        # No event may tell that it would be taken by now.
+        patience = self._settings.patience
+        again_after = decision.again_after
+        soon = patience if again_after is None else min(again_after, patience)
+        return replace(decision, again_after=soon)
+
+    async def _complain(
+        self, key: JobKey, job: ImageNetJob, actions: Actions, error: ApiError
+    ) -> None:
+        """Tell of a refusal, but not again and again.
+
+        A full quota, say: whoever asked for the job can do something about it.
+        """
+        told = self._complaints.setdefault(key, set())
+        gist = _gist(error.message)
+        if 400 <= error.code < 500 and gist not in told:
+            told.add(gist)
+            event = Event("Warning", "ApiServerRefused", error.message[:EVENT_MAXIMUM])
+            await actions.record_event(job, event)
 
     async def _give_up(self, key: JobKey, view: View, error: Unreadable) -> timedelta | None:
         """Fail a job that cannot be read, and clean up behind it; return when to look again.
@@ -203,8 +249,8 @@ class Reconciler:
         if is_finished(job.status):
             observed = observe.sort(job, view.children, unreachable_nodes=view.unreachable)
             decision = decide(job, observed, None, self._clock(), self._settings)
-            await self._apply(key, job, view, replace(decision, status=job.status))
-            return decision.again_after
+            decision = replace(decision, status=job.status)
+            return (await self._apply(key, job, view, decision)).again_after
         reason, message = error.reason, str(error)
         status = refusal.refused(job.status, error.generation, reason, message, self._clock())
         told = Event("Warning", reason, message[:EVENT_MAXIMUM])
@@ -229,6 +275,22 @@ def _claims_of(job: ImageNetJob) -> frozenset[str]:
 def _after(job: ImageNetJob, decision: Decision) -> Certainty:
     """How sure the view is right after a decision: our own write returned the job as it is now."""
     return Certainty.JOB if writes_status(job, decision) else Certainty.CACHED
+
+
+def _is_cut_off(decision: Decision) -> bool:
+    """Whether a decision follows from an attempt of which not all could be made.
+
+    It says no more than that there is something to be cleared away: what was refused still is, as
+    far as is known, until an attempt is made whole.
+    """
+    training = decision.status.training
+    outcome = None if training is None else training.outcome
+    return outcome is not None and outcome.reason == gang.CUT_OFF.reason
+
+
+def _gist(message: str) -> str:
+    """What stays the same of a refusal while names and numbers in it change with the attempt."""
+    return _NAMES_AND_NUMBERS.sub("", message)
 
 
 def _tell(key: JobKey, job: ImageNetJob, decision: Decision) -> None:

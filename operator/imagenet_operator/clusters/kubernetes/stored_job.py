@@ -6,21 +6,27 @@ been stored while validation was off; then it fails with a reason, once.
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from imagenet_operator.api import ImageNetJob, validation
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.dataset import DatasetSpec
 from imagenet_operator.api.job import ImageNetJobSpec
 from imagenet_operator.api.metadata import ObjectMeta
 from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.run_policy import MANAGER, RunPolicy
 from imagenet_operator.api.status import Status
+from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile import refusal
+
+
+_NO_VOLUME: Final[dict[str, Any]] = {"volume": None}
+_NO_OUTPUT: Final[dict[str, Any]] = {"output": None}
 
 
 class Unreadable(ImageNetJobError):  # noqa: N818 - says what a stored object is
@@ -65,7 +71,12 @@ def remains(stored: Stored, status: Status) -> ImageNetJob:
     manifest = stored.manifest()
     names = ("name", "namespace", "uid", "generation")
     metadata = {name: value for name, value in manifest["metadata"].items() if name in names}
-    fields: dict[str, Any] = {"run_policy": _readable_policy(manifest)}
+    fields: dict[str, Any] = {
+        "run_policy": _readable_policy(manifest),
+        # Nobody knows which claims it asked for; it gets none that is not its own.
+        "dataset": DatasetSpec.model_construct(**_NO_VOLUME),
+        "training": TrainingSpec.model_construct(**_NO_OUTPUT),
+    }
     return ImageNetJob.model_construct(
         metadata=ObjectMeta.model_validate(metadata),
         spec=ImageNetJobSpec.model_construct(**fields),

@@ -76,6 +76,12 @@ POD: Manifest = {"kind": "Pod", "metadata": {"name": "p"}}
         ),
         ({}, {}, {"delete": (Reference("Job", "digits-index", "u"),)}, Certainty.ALL),
         ({}, {}, {"delete": (Reference("Pod", "p", "u"),)}, Certainty.CACHED),
+        (
+            {"conditions": SUCCEEDED},
+            {"conditions": SUCCEEDED},
+            {"delete": (Reference("ImageNetJob", "digits", "u"),)},
+            Certainty.JOB,
+        ),
     ],
 )
 def test_what_hangs_on_an_absence(
@@ -213,3 +219,27 @@ async def test_an_index_is_not_made_again_because_its_pod_is_not_known_yet() -> 
         assert after["status"]["dataset"]["key"] == "0123456789abcdef"
         assert server.get("Job", "digits-index") is not None
         assert server.get("Job", "digits-pack") is not None
+
+
+@pytest.mark.parametrize(("by_now", "is_kept"), [(60, False), (10**9, True), (None, True)])
+@asynchronous
+async def test_a_job_is_deleted_by_the_time_to_live_that_it_has_now(
+    by_now: int | None, is_kept: bool
+) -> None:
+    """It ended long ago; somebody changed how long it is kept, and no watch told of it."""
+    whole = job(run_policy={"ttlSecondsAfterFinished": 60})
+    whole["status"] = {
+        "observedGeneration": 1,
+        "startTime": TIME,
+        "completionTime": TIME,
+        "phase": "Succeeded",
+        "conditions": SUCCEEDED,
+    }
+    async with FakeApiServer() as server, blind(server) as other:
+        read = await server.add(whole)
+        policy = {} if by_now is None else {"ttlSecondsAfterFinished": by_now}
+        await server.change("ImageNetJob", "digits", lambda it: it["spec"].update(runPolicy=policy))
+
+        await other.look(read)
+
+        assert (server.get("ImageNetJob", "digits") is not None) is is_kept

@@ -166,23 +166,36 @@ async def test_a_job_that_is_gone_is_known_to_be() -> None:
         assert cluster.view(KEY) is None
 
 
+IS_INVALID = 'Pod "a" is invalid: spec.priority: Invalid value, because'
+POLICY = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: because"
+WEBHOOK = f'admission webhook "w.example.com" denied the request: {IS_INVALID}'
+A_FIELD = {"causes": [{"field": "spec.priority", "message": "Invalid value"}]}
+NO_FIELD = {"causes": [{"message": POLICY}]}
+
+
 @pytest.mark.parametrize(
-    ("code", "reason", "error"),
+    ("answer", "error"),
     [
-        (422, "Invalid", Refused),
-        (400, "BadRequest", Refused),
+        (Refusal(422, "Invalid", IS_INVALID, details=A_FIELD), Refused),
+        (Refusal(422, "Invalid", f"Job.batch{IS_INVALID[3:]}", details=A_FIELD), Refused),
+        (Refusal(400, "BadRequest", "because"), Refused),
+        # Who denies it may be persuaded, by whichever code he says so.
+        (Refusal(422, "Invalid", POLICY, details=NO_FIELD), ApiError),
+        (Refusal(422, "Invalid", f'pods "a" is forbidden: {POLICY}', details=NO_FIELD), ApiError),
+        (Refusal(422, "Invalid", WEBHOOK, details=A_FIELD), ApiError),
+        (Refusal(422, "Invalid", "because", details={}), ApiError),
         # A webhook that gives no code, or a proxy.
-        (400, "", ApiError),
-        (403, "Forbidden", ApiError),
-        (500, "InternalError", ApiError),
+        (Refusal(400, "", "because"), ApiError),
+        (Refusal(403, "Forbidden", "because"), ApiError),
+        (Refusal(500, "InternalError", "because"), ApiError),
     ],
 )
 @asynchronous
 async def test_refusals_say_whether_it_is_worth_another_try(
-    code: int, reason: str, error: type[ApiError]
+    answer: Refusal, error: type[ApiError]
 ) -> None:
     async with connected() as (server, cluster):
-        server.refuse(Refusal(code, reason, "because"))
+        server.refuse(answer)
         with pytest.raises(ApiError, match="because") as caught:
             await cluster.create(KEY, OURS, child())
 

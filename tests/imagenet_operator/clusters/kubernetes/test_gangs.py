@@ -1,11 +1,16 @@
 """Gangs that wait for room, on the nodes of a pool as clouds make them: with a taint."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from imagenet_operator.api import load
+from imagenet_operator.clusters.kubernetes import gang_room
+from imagenet_operator.clusters.kubernetes.loop import PASSES_AT_ONCE
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer
+from support.fake_api_server import FakeApiServer, Request
 from support.job_table import PREPARED
 from support.operator_harness import Harness, job, node, running
 
@@ -115,3 +120,141 @@ async def test_a_gang_that_tolerates_nothing_stays_off_the_pool() -> None:
             await looked_at(harness, "digits")
 
             assert len(gated(harness)) == 5
+
+
+WAIT = {"schedulingPolicy": {"gang": "Wait"}}
+MANY = 3 * gang_room.IN_LINE
+
+
+def looks(server: FakeApiServer) -> int:
+    """How often all pods of the cluster were listed to see what nodes have left.
+
+    The first such list fills the cache of our own.
+    """
+    asked = [item for item in server.requests if (item.verb, item.kind) == ("list", "Pod")]
+    return len([item for item in asked if not item.namespace]) - 1
+
+
+def wish_for_all(harness: Harness, names: list[str]) -> None:
+    for name in names:
+        harness.operator.loop.wish((KEY[0], name))
+
+
+def small_gang(name: str) -> Manifest:
+    """A gang of three pods."""
+    found = job(name, run_policy=WAIT, training={"workers": {"replicas": 1}})
+    found["spec"]["training"]["strategy"]["parameterServer"]["servers"]["replicas"] = 1
+    return found
+
+
+async def waiting(harness: Harness, count: int) -> list[str]:
+    """Bring gangs to where each of them waits for room; return their names."""
+    names = [f"gang-{number:02}" for number in range(count)]
+    for name in names:
+        await harness.server.add(small_gang(name))
+    await harness.settle()
+    assert len(gated(harness)) == 3 * count
+    return names
+
+
+@pytest.fixture
+def long_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is that runs the tests."""
+    monkeypatch.setattr(gang_room, "BELIEVED_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("long_believed")
+@asynchronous
+async def test_the_room_is_looked_for_once_however_many_wait() -> None:
+    async with FakeApiServer() as server:
+        await server.add(gpu_machine(0))
+        async with running(server) as harness:
+            names = await waiting(harness, MANY)
+            for _ in range(3):
+                wish_for_all(harness, names)
+                await harness.settle()
+
+            assert len(gated(harness)) == 3 * MANY
+            assert looks(server) == 1
+            messages = {harness.condition("Running", name)["message"] for name in names}
+            assert all(text.startswith("waiting until all members fit") for text in messages)
+
+
+@asynchronous
+async def test_what_was_seen_of_the_room_is_not_believed_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gang_room, "BELIEVED_SECONDS", 0.0)
+    async with FakeApiServer() as server:
+        await server.add(gpu_machine(0))
+        async with running(server) as harness:
+            await waiting(harness, 1)
+            before = looks(server)
+            await looked_at(harness, "gang-00")
+
+            assert looks(server) == before + 1
+
+
+@pytest.mark.usefixtures("long_believed")
+@asynchronous
+async def test_a_gang_that_was_let_go_holds_its_room_while_its_pods_get_nodes() -> None:
+    """Two gangs of five pods, and eight places; what was listed says nothing of the first."""
+    async with FakeApiServer() as server:
+        small = node("n1")
+        small["status"]["allocatable"]["pods"] = "8"
+        await server.add(small)
+        async with running(server) as harness:
+            await server.add(job("one", run_policy=WAIT))
+            await looked_at(harness, "one")
+            assert gated(harness) == []
+            await server.add(job("two", run_policy=WAIT))
+            await looked_at(harness, "two")
+            before = looks(server)
+            await harness.run_pods()
+            await looked_at(harness, "two")
+
+            assert looks(server) == before
+            assert len(gated(harness)) == 5
+
+
+@pytest.mark.usefixtures("long_believed")
+@asynchronous
+async def test_gangs_that_wait_leave_room_for_those_who_do_not() -> None:
+    """Nobody answers what nodes have left; a job that does not ask is not held up."""
+    answer, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(asked: Request) -> None:
+        if (asked.verb, asked.kind, asked.namespace) == ("list", "Pod", ""):
+            answer.set()
+            await go_on.wait()
+
+    async with FakeApiServer() as server:
+        await server.add(gpu_machine(0))
+        async with running(server) as harness:
+            names = await waiting(harness, PASSES_AT_ONCE + 1)
+            harness.operator.cluster.gang_room.is_given()
+            server.faults.append(held)
+            wish_for_all(harness, names)
+            await answer.wait()
+            await server.add(job())
+            await server.until(lambda: server.get("Pod", "digits-r0-worker-1"))
+            before = looks(server)
+            go_on.set()
+            await harness.settle()
+
+            assert harness.status()["training"]["attempt"] == 0
+            assert looks(server) == before
+
+
+@asynchronous
+async def test_those_who_were_sent_away_have_their_turn() -> None:
+    async with FakeApiServer() as server:
+        await server.add(gpu_machine(0))
+        async with running(server) as harness:
+            names = await waiting(harness, MANY)
+            await server.add(machine("plain", 1000, "9000Gi"))
+            await harness.heard()
+            wish_for_all(harness, names)
+            await harness.settle()
+
+            assert gated(harness) == []

@@ -1,11 +1,14 @@
+import asyncio
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import nodes, trim
+from imagenet_operator.clusters.kubernetes import health, nodes, trim
 from imagenet_operator.reconcile.types import Taint
-from support.operator_harness import node
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer, Refusal
+from support.operator_harness import job, node, running
 
 Manifest = dict[str, Any]
 OUT = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -100,3 +103,43 @@ def test_a_limit_is_a_request_and_init_containers_run_before_the_others() -> Non
         "nvidia.com/gpu": 2,
         "memory": 2**20,
     }
+
+
+@asynchronous
+async def test_an_operator_that_cannot_list_the_nodes_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No pass is made without them, so to be well and ready would be a lie."""
+    async with FakeApiServer() as server:
+        await server.add(node("n1"))
+        server.refuse(Refusal(500, "InternalError", "etcd"), lambda asked: asked.kind == "Node")
+        async with running(server) as harness:
+            await server.add(job())
+            while len(pending := list(harness.operator.pending())) > 1:
+                await asyncio.sleep(0)
+            assert pending == ["nodes are not listed yet"]
+            assert list(harness.operator.troubles()) == []
+            with monkeypatch.context() as later:
+                later.setattr(health, "LONGEST_SILENCE", -1.0)
+                assert "the watch of nodes is dead" in list(harness.operator.troubles())
+            assert server.writes() == []
+
+            server.faults.clear()
+            await harness.settle()
+            assert len(harness.pods()) == 5
+            assert list(harness.operator.pending()) == []
+
+
+@asynchronous
+async def test_an_operator_that_may_not_see_the_nodes_works_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with FakeApiServer() as server:
+        server.refuse(Refusal(403, "Forbidden"), lambda asked: asked.kind == "Node")
+        async with running(server) as harness:
+            await server.add(job())
+            await server.until(lambda: len(harness.pods()) == 5)
+
+            assert list(harness.operator.pending()) == []
+            monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
+            assert "the watch of nodes is dead" not in list(harness.operator.troubles())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.asynchronous import asynchronous
-from support.fake_api_server import Refusal, creates_a_pod, writes_status
+from support.fake_api_server import Refusal, Request, creates_a_pod, writes_status
 from support.operator_harness import Harness, cluster_of_one, job
 
 Manifest = dict[str, Any]
@@ -61,10 +61,15 @@ async def test_what_no_schema_kept_out_fails_once(
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "message"),
+    "answer",
     [
-        (422, "Invalid", 'Pod "w" is invalid: spec.tolerations[0]: Invalid value'),
-        (
+        Refusal(
+            422,
+            "Invalid",
+            'Pod "w" is invalid: spec.tolerations[0]: Invalid value',
+            details={"causes": [{"field": "spec.tolerations[0]"}]},
+        ),
+        Refusal(
             400,
             "BadRequest",
             'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go '
@@ -73,12 +78,10 @@ async def test_what_no_schema_kept_out_fails_once(
     ],
 )
 @asynchronous
-async def test_a_pod_that_the_api_server_will_never_take_fails_the_job(
-    code: int, reason: str, message: str
-) -> None:
+async def test_a_pod_that_the_api_server_will_never_take_fails_the_job(answer: Refusal) -> None:
     async with cluster_of_one() as harness:
         harness.server.refuse(
-            Refusal(code, reason, message),
+            answer,
             lambda asked: creates_a_pod(asked) and "worker" in asked.body["metadata"]["name"],
         )
         await harness.server.add(job())
@@ -87,8 +90,59 @@ async def test_a_pod_that_the_api_server_will_never_take_fails_the_job(
 
         failed = harness.condition("Failed")
         assert failed["reason"] == "InvalidTemplate"
-        assert message in failed["message"]
+        assert str(answer) in failed["message"]
         assert harness.pods() == []
+
+
+@asynchronous
+async def test_a_pod_that_a_policy_denies_for_now_is_tried_again() -> None:
+    async with cluster_of_one() as harness:
+        await harness.server.add(job())
+        await harness.settle()
+        await harness.run_pods()
+        await harness.settle()
+        denied = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Mondays"
+        refused = harness.server.refuse(
+            Refusal(422, "Invalid", denied, details={"causes": [{"message": denied}]}),
+            creates_a_pod,
+            times=5,
+        )
+        await harness.end_pod("digits-r0-worker-1", code=1)
+        await harness.settle()
+        await harness.finish_deleting()
+        await harness.server.until(lambda: len(refused) == 5)
+        while harness.status()["phase"] != "Running":
+            await harness.let_pass(60)
+            await harness.run_pods()
+
+        assert harness.status()["restarts"] == 1
+        assert harness.events().count("ApiServerRefused") == 1
+
+
+@asynchronous
+async def test_a_quota_that_stays_too_small_is_told_once_however_often_it_is_tried() -> None:
+    async with cluster_of_one() as harness:
+
+        async def full(asked: Request) -> None:
+            if creates_a_pod(asked) and asked.body["metadata"]["name"].endswith("worker-1"):
+                name, used = asked.body["metadata"]["name"], len(harness.pods())
+                raise Refusal(403, "Forbidden", f'pods "{name}" is forbidden: used: pods={used}')
+
+        harness.server.faults.append(full)
+        await harness.server.add(job())
+        while harness.events().count("CreationCutOff") < 4:
+            await harness.let_pass(600)
+        assert harness.events().count("ApiServerRefused") == 1
+
+        harness.server.faults.clear()
+        while harness.status()["phase"] != "Running":
+            await harness.let_pass(600)
+            await harness.run_pods()
+        harness.server.faults.append(full)
+        await harness.end_pod(harness.pods()[0], code=1)
+        await harness.settle()
+        await harness.finish_deleting()
+        await harness.server.until(lambda: harness.events().count("ApiServerRefused") == 2)
 
 
 async def became_unreadable(harness: Harness, policy: Any) -> None:
