@@ -67,6 +67,36 @@ def test_the_furthest_counts_over_all_attempts_up_to_ones_own(tmp_path: Path) ->
         assert found.position == Position(epoch, batch)
 
 
+@pytest.mark.parametrize(
+    ("older", "newer", "expected"),
+    [
+        # Another batch size: attempt 1 was nearly through its epoch of fewer batches.
+        ((700, 5004), (620, 626), 620),
+        ((4900, 5004), (500, 626), 4900),
+        # Equally far: the later attempt's.
+        ((2502, 5004), (313, 626), 313),
+        # One has not noted it: batches are compared.
+        ((700, None), (620, 626), 700),
+        ((700, 5004), (620, None), 700),
+    ],
+)
+def test_the_furthest_is_so_by_its_share_of_the_epoch(
+    tmp_path: Path, older: tuple[int, int | None], newer: tuple[int, int | None], expected: int
+) -> None:
+    job = tmp_path / "job"
+    for attempt, (batch, length) in enumerate((older, newer)):
+        with store(job, attempt).begin(Position(0, batch)) as folder:
+            (folder / "params").write_text("w")
+            if length is not None:
+                (folder / "training.json").write_text(json.dumps({"batchesPerEpoch": length}))
+    found = store(job, 2).newest()
+    assert found is not None
+    assert found.position == Position(0, expected)
+    named = store(tmp_path / "other").newest(init_from=job)
+    assert named is not None
+    assert named.position == Position(0, expected)
+
+
 def test_names_sort_by_number_beyond_their_padding(tmp_path: Path) -> None:
     checkpoints = store(tmp_path, keep=9)
     for epoch in (9999, 10000):

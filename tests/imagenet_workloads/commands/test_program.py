@@ -95,6 +95,60 @@ def test_a_termination_log_that_cannot_be_written(
     assert "imagenet-pack: error: first\n" in capsys.readouterr().err
 
 
+FAILING = """
+import sys
+from imagenet_workloads.commands.program import run_program
+from imagenet_workloads.errors import InputError
+
+def body():
+    print("so far, so good")
+    raise {error}
+
+sys.exit(run_program("imagenet-pack", body))
+"""
+
+
+@pytest.mark.parametrize("full", [{"stderr"}, {"stdout", "stderr"}])
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        ("InputError('a.tar: is cut off')", 3, "a.tar: is cut off"),
+        ("KeyError('x')", 1, "unexpected KeyError: 'x'"),
+    ],
+)
+@pytest.mark.parametrize("log_is_full", [False, True])
+def test_an_end_stays_what_it_is_where_nobody_can_be_told(
+    error: str, code: int, message: str, full: set[str], log_is_full: bool, log: Path
+) -> None:
+    # What the body has printed is still in a buffer, for the interpreter to write at its end.
+    buffered = {"PYTHONUNBUFFERED": ""}
+    place = {"IMAGENET_TERMINATION_LOG": "/dev/full" if log_is_full else str(log)}
+    with Path("/dev/full").open("wb") as nowhere:
+        ended = subprocess.run(
+            [sys.executable, "-c", FAILING.format(error=error)],
+            env={**os.environ, **buffered, **place},
+            stdout=nowhere if "stdout" in full else subprocess.DEVNULL,
+            stderr=nowhere,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == code
+    assert log_is_full or log.read_text() == message
+
+
+def test_an_end_stays_what_it_is_when_nobody_reads_it(variables: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FAILING.format(error="InputError('a.tar: is cut off')")],
+        env={**os.environ, **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    # Long before it has anything to say.
+    process.stderr.close()
+    assert process.wait(timeout=60) == 3
+
+
 SLEEPER = """
 import sys, threading
 from pathlib import Path

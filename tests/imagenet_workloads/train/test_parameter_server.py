@@ -73,6 +73,16 @@ def test_who_has_not_come_is_told_to_whoever_asks(tmp_path: Path) -> None:
         assert cluster.readiness("server") == (503, "3 of 3 members to connect")
 
 
+def test_ctrl_c_ends_those_who_sit_in_mxnet(tmp_path: Path) -> None:
+    workers = ("worker-0", "worker-1")
+    with TrainingCluster(tmp_path, "dist_sync", [], absent=workers) as cluster:
+        missing = (503, "2 of 3 members to connect")
+        wait_until(lambda: cluster.readiness("scheduler") == missing, "the server has come")
+        for name in ("scheduler", "server"):
+            cluster.members[name].send_signal(signal.SIGINT)
+        assert cluster.wait() == {"scheduler": 130, "server": 130}
+
+
 @pytest.mark.parametrize(
     ("role", "missing"),
     [

@@ -113,21 +113,38 @@ def test_a_deadline_gives_up_on_what_never_ends(monkeypatch: pytest.MonkeyPatch)
     assert said == ["gave up after 0.2 s of waiting for 2 workers to join"]
 
 
-def test_giving_up_ends_the_process_also_where_no_last_word_can_be_left(tmp_path: Path) -> None:
-    program = """
+GIVING_UP = """
 import threading
 from imagenet_workloads.train.rendezvous import deadline, give_up
 
 with deadline("a member", 0.1, give_up):
     threading.Event().wait()
 """
+
+
+def test_giving_up_ends_the_process_also_where_no_last_word_can_be_left(tmp_path: Path) -> None:
     nowhere = {**os.environ, "IMAGENET_TERMINATION_LOG": str(tmp_path / "none" / "log")}
     ended = subprocess.run(
-        [sys.executable, "-c", program], env=nowhere, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", GIVING_UP], env=nowhere, capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == 1
     said = "imagenet-train: error: gave up after 0.1 s of waiting for a member"
     assert said in ended.stderr
+
+
+def test_giving_up_ends_the_process_also_where_stderr_is_full(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", GIVING_UP],
+            env={**os.environ, "IMAGENET_TERMINATION_LOG": str(log)},
+            stdout=full,
+            stderr=full,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert log.read_text() == "gave up after 0.1 s of waiting for a member"
 
 
 def test_a_deadline_is_quiet_about_what_ends() -> None:

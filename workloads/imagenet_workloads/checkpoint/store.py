@@ -12,11 +12,13 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
+from imagenet_workloads.checkpoint.length import read_length
 from imagenet_workloads.checkpoint.manifest import FILE_NAME, Identity, Manifest, Position
 from imagenet_workloads.errors import InputError, PlaceError, SupersededError
 
@@ -159,7 +161,7 @@ class CheckpointStore:
             if number <= self._attempt
             for position, folder in _checkpoints(attempt / "checkpoints")
         ]
-        return [folder for _, _, folder in sorted(found, reverse=True)]
+        return _furthest_first(found)
 
     def _foreign(self, identity: Identity) -> str | None:
         """Why a checkpoint of this identity is not this training's; None if it is."""
@@ -225,10 +227,13 @@ def _named(path: Path) -> Checkpoint:
     """
     if (path / FILE_NAME).exists():
         return _verified(path, Manifest.read(path))
-    found = list(_checkpoints(path / "checkpoints"))
-    for _, attempt in _attempts(path / "attempts"):
-        found.extend(_checkpoints(attempt / "checkpoints"))
-    for _, folder in sorted(found, reverse=True):
+    attempts = [(0, path), *_attempts(path / "attempts")]
+    found = [
+        (position, number, folder)
+        for number, attempt in attempts
+        for position, folder in _checkpoints(attempt / "checkpoints")
+    ]
+    for folder in _furthest_first(found):
         try:
             return _verified(folder, Manifest.read(folder))
         except InputError as error:
@@ -237,6 +242,32 @@ def _named(path: Path) -> Checkpoint:
         f"initFrom: {path} holds no complete checkpoint; name a checkpoint's folder, or the folder "
         "of the attempt or job that wrote it"
     )
+
+
+def _furthest_first(found: Sequence[tuple[Position, int, Path]]) -> list[Path]:
+    """Orders checkpoints of several attempts, whose epochs may have been of different lengths.
+
+    Args:
+        found: position, attempt and folder of each; of two equally far the later attempt's is
+            first.
+    """
+    lengths = {folder: _length(folder) for position, _, folder in found if position.batch}
+    # Batches are all there is to compare where somebody's length is not known.
+    unknown = {position.epoch for position, _, folder in found if lengths.get(folder, 1) is None}
+
+    def progress(checkpoint: tuple[Position, int, Path]) -> tuple[int, Fraction, int, Path]:
+        position, number, folder = checkpoint
+        length = 1 if position.epoch in unknown else lengths.get(folder) or 1
+        return position.epoch, Fraction(position.batch, length), number, folder
+
+    return [folder for _, _, folder in sorted(found, key=progress, reverse=True)]
+
+
+def _length(folder: Path) -> int | None:
+    try:
+        return read_length(folder)
+    except InputError:
+        return None
 
 
 def _verified(folder: Path, manifest: Manifest) -> Checkpoint:

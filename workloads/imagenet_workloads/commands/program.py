@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Never
@@ -37,6 +37,7 @@ def run_program(
         body: does the work; returns an exit code, or None for success.
         variables: the environment; only the place of the termination log is read from it.
     """
+    explain = ""
     try:
         with _exit_on_sigterm():
             return body() or 0
@@ -45,11 +46,34 @@ def run_program(
     except KeyboardInterrupt:
         message, code = "interrupted", INTERRUPTED
     except Exception as error:
-        traceback.print_exc()
         message, code = f"unexpected {type(error).__name__}: {error}", 1
-    print(f"{name}: error: {message}", file=sys.stderr, flush=True)
+        explain = traceback.format_exc()
+    # First: it is the one that the operator reads, and stderr may be on a full disk.
     leave_message(message, variables)
+    say(f"{explain}{name}: error: {message}")
     return code
+
+
+def say(message: str) -> None:
+    """Prints a line on stderr, where that is possible: last words cannot change an end."""
+    with suppress(OSError):
+        print(message, file=sys.stderr, flush=True)
+    flush_or_drop()
+
+
+def flush_or_drop() -> None:
+    """Empties the buffers of stdout and stderr; what cannot be written now never will be.
+
+    The interpreter tries again at its end, and makes an exit code of 120 of another failure.
+    """
+    # None where the program was started with it closed.
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            # Written to the null device instead, by that last try.
+            with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def write_termination_message(message: str, variables: Mapping[str, str] = os.environ) -> None:
@@ -95,7 +119,7 @@ def leave_message(message: str, variables: Mapping[str, str]) -> None:
         write_termination_message(shortened, variables)
     except PlaceError as error:
         # The program already has an end of its own, which must stay the one that is seen.
-        print(f"(and no termination message: {error})", file=sys.stderr, flush=True)
+        say(f"(and no termination message: {error})")
 
 
 @contextmanager

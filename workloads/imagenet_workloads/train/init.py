@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from imagenet_workloads.commands.program import flush_or_drop
 from imagenet_workloads.train.following import follow
 
 # What the child gets to decide about; all else keeps its usual effect on both.
@@ -92,6 +93,12 @@ def _end_with(body: Callable[[], int]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End with this code, also where the last output cannot be written."""
+    try:
+        flush_or_drop()
+    finally:
         os._exit(code)

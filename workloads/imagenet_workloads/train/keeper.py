@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from imagenet_workloads.checkpoint.length import note_length
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.learner import Group, Learner
 from imagenet_workloads.train.options.groups import OutputOptions
 from imagenet_workloads.train.reporter import Reporter
-from imagenet_workloads.train.start import note_length
 from imagenet_workloads.train.termination import Termination
 
 

@@ -8,9 +8,12 @@ imports MXNet, and only then. `servant` has done before what is to be done besid
 import ctypes
 import importlib.util
 import os
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
+from imagenet_workloads.commands.program import leave_message, say
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.roles import Role
 
@@ -33,9 +36,12 @@ def serve() -> None:
     python: list[_Command] = []
 
     def obey(command: int, body: bytes, _: None) -> None:
-        if not python:
-            python.append(_controller_in_python(store))
-        python[0](command, body, None)
+        try:
+            if not python:
+                python.append(_controller_in_python(store))
+            python[0](command, body, None)
+        except BaseException as error:
+            _end_with(error)
 
     _check(library, library.MXKVStoreRunServer(store, _Controller(obey), None))
 
@@ -57,6 +63,25 @@ def _library() -> str:
 def _check(library: ctypes.CDLL, code: int) -> None:
     if code != 0:
         raise WorkloadError(f"MXNet cannot serve: {library.MXGetLastError().decode().strip()}")
+
+
+def _end_with(error: BaseException) -> NoReturn:
+    """End a server that cannot obey a worker.
+
+    ctypes would drop the error, MXNet would tell the worker that all is done, and the training
+    would go on without its optimizer.
+    """
+    try:
+        leave_message(
+            f"the server cannot obey a worker: {type(error).__name__}: {error}; servers run the "
+            "operator's image, without the worker's own code: use an optimizer of MXNet's, or "
+            "update the weights in the worker",
+            os.environ,
+        )
+        say("".join(traceback.format_exception(error)))
+    finally:
+        # An exception cannot leave a function that C++ calls.
+        os._exit(WorkloadError.exit_code)
 
 
 def _controller_in_python(store: ctypes.c_void_p) -> _Command:

@@ -9,14 +9,13 @@ after its own wait: a scheduler's opens when MXNet starts, whoever is missing.
 import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from imagenet_workloads.commands.program import leave_message
+from imagenet_workloads.commands.program import leave_message, say
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.roles import Member, Role
 
@@ -135,9 +134,11 @@ def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Ite
 
 def give_up(message: str) -> NoReturn:
     """End the process from a thread, while the main one is stuck in MXNet."""
-    print(f"imagenet-train: error: {message}", file=sys.stderr, flush=True)
-    leave_message(message, os.environ)
-    os._exit(WorkloadError.exit_code)
+    try:
+        leave_message(message, os.environ)
+        say(f"imagenet-train: error: {message}")
+    finally:
+        os._exit(WorkloadError.exit_code)
 
 
 def _keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: float) -> str:

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
-    """Serve until the job is over; SIGTERM ends it at once.
+    """Serve until the job is over; SIGTERM and SIGINT end it at once.
 
     Args:
         member: a scheduler or a server.
@@ -33,6 +33,7 @@ def run(member: Member, timeout: float, variables: Mapping[str, str]) -> int:
     """
     # Nothing here is worth saving, and a handler of Python's would never run inside MXNet.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     log_readably()
     listener = Listener.of(member)
     server.start(

@@ -4,21 +4,18 @@ Rank 0 decides and tells the others, for which the volume might look different. 
 there is the framework's affair.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imagenet_workloads.checkpoint.length import read_length
 from imagenet_workloads.checkpoint.store import Checkpoint, CheckpointStore, Identity, Position
 from imagenet_workloads.errors import WorkloadError
-from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.options import Options
 
 if TYPE_CHECKING:
     from imagenet_workloads.train.learner import Group
 
-# In a checkpoint's folder: how long an epoch was, to find the place again when that changes.
-LENGTH_FILE = "training.json"
 # What rank 0 can have found.
 _NOTHING, _OWN, _FOREIGN = range(3)
 
@@ -75,7 +72,7 @@ def find(
         return Start(Position(options.output.load_epoch or 0, 0))
     if not own:
         return Start(Position(0, 0), found.folder)
-    was = Fields.read(found.folder / LENGTH_FILE).integer("batchesPerEpoch", minimum=1)
+    was = read_length(found.folder)
     position = translate(found.position, was, batches_per_epoch, together)
     return Start(position, found.folder, continues=True)
 
@@ -90,11 +87,6 @@ def _agree(group: "Group", kind: int, found: Checkpoint | None) -> None:
             f"rank {group.rank} sees another newest checkpoint on the output volume than rank 0 "
             f"(kind, epoch, batch: {seen}, not {agreed}); is it one volume for all workers?"
         )
-
-
-def note_length(folder: Path, batches_per_epoch: int) -> None:
-    """Leave in a checkpoint's folder what `find` translates its position with."""
-    (folder / LENGTH_FILE).write_text(json.dumps({"batchesPerEpoch": batches_per_epoch}))
 
 
 def translate(position: Position, was: int, now: int, together: int) -> Position:

@@ -11,6 +11,8 @@ from imagenet_workloads.train.data.inputs import Inputs
 class Batch:
     """One step's images, as arrays of the framework that reads them.
 
+    With MXNet the arrays are filled anew once the next batch is asked for: see `records`.
+
     Attributes:
         data: (batch size, channels, height, width), float32; channels come last in TensorFlow.
         label: (batch size,), float32.

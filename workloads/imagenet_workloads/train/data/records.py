@@ -3,6 +3,12 @@
 Its ways that matter here: with an index it shuffles over the whole of a rank's part, by its seed; a
 part is the same in every epoch; `round_batch` fills the last batch from the part's beginning, and
 without it the last batch is filled with zeros that are not reported as padding.
+
+The batches that an iterator still holds when it is deleted are never freed, and here there is a new
+iterator for every epoch. So it holds no batch but the one that is used (`prefetch_buffer`; others
+are still decoded ahead), and none at its end. The price is that a batch's memory is filled anew
+once the next batch is asked for. Before that MXNet waits for all that its engine was told to read
+from it, so a batch is safe with whoever begins, as an operation of MXNet's, what he does with it.
 """
 
 import itertools
@@ -19,6 +25,9 @@ from imagenet_workloads.train.data.record_files import RecordFiles
 from imagenet_workloads.train.options.groups import AugmentationOptions
 
 _log = logging.getLogger(__name__)
+
+# Images and labels.
+_Arrays = tuple[mx.nd.NDArray, mx.nd.NDArray]
 
 
 class Reader:
@@ -50,13 +59,45 @@ class Reader:
             "label_width": 1,
             "preprocess_threads": threads,
             "device_id": -1 if gpu is None else gpu,
+            # With 0, MXNet would hand out memory that is being filled.
+            "prefetch_buffer": 1,
             "verbose": False,
         }
         for colour, centre, scale in zip("rgb", mean, std, strict=True):
             self._settings |= {f"mean_{colour}": centre, f"std_{colour}": scale}
 
-    def open(self, files: RecordFiles, part: int, parts: int, **more: Any) -> mx.io.DataIter:
-        """Open one part of the records."""
+    def length(self, files: RecordFiles, part: int, parts: int) -> int:
+        """Count the batches of one part of the records."""
+        return -(-share(files.images, part, parts) // self.batch_size)
+
+    def read(
+        self, files: RecordFiles, part: int, parts: int, wanted: int, **more: Any
+    ) -> Iterator[_Arrays]:
+        """Give images and labels of the first `wanted` batches of one part of the records."""
+        if wanted < self.length(files, part, parts):
+            return self._some(self._open(files, part, parts, ctx="cpu", **more), wanted)
+        return self._all(self._open(files, part, parts, **more), wanted)
+
+    def _all(self, source: mx.io.DataIter, length: int) -> Iterator[_Arrays]:
+        for number, batch in enumerate(source, start=1):
+            if number == length:
+                # Only an iterator that has said that it is at its end holds no batch. This one is
+                # not filled anew, and lives as long as its arrays do.
+                next(source, None)
+            yield batch.data[0], batch.label[0]
+
+    def _some(self, source: mx.io.DataIter, wanted: int) -> Iterator[_Arrays]:
+        """Give what an iterator begins with that decodes nothing ahead, and so needs no end.
+
+        It fills its one batch anew without waiting for who reads it, so all is copied.
+        """
+        for batch in itertools.islice(source, wanted):
+            images, labels = batch.data[0].copy(), batch.label[0].copy()
+            images.wait_to_read()
+            labels.wait_to_read()
+            yield images, labels
+
+    def _open(self, files: RecordFiles, part: int, parts: int, **more: Any) -> mx.io.DataIter:
         return mx.io.ImageRecordIter(
             path_imgrec=";".join(str(record) for record in files.records),
             path_imgidx=str(files.index),
@@ -111,31 +152,34 @@ class RecordTraining:
         """
         if first_batch:
             _log.info("reads past %d batches of epoch %d", first_batch, number)
-        batches = itertools.chain.from_iterable(
-            self._once(number, lap) for lap in itertools.count()
-        )
-        return itertools.islice(batches, first_batch, self.batches_per_epoch)
+        return itertools.islice(self._laps(number), first_batch, None)
 
-    def _once(self, epoch: int, lap: int) -> Iterator[Batch]:
-        """Give this worker's part once.
+    def _laps(self, epoch: int) -> Iterator[Batch]:
+        """Give this worker's part again and again, until the epoch is full.
 
-        A new iterator each time, since only a new one obeys a seed. Parts go round the workers by
-        epoch, so that each sees all images.
+        Parts go round the workers by epoch, so that each sees all images.
         """
         part = (self._rank + epoch) % self._ranks
-        seed = seed_of(self._seed, epoch, lap)
-        source = self._reader.open(
+        length = self._reader.length(self._files, part, self._ranks)
+        for lap, begun in enumerate(range(0, self.batches_per_epoch, length)):
+            wanted = min(length, self.batches_per_epoch - begun)
+            yield from self._once(part, wanted, seed_of(self._seed, epoch, lap))
+
+    def _once(self, part: int, wanted: int, seed: int) -> Iterator[Batch]:
+        """Give a part's batches; by a new iterator, since only a new one obeys a seed."""
+        batches = self._reader.read(
             self._files,
             part,
             self._ranks,
+            wanted,
             shuffle=True,
             round_batch=True,
             seed=seed,
             seed_aug=seed,
             **self._augmentation,
         )
-        for batch in source:
-            yield Batch(batch.data[0], batch.label[0], self._reader.batch_size)
+        for images, labels in batches:
+            yield Batch(images, labels, self._reader.batch_size)
 
 
 class RecordValidation:
@@ -152,13 +196,19 @@ class RecordValidation:
         left = share(self.images, rank, ranks)
         if left == 0:
             return
-        source = self._reader.open(
-            self._files, rank, ranks, shuffle=False, round_batch=False, **self._resize
+        batches = self._reader.read(
+            self._files,
+            rank,
+            ranks,
+            self._reader.length(self._files, rank, ranks),
+            shuffle=False,
+            round_batch=False,
+            **self._resize,
         )
-        for batch in source:
+        for data, labels in batches:
             images = min(left, self._reader.batch_size)
             left -= images
-            yield Batch(batch.data[0], batch.label[0], images)
+            yield Batch(data, labels, images)
 
 
 def augmentation_arguments(

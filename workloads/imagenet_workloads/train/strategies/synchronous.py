@@ -65,6 +65,9 @@ class Synchronous:
         self._server.reserve(_SUM, SUM_WIDTH * LIMBS)
         if self._compression is not None:
             compress(self._server.store, self._compression)
+            # Only rank 0 tells the servers. A gradient that comes before they know is taken for
+            # one that is not compressed.
+            self._server.wait_for_all()
 
     def _spread_weights(self, replicas: Replicas) -> None:
         """Give rank 0's weights to every device, by way of the gradients: servers know only those.
