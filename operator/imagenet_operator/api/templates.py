@@ -2,18 +2,25 @@
 
 The schema keeps templates as they are, so the API server sees none of this. `checks` asks here on
 behalf of `validate`, and the builders ask again before they merge, because a job may have been
-stored by somebody who never validated it.
+stored by somebody who never validated it. `security_floor` knows the floor, field by field.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from imagenet_operator.api import strategies
+from imagenet_operator.api import security_floor, strategies
+from imagenet_operator.api.conflicts import (
+    Owned,
+    conflict,
+    directives,
+    items,
+    misshapen,
+    owned,
+)
 from imagenet_operator.api.own_program import MAIN_CONTAINER, OwnProgram
 from imagenet_operator.api.problems import Problem
 
@@ -28,47 +35,30 @@ _OWNED_VARIABLES = ("IMAGENET_*", "POD_*", "JOB_COMPLETION_INDEX")
 
 _OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
 _OWNED_MOUNTS = frozenset({"/source", "/data", "/output", "/scratch", "/dev/shm"})
-_CAPABILITIES_ALLOWED = ("NET_BIND_SERVICE",)
 _LISTS_WITH_OWN_ITEMS = ("containers", "volumes")
 _MAIN_LISTS_WITH_OWN_ITEMS = ("env", "volumeMounts")
 
 
-@dataclass(frozen=True)
-class _Owned:
-    """Why a field is not the user's, and the values that change nothing."""
-
-    why: str
-    harmless: tuple[Any, ...] = ()
-
-
-_NAMING = _Owned("the operator names its pods")
-_FLOOR = "the operator's security floor"
+_NAMING = Owned("the operator names its pods")
 _METADATA = {
     "name": _NAMING,
     "generateName": _NAMING,
     "namespace": _NAMING,
-    "ownerReferences": _Owned("the operator owns its pods"),
-    "finalizers": _Owned("the operator has to be able to delete its pods"),
+    "ownerReferences": Owned("the operator owns its pods"),
+    "finalizers": Owned("the operator has to be able to delete its pods"),
 }
 _SPEC = {
-    "restartPolicy": _Owned("the operator restarts whole attempts", ("Never",)),
-    "hostname": _Owned("members find each other by it"),
-    "subdomain": _Owned("members find each other by it"),
-    "schedulingGates": _Owned("the operator holds back whole attempts"),
-    "hostNetwork": _Owned(_FLOOR, (False,)),
-    "hostPID": _Owned(_FLOOR, (False,)),
-    "hostIPC": _Owned(_FLOOR, (False,)),
-}
-_SECURITY = {
-    "privileged": _Owned(_FLOOR, (False,)),
-    "allowPrivilegeEscalation": _Owned(_FLOOR, (False,)),
-    "runAsNonRoot": _Owned(_FLOOR, (True,)),
-    "procMount": _Owned(_FLOOR, ("Default",)),
+    "restartPolicy": Owned("the operator restarts whole attempts", ("Never",)),
+    "hostname": Owned("members find each other by it"),
+    "subdomain": Owned("members find each other by it"),
+    "schedulingGates": Owned("the operator holds back whole attempts"),
 }
 _PROGRAM = "the operator runs its own program; extraArgs adds options"
 _MAIN = {
-    "terminationMessagePath": _Owned("programs report through it"),
-    "terminationMessagePolicy": _Owned("programs report through it"),
+    "terminationMessagePath": Owned("programs report through it"),
+    "terminationMessagePolicy": Owned("programs report through it"),
+    "restartPolicy": Owned("the operator restarts whole attempts"),
+    "restartPolicyRules": Owned("the operator restarts whole attempts"),
 }
 
 
@@ -84,20 +74,10 @@ def owned_field_conflicts(
     """
     return [
         *_deletions(template, path),
-        *_directives(template, path),
+        *directives(template, path),
         *_metadata(template.get("metadata", {}), f"{path}.metadata"),
         *_spec(template.get("spec", {}), f"{path}.spec", own_program),
     ]
-
-
-def _conflict(path: str, why: str, hint: str = "remove it") -> Problem:
-    return Problem(path, f"cannot be overridden: {why}", hint, "operator")
-
-
-def _misshapen(value: Any, kind: type, path: str) -> Iterator[Problem]:
-    if not isinstance(value, kind):
-        words = "an object" if kind is dict else "a list"
-        yield Problem(path, f"must be {words}", "remove it or give it content", "operator")
 
 
 def _deletions(value: Any, path: str) -> Iterator[Problem]:
@@ -115,66 +95,54 @@ def _deletions(value: Any, path: str) -> Iterator[Problem]:
         yield from _deletions(child, f"{path}[{index}]")
 
 
-def _directives(mapping: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse merge directives where they would take away what the operator has put there."""
-    for key in mapping:
-        if key in {"$patch", "$retainKeys"}:
-            yield _conflict(f"{path}.{key}", "it would remove fields that the operator sets")
-
-
-def _owned(mapping: Mapping[str, Any], table: Mapping[str, _Owned], path: str) -> Iterator[Problem]:
-    for key, field in table.items():
-        if key in mapping and mapping[key] not in field.harmless:
-            harmless = f"remove it, or write {field.harmless[0]}" if field.harmless else "remove it"
-            yield _conflict(f"{path}.{key}", field.why, harmless.replace("True", "true"))
-
-
 def _metadata(metadata: Any, path: str) -> Iterator[Problem]:
-    yield from _misshapen(metadata, dict, path)
+    yield from misshapen(metadata, dict, path)
     if not isinstance(metadata, dict):
         return
-    yield from _directives(metadata, path)
-    yield from _owned(metadata, _METADATA, path)
+    yield from directives(metadata, path)
+    yield from owned(metadata, _METADATA, path)
     labels = metadata.get("labels", {})
-    yield from _misshapen(labels, dict, f"{path}.labels")
+    yield from misshapen(labels, dict, f"{path}.labels")
     if isinstance(labels, dict):
-        yield from _directives(labels, f"{path}.labels")
+        yield from directives(labels, f"{path}.labels")
         for key in labels:
             if _OWNED_LABELS.fullmatch(key):
-                yield _conflict(f"{path}.labels[{key}]", "the operator selects its pods by it")
+                yield conflict(f"{path}.labels[{key}]", "the operator selects its pods by it")
+    yield from security_floor.of_annotations(metadata.get("annotations"), f"{path}.annotations")
 
 
 def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:
-    yield from _misshapen(spec, dict, path)
+    yield from misshapen(spec, dict, path)
     if not isinstance(spec, dict):
         return
-    yield from _directives(spec, path)
-    yield from _owned(spec, _SPEC, path)
-    yield from _security(spec, path)
-    for name, place, container in _items(spec, "containers", path):
-        yield from _container(container, place)
+    yield from directives(spec, path)
+    yield from owned(spec, _SPEC, path)
+    yield from security_floor.of_pod(spec, path)
+    yield from _ephemeral_containers(spec, path)
+    for name, place, container in items(spec, "containers", path):
+        yield from security_floor.of_container(container, place)
         if name == MAIN_CONTAINER:
             yield from _main_container(container, place)
             yield from _program(container, place, own_program)
-    for _, place, container in _items(spec, "initContainers", path):
-        yield from _container(container, place)
-    for name, place, volume in _items(spec, "volumes", path):
+    for _, place, container in items(spec, "initContainers", path):
+        yield from security_floor.of_container(container, place)
+    for name, place, volume in items(spec, "volumes", path):
         if name in _OWNED_VOLUMES:
-            yield _conflict(place, f"the volume {name} is the operator's", "use another name")
-        if "hostPath" in volume:
-            yield _conflict(f"{place}.hostPath", _FLOOR, "use a claim")
+            yield conflict(place, f"the volume {name} is the operator's", "use another name")
+        yield from security_floor.of_volume(volume, place)
     for field in _LISTS_WITH_OWN_ITEMS:
         yield from _list_directives(spec, field, path, _OWNED_VOLUMES | {MAIN_CONTAINER})
 
 
-def _items(
-    parent: Mapping[str, Any], field: str, path: str
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield name, path and content of a list's objects; what else it holds is no conflict."""
-    values = parent.get(field)
-    for index, item in enumerate(values if isinstance(values, list) else ()):
-        if isinstance(item, dict):
-            yield str(item.get("name", "")), f"{path}.{field}[{index}]", item
+def _ephemeral_containers(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse what no pod can be created with, before a dataset has been prepared for it."""
+    if spec.get("ephemeralContainers"):
+        yield Problem(
+            f"{path}.ephemeralContainers",
+            "cannot be given: Kubernetes adds them only to a pod that is there already",
+            "write them to containers or initContainers, or use kubectl debug",
+            "operator",
+        )
 
 
 def _list_directives(
@@ -182,56 +150,10 @@ def _list_directives(
 ) -> Iterator[Problem]:
     """Refuse directives that remove the operator's items of a list, and a null for all of it."""
     if field in parent:
-        yield from _misshapen(parent[field], list, f"{path}.{field}")
-    for name, place, item in _items(parent, field, path):
+        yield from misshapen(parent[field], list, f"{path}.{field}")
+    for name, place, item in items(parent, field, path):
         if "$patch" in item and (name in own or item["$patch"] == "replace"):
-            yield _conflict(f"{place}.$patch", "it would remove what the operator puts there")
-
-
-def _security(parent: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse a securityContext, of a pod or of a container, that lowers the floor."""
-    if "securityContext" not in parent:
-        return
-    context, path = parent["securityContext"], f"{path}.securityContext"
-    yield from _misshapen(context, dict, path)
-    if not isinstance(context, dict):
-        return
-    yield from _directives(context, path)
-    yield from _owned(context, _SECURITY, path)
-    if "runAsUser" in context and context["runAsUser"] in (0, None):
-        yield _conflict(f"{path}.runAsUser", _FLOOR, "write a number above 0")
-    if "seccompProfile" in context:
-        profile = context["seccompProfile"]
-        kind = profile.get("type") if isinstance(profile, dict) else None
-        if kind not in ("RuntimeDefault", "Localhost"):
-            yield _conflict(f"{path}.seccompProfile", _FLOOR, "write {type: RuntimeDefault}")
-    if "capabilities" in context:
-        yield from _capabilities(context["capabilities"], f"{path}.capabilities")
-
-
-def _capabilities(capabilities: Any, path: str) -> Iterator[Problem]:
-    yield from _misshapen(capabilities, dict, path)
-    if not isinstance(capabilities, dict):
-        return
-    yield from _directives(capabilities, path)
-    if any(name not in _CAPABILITIES_ALLOWED for name in _listed(capabilities.get("add"))):
-        yield _conflict(f"{path}.add", _FLOOR)
-    if "drop" in capabilities and "ALL" not in _listed(capabilities["drop"]):
-        yield _conflict(f"{path}.drop", _FLOOR, "remove it, or write [ALL]")
-
-
-def _listed(value: Any) -> list[Any]:
-    """Return the items of a list, or what stands in place of one; none if nothing does."""
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
-
-
-def _container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    yield from _security(container, path)
-    for _, place, port in _items(container, "ports", path):
-        if "hostPort" in port:
-            yield _conflict(f"{place}.hostPort", _FLOOR)
+            yield conflict(f"{place}.$patch", "it would remove what the operator puts there")
 
 
 def _program(container: Mapping[str, Any], path: str, own_program: OwnProgram) -> Iterator[Problem]:
@@ -246,7 +168,7 @@ def _program(container: Mapping[str, Any], path: str, own_program: OwnProgram) -
         remedy += ", or give the image that it runs in as spec.training.image"
     for field in ("command", "args"):
         if field in container:
-            yield _conflict(f"{path}.{field}", _PROGRAM, remedy)
+            yield conflict(f"{path}.{field}", _PROGRAM, remedy)
 
 
 def _is_owned(variable: str) -> bool:
@@ -255,14 +177,14 @@ def _is_owned(variable: str) -> bool:
 
 
 def _main_container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    yield from _directives(container, path)
-    yield from _owned(container, _MAIN, path)
-    for name, place, _ in _items(container, "env", path):
+    yield from directives(container, path)
+    yield from owned(container, _MAIN, path)
+    for name, place, _ in items(container, "env", path):
         if _is_owned(name):
-            yield _conflict(place, f"{name} tells the program its place in the job")
-    for _, place, mount in _items(container, "volumeMounts", path):
+            yield conflict(place, f"{name} tells the program its place in the job")
+    for _, place, mount in items(container, "volumeMounts", path):
         if str(mount.get("mountPath", "")).rstrip("/") in _OWNED_MOUNTS:
-            yield _conflict(f"{place}.mountPath", "the operator mounts there", "use another path")
+            yield conflict(f"{place}.mountPath", "the operator mounts there", "use another path")
     for field in _MAIN_LISTS_WITH_OWN_ITEMS:
         yield from _list_directives(container, field, path, frozenset())
     resources = container.get("resources")
@@ -270,4 +192,4 @@ def _main_container(container: Mapping[str, Any], path: str) -> Iterator[Problem
         amounts = resources.get(kind) if isinstance(resources, dict) else None
         if isinstance(amounts, dict) and GPU_RESOURCE in amounts:
             place = f"{path}.resources.{kind}[{GPU_RESOURCE}]"
-            yield _conflict(place, "the operator counts GPUs", "set gpus of the workers")
+            yield conflict(place, "the operator counts GPUs", "set gpus of the workers")
