@@ -1,18 +1,19 @@
 """Read manifests from a file as `kubectl apply -f` would, before anything judges them.
 
 PyYAML's own rules differ from Kubernetes' in ways that bite: a key given twice is taken silently,
-``1e-4`` is a text, ``1:30`` is ninety and a date is no JSON. The loader here settles all four.
+``1e-4`` is a text, ``1:30`` is ninety and a date is no JSON. The loader here settles all four, and
+what YAML has beyond JSON is refused (`plain`).
 """
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from imagenet_operator.api import plain
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.errors import UnreadableManifest
 
@@ -33,9 +34,20 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, ValueError) as error:
+            # PyYAML believes a tag that somebody has written, whatever text comes with it.
+            tag = node.tag.removeprefix("tag:yaml.org,2002:")
+            raise yaml.MarkedYAMLError(
+                problem=f"is no !!{tag}; leave the tag out", problem_mark=node.start_mark
+            ) from error
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key, _ in node.value:
+        # Somebody may have written !!map before what is none, and super() says so.
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
             if not isinstance(key, yaml.ScalarNode):
@@ -51,16 +63,18 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     text = loader.construct_scalar(node)
-    return int(text, 8 if _OCTAL.fullmatch(text) else 0)
+    try:
+        return int(text, 8 if _OCTAL.fullmatch(text) else 0)
+    except ValueError:
+        # Python reads no more than 4300 digits. So many are infinity, as 1e999 is: `plain` refuses
+        # both, and knows their field.
+        return float(text)
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> float:
-    value = float(loader.construct_scalar(node))
-    if not math.isfinite(value):
-        raise yaml.MarkedYAMLError(problem="not a finite number", problem_mark=node.start_mark)
-    return value
+    return float(loader.construct_scalar(node))
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
@@ -77,20 +91,10 @@ def parse(text: str, source: str) -> list[Manifest]:
         source: What to call it in errors, such as its path.
 
     Raises:
-        UnreadableManifest: It is not YAML, has a key twice, holds no document, or one that is not
-            an object. The message gives the line.
+        UnreadableManifest: It is not YAML, has a key twice, holds no document, one that is not an
+            object, or one that JSON cannot express. The message gives the line or the field.
     """
-    try:
-        documents = list(yaml.load_all(text, Loader=_Loader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise UnreadableManifest(source, f"{place}{_in_words(error)}") from error
-    except yaml.YAMLError as error:
-        raise UnreadableManifest(source, f"is not YAML: {error}") from error
-    except RecursionError:
-        raise UnreadableManifest(source, "is too deeply nested") from None
-    found = [document for document in documents if document is not None]
+    found = documents(text, source)
     if not found:
         raise UnreadableManifest(source, "holds no manifest; write one of kind ImageNetJob")
     for document in found:
@@ -99,6 +103,34 @@ def parse(text: str, source: str) -> list[Manifest]:
             raise UnreadableManifest(
                 source, f"holds {kind}, not an object with apiVersion, kind, metadata and spec"
             )
+    return found
+
+
+def documents(text: str, source: str) -> list[Any]:
+    """Return the documents of a YAML text, whatever they are about, without the empty ones.
+
+    Args:
+        text: The text.
+        source: What to call it in errors.
+
+    Raises:
+        UnreadableManifest: It is not YAML, has a key twice, or what JSON cannot express.
+    """
+    try:
+        read = list(yaml.load_all(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise UnreadableManifest(source, f"{place}{_in_words(error)}") from error
+    except yaml.YAMLError as error:
+        raise UnreadableManifest(source, f"is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise UnreadableManifest(source, "is too deeply nested") from None
+    found = [document for document in read if document is not None]
+    for number, document in enumerate(found, start=1):
+        for problem in plain.faults(document):
+            place = f"document {number}: " if len(found) > 1 else ""
+            raise UnreadableManifest(source, f"{place}{problem}")
     return found
 
 

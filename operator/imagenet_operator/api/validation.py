@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from imagenet_operator.api import checks, hints
+from imagenet_operator.api import checks, hints, plain
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
 from imagenet_operator.api.problems import Problem
@@ -68,6 +68,8 @@ def _document_problems(document: Any) -> list[Problem]:
     if not isinstance(document, dict):
         what = "nothing" if document is None else type(document).__name__
         return [Problem("", f"is {what}, not an object", f"write kind: {KIND}", "document")]
+    if problems := list(plain.faults(document)):
+        return problems
     return [
         Problem(
             name,

@@ -14,6 +14,7 @@ from imagenet_operator.api import own_program
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.api.problems import Problem
+from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
@@ -25,8 +26,8 @@ Judge = Callable[[Manifest], list[Problem]]
 SWEEP = "training.imagenet.dev/sweep"
 """The label by which the jobs of a sweep are found: the name of the manifest."""
 
-_WORKERS = "spec.training.workers"
-"""What a strategy objects to that takes a fixed number of workers."""
+_WORKERS = "workers"
+"""What a strategy objects to, of `spec.training`, that takes a fixed number of workers."""
 
 _DIGEST = 6
 
@@ -98,7 +99,7 @@ def plan(
         points = [_point(manifest, variant, number) for number in sorted(set(workers))]
         verdicts = [(point, _problems(manifest, point, problems_of)) for point in points]
         good = [point for point, problems in verdicts if not problems]
-        fixed = [point for point, problems in verdicts if good and _asks_for_others(problems)]
+        fixed = [point for point, found in verdicts if good and _asks_for_others(point, found)]
         kept += good
         if fixed:
             left_out.append(_told_left_out(variant, fixed))
@@ -212,6 +213,15 @@ def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:
     ]
 
 
-def _asks_for_others(problems: list[Problem]) -> bool:
+def _asks_for_others(point: Point, problems: list[Problem]) -> bool:
     """Return whether the strategy objects to the number of workers and nobody to anything else."""
-    return bool(problems) and all(problem.path.startswith(_WORKERS) for problem in problems)
+    limits = tuple(
+        rule.message
+        for kind in point.manifest["spec"]["training"]["strategy"]
+        for rule in STRATEGIES[kind].training_rules
+        if rule.field == _WORKERS
+    )
+    return bool(problems) and all(
+        problem.path == f"spec.training.{_WORKERS}" and problem.message.startswith(limits)
+        for problem in problems
+    )

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.main import main
 from support import stand_ins
 from support.stand_ins import Finished, Running, Workplace
 
@@ -309,3 +311,52 @@ def test_an_unknown_context_is_told_which_there_are(workplace: Workplace) -> Non
 
     assert finished.code == 2
     assert "has no context 'there'; write one of here" in finished.errors
+
+
+DAMAGED: dict[str, tuple[Any, Any]] = {
+    "clusters[c].cluster.certificate-authority: ": ({"certificate-authority": "gone.crt"}, {}),
+    "clusters[c].cluster.certificate-authority-data: ": ({"certificate-authority-data": "!"}, {}),
+    "certificate-authority: FOLDER/config: TLS": ({"certificate-authority": "config"}, {}),
+    "clusters[c].cluster: is empty": (None, {}),
+    "users[u].user: is empty": ({}, None),
+    "users[u].user.client-certificate-data: ": ({}, {"client-certificate-data": "A"}),
+    "users[u].user.client-key: is missing": ({}, {"client-certificate": "config"}),
+    "users[u].user.tokenFile: FOLDER/none: no such file": ({}, {"tokenFile": "none"}),
+    "logs in by a plugin": ({}, {"exec": {"command": "no-such-plugin"}}),
+}
+
+
+@pytest.mark.parametrize("said", DAMAGED)
+def test_a_kubeconfig_that_cannot_be_used_is_one_line(
+    workplace: Workplace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    said: str,
+) -> None:
+    cluster, user = DAMAGED[said]
+    if cluster is not None:
+        cluster = {"server": "https://127.0.0.1:1", **cluster}
+    config = {
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = workplace.workdir / "config"
+    path.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+
+    options = ("--workers", "1", "--context", "here", "--workdir", str(workplace.workdir))
+    assert main(["scale", str(workplace.manifest), *options]) == exit_codes.USAGE
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"imagenetctl: error: {path}: ")
+    assert said.replace("FOLDER", str(workplace.workdir)) in line
+
+
+def test_more_workers_than_a_job_may_have_are_wrong_usage(workplace: Workplace) -> None:
+    finished = scale(workplace, "--workers", "1,20000")
+
+    assert finished.code == 2
+    assert "must be at most 10000, not 20000" in finished.errors
+    assert "left out" not in finished.errors
+    assert workplace.started() == []

@@ -60,6 +60,30 @@ def test_a_file_that_cannot_be_read_is_invalid(
     assert f"{path}: no such file; write the path of a manifest" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("!!binary aGk=", "is binary data (!!binary); write it as text in quotes"),
+        ("!!set {a}", "is a set (!!set); write a list"),
+        ("!!timestamp 2024-01-31", "is a time (!!timestamp); write it as text in quotes"),
+        ("*here", "is the list or object that it stands in; write out what is meant"),
+        ("9" * 5000, "is not a finite number of at most 308 digits; write one"),
+    ],
+)
+def test_what_yaml_has_and_json_has_not_is_one_line(
+    value: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"kind: ImageNetJob\nspec: {{training: &here {{epochs: {value}}}}}\n")
+
+    assert main(["validate", str(path)]) == 2
+    assert capsys.readouterr().out == f"{path}: spec.training.epochs: {said}\n"
+    assert main(["render", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"imagenetctl: error: {path}: spec.training.epochs: {said}\n"
+    )
+
+
 def test_a_manifest_may_come_by_pipe(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
+from imagenet_operator.api.problems import Problem
 from imagenet_operator.cli import files
 from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import InvalidSweep, Plan
@@ -108,6 +109,39 @@ def test_a_strategy_with_one_worker_has_one_point() -> None:
 def test_a_strategy_with_one_worker_and_no_such_point_is_refused() -> None:
     with pytest.raises(InvalidSweep, match=r"single, 2 workers: spec\.training\.workers"):
         plan(None, (2, 4), SINGLE, SERVERS)
+
+
+TOO_MANY = "spec.training.workers.replicas: must be at most 10000, not 20000"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "wrong"),
+    [
+        ((SERVERS,), ["parameterServer"]),
+        ((SINGLE,), ["single"]),
+        ((variants.read("mirrored"), SERVERS), ["mirrored", "parameterServer"]),
+    ],
+)
+def test_more_workers_than_a_job_may_have_are_refused_whatever_the_strategy(
+    chosen: tuple[variants.Variant, ...], wrong: list[str]
+) -> None:
+    """To leave them out would say that the strategy takes one."""
+    with pytest.raises(InvalidSweep) as caught:
+        plan(job_table.manifest(training={"batchSize": 20_000}), (1, 2, 20_000), *chosen)
+    assert str(caught.value).splitlines()[1:] == [
+        f"  {name}, 20000 workers: {TOO_MANY}" for name in wrong
+    ]
+
+
+def test_only_what_the_strategy_says_itself_leaves_a_point_out() -> None:
+    """Others may object to the workers as well, as a cluster of so many nodes might."""
+
+    def judge(manifest: dict[str, Any]) -> list[Problem]:
+        many = manifest["spec"]["training"]["workers"]["replicas"] > 1
+        return [Problem("spec.training.workers", "are more than there are nodes")] if many else []
+
+    with pytest.raises(InvalidSweep, match=r"single, 2 workers: .* more than there are nodes"):
+        points.plan(job_table.manifest(), (1, 2), (SINGLE,), judge)
 
 
 def test_every_batch_that_does_not_divide_is_listed() -> None:

@@ -5,7 +5,6 @@ it is read again and again. Outside, the current context of a kubeconfig is take
 and kubeadm write into one: a certificate or a token. Plugins that fetch credentials are not run.
 """
 
-import base64
 import os
 import ssl
 import tempfile
@@ -13,18 +12,27 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
-import yaml
+from imagenet_operator.clusters.kubernetes.kubeconfig import (
+    Content,
+    Fields,
+    Kubeconfig,
+    NoConnection,
+    reason,
+)
 
-from imagenet_operator.errors import ImageNetJobError
+__all__ = ["Connection", "NoConnection", "UnreadableToken", "find", "from_kubeconfig", "of_context"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TOKEN_SECONDS = 60.0
 
 
-class NoConnection(ImageNetJobError):  # noqa: N818 - says what there is not
-    """Nothing says where the API server is, or what does cannot be used."""
+class UnreadableToken(NoConnection, OSError):  # noqa: N818 - says what there is
+    """The file of our token cannot be read, perhaps only now: it is written anew all the time.
+
+    An OSError as well, so that a watch which needs the token waits and tries again.
+    """
 
 
 @dataclass
@@ -38,6 +46,8 @@ class Connection:
         token_file: The file of our token, which may be renewed, if that is how we log in.
         token: Our token, if it stands in the kubeconfig itself.
         namespace: Where the kubeconfig's context looks for objects.
+        origins: What errors call the files above, by attribute, where their paths say nothing to
+            people: the fields of a kubeconfig.
     """
 
     server: str
@@ -46,13 +56,18 @@ class Connection:
     token_file: Path | None = None
     token: str | None = None
     namespace: str = "default"
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False)
     _read_at: float = field(default=-_TOKEN_SECONDS, repr=False)
 
     def bearer(self) -> str | None:
-        """Return the token to send, as it is on disk now; None if a certificate says it all."""
+        """Return the token to send, as it is on disk now; None if a certificate says it all.
+
+        Raises:
+            UnreadableToken: There is none on disk that could be sent.
+        """
         now = time.monotonic()
         if self.token_file is not None and now - self._read_at >= _TOKEN_SECONDS:
-            self.token = self.token_file.read_text(encoding="utf-8").strip()
+            self.token = self._read(self.token_file)
             self._read_at = now
         return self.token
 
@@ -61,18 +76,47 @@ class Connection:
         self._read_at = time.monotonic() - _TOKEN_SECONDS
 
     def tls(self) -> ssl.SSLContext:
-        """Return what a client needs for TLS."""
-        context = ssl.create_default_context(cafile=self.authority)
+        """Return what a client needs for TLS.
+
+        Raises:
+            NoConnection: The certificates cannot be used.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+        except (OSError, ValueError) as error:
+            raise NoConnection(
+                f"{self._called('authority', self.authority)}: {reason(error)}; it takes PEM "
+                "certificates, of whoever vouches for the API server"
+            ) from error
         if self.certificate is not None:
-            context.load_cert_chain(self.certificate)
+            try:
+                # With an empty password, because OpenSSL would ask at the terminal for one.
+                context.load_cert_chain(self.certificate, password="")
+            except (OSError, ValueError) as error:
+                raise NoConnection(
+                    f"{self._called('certificate', self.certificate)}: {reason(error)}; it takes a "
+                    "PEM certificate and the key of this certificate, without a passphrase"
+                ) from error
         return context
+
+    def _read(self, token_file: Path) -> str:
+        try:
+            return _sendable(token_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UnreadableToken(
+                f"{self._called('token_file', token_file)}: {reason(error)}; it takes a file that "
+                "holds a token and nothing else"
+            ) from error
+
+    def _called(self, attribute: str, path: Path | None) -> str:
+        return self.origins.get(attribute, str(path))
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Connection:
     """Return the connection of the cluster that we are in, or of KUBECONFIG.
 
     Raises:
-        NoConnection: Neither is there, or the kubeconfig needs what is not supported.
+        NoConnection: Neither is there, or the kubeconfig cannot be used.
     """
     host = environment.get("KUBERNETES_SERVICE_HOST")
     if host and (SERVICE_ACCOUNT / "token").exists():
@@ -83,10 +127,10 @@ def find(environment: Mapping[str, str] = os.environ) -> Connection:
             token_file=SERVICE_ACCOUNT / "token",
         )
     path = _kubeconfig(environment)
-    if not path.is_file():
+    if not os.access(path, os.R_OK):
         raise NoConnection(
             f"no API server is known: this is no pod with a service account, and {path} is no "
-            "file; set KUBECONFIG to the path of one kubeconfig"
+            "file that can be read; set KUBECONFIG to the path of one kubeconfig"
         )
     return from_kubeconfig(path)
 
@@ -95,14 +139,19 @@ def of_context(name: str, environment: Mapping[str, str] = os.environ) -> Connec
     """Return the connection of a context of KUBECONFIG, wherever we are.
 
     Raises:
-        NoConnection: There is no such context, or it needs what is not supported.
+        NoConnection: There is no such context, or it cannot be used.
     """
     return from_kubeconfig(_kubeconfig(environment), name)
 
 
 def _kubeconfig(environment: Mapping[str, str]) -> Path:
     named = environment.get("KUBECONFIG")
-    return Path(named) if named else Path.home() / ".kube" / "config"
+    try:
+        return Path(named) if named else Path.home() / ".kube" / "config"
+    except RuntimeError as error:
+        raise NoConnection(
+            "no home folder is known, nor a kubeconfig; set KUBECONFIG to the path of one"
+        ) from error
 
 
 def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
@@ -113,64 +162,116 @@ def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
         name: The context's; None for the current one.
 
     Raises:
-        NoConnection: It has no such context, or logs in by something else than a certificate or
-            a token.
+        NoConnection: It has no such context, logs in by something else than a certificate or a
+            token, or has a field that cannot be used.
     """
     which = "current context" if name is None else f"context {name!r}"
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        _check_name(config, name, path)
-        context = _named(config, "contexts", name or config["current-context"])["context"]
-        cluster = _named(config, "clusters", context["cluster"])["cluster"]
-        # As with kubectl: who is let in without a name need not have one.
-        name_of_user = context.get("user")
-        user = _named(config, "users", name_of_user)["user"] if name_of_user else {}
-        server = str(cluster["server"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
-        raise NoConnection(f"{path}: is no kubeconfig with a {which}: {error!r}") from error
-    if cluster.get("insecure-skip-tls-verify") or {"exec", "auth-provider"} & user.keys():
+    config = Kubeconfig(path, which)
+    context = _context(config, path, name)
+    cluster = config.referred(context, "cluster", "clusters")
+    user = Fields(path, "", {})
+    # As with kubectl: who is let in without a name need not have one.
+    if context.text("user") is not None:
+        user = config.referred(context, "user", "users")
+    if cluster.values.get("insecure-skip-tls-verify") or (
+        {"exec", "auth-provider"} & user.values.keys()
+    ):
         raise NoConnection(
             f"{path}: the {which} skips TLS verification or logs in by a plugin; use one "
             "with a certificate or a token"
         )
-    certificate = _content(user, "client-certificate", path)
-    key = _content(user, "client-key", path)
-    authority = _content(cluster, "certificate-authority", path)
-    token_file = user.get("tokenFile")
+    return _connection(context, cluster, user)
+
+
+def _context(config: Kubeconfig, path: Path, name: str | None) -> Fields:
+    known = config.names("contexts")
+    if name is None:
+        return config.referred(config.top, "current-context", "contexts")
+    if name not in known:
+        raise NoConnection(f"{path}: has no context {name!r}; write one of {', '.join(known)}")
+    return config.named("contexts", name)
+
+
+def _connection(context: Fields, cluster: Fields, user: Fields) -> Connection:
+    namespace = context.text("namespace") or "default"
+    server, token, token_file = _server(cluster), _token(user), user.path("tokenFile")
+    contents = {
+        "authority": cluster.content("certificate-authority"),
+        "certificate": _certificate(user),
+    }
+    present = {name: content for name, content in contents.items() if content is not None}
+    origins = {name: content.place for name, content in present.items()}
+    if token_file is not None:
+        origins["token_file"] = f"{user.place('tokenFile')}: {token_file}"
+    # Keys are copied last, when nothing else can be wrong.
+    files = {name: _private_file(content) for name, content in present.items()}
     return Connection(
-        server=server.rstrip("/"),
-        authority=None if authority is None else _private_file(authority),
-        certificate=_private_file(certificate + b"\n" + key) if certificate and key else None,
-        token_file=None if token_file is None else path.parent / token_file,
-        token=user.get("token"),
-        namespace=context.get("namespace") or "default",
+        server=server,
+        authority=files.get("authority"),
+        certificate=files.get("certificate"),
+        token_file=token_file,
+        token=token,
+        namespace=namespace,
+        origins=origins,
     )
 
 
-def _check_name(config: dict[str, Any], name: str | None, path: Path) -> None:
-    known = [item["name"] for item in config["contexts"]]
-    if name is not None and name not in known:
-        choices = ", ".join(known)
-        raise NoConnection(f"{path}: has no context {name!r}; write one of {choices}")
+def _server(cluster: Fields) -> str:
+    text = cluster.text("server") or ""
+    try:
+        parts = urlsplit(text)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        is_url = False
+    if not is_url:
+        what = f"{text!r} is no URL" if text else "is missing"
+        raise NoConnection(f"{cluster.place('server')}: {what}; write https://HOST:PORT")
+    return text.rstrip("/")
 
 
-def _named(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in config[part] if item["name"] == name)
-    return found
+def _certificate(user: Fields) -> Content | None:
+    """Return our certificate with its key behind it, as TLS takes them; None if there is none."""
+    certificate, key = user.content("client-certificate"), user.content("client-key")
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        absent, other = "client-certificate", "client-key"
+        if key is None:
+            absent, other = other, absent
+        raise NoConnection(f"{user.place(absent)}: is missing; write it, or remove {other}")
+    place = f"{user.place('client-certificate')} and client-key"
+    return Content(place, certificate.data + b"\n" + key.data)
 
 
-def _content(fields: dict[str, Any], name: str, path: Path) -> bytes | None:
-    """Return what stands in ``NAME-data``, or in the file that ``NAME`` names."""
-    if fields.get(f"{name}-data"):
-        return base64.b64decode(fields[f"{name}-data"])
-    if fields.get(name):
-        return path.parent.joinpath(str(fields[name])).read_bytes()
-    return None
+def _token(user: Fields) -> str | None:
+    token = user.text("token")
+    try:
+        return None if token is None else _sendable(token)
+    except ValueError as error:
+        raise NoConnection(f"{user.place('token')}: {error}; write the token alone") from error
 
 
-def _private_file(content: bytes) -> Path:
+def _sendable(token: str) -> str:
+    """Return a token as a header takes it.
+
+    Raises:
+        ValueError: No header takes it.
+    """
+    stripped = token.strip()
+    if not stripped.isprintable():
+        raise ValueError("is not one line of text")
+    return stripped
+
+
+def _private_file(content: Content) -> Path:
     """Return a file of ours with this content: Python's TLS takes keys from files alone."""
-    handle, name = tempfile.mkstemp(prefix="imagenet-operator-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+    try:
+        handle, name = tempfile.mkstemp(prefix="imagenet-operator-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.data)
+    except OSError as error:
+        raise NoConnection(
+            f"{content.place}: cannot be copied to a temporary file: {reason(error)}; set TMPDIR "
+            "to a folder with room for it"
+        ) from error
     return Path(name)

@@ -24,7 +24,6 @@ from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile import refusal
 
-
 _NO_VOLUME: Final[dict[str, Any]] = {"volume": None}
 _NO_OUTPUT: Final[dict[str, Any]] = {"output": None}
 

@@ -1,4 +1,3 @@
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -6,28 +5,18 @@ import pytest
 import yaml
 
 from imagenet_operator.clusters.kubernetes import connection
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import (
+    Connection,
     NoConnection,
+    UnreadableToken,
     find,
     from_kubeconfig,
     of_context,
 )
-
-
-def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
-    path = folder / "config"
-    document = {
-        "current-context": "here",
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443/", **cluster}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+from support.kubeconfigs import encoded, kubeconfig
 
 
 def test_a_certificate_in_the_kubeconfig(tmp_path: Path) -> None:
@@ -154,3 +143,37 @@ def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoConnection, match=f"{tmp_path}/none: is no kubeconfig with a context 'a'"):
         of_context("a", {"KUBECONFIG": str(tmp_path / "none")})
+
+
+def test_a_pod_without_its_files_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", tmp_path)
+    token = tmp_path / "token"
+    token.write_text("secret")
+    found = find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+
+    with pytest.raises(NoConnection, match=f"^{tmp_path}/ca.crt: no such file"):
+        found.tls()
+    token.unlink()
+    with pytest.raises(UnreadableToken, match=f"^{token}: no such file"):
+        found.bearer()
+    token.write_text("renewed")
+    assert found.bearer() == "renewed"
+
+
+@asynchronous
+async def test_a_watch_outlasts_a_token_that_is_not_there(tmp_path: Path) -> None:
+    """It is an error of the connection as any other, after which a reflector tries again."""
+    token = tmp_path / "token"
+    async with (
+        FakeApiServer() as server,
+        Client(Connection(server.url, token_file=token)) as client,
+    ):
+        with pytest.raises(ApiError) as caught:
+            await anext(client.watch("/api/v1/pods", 30.0))
+        assert caught.value.code == 0
+        with pytest.raises(NoConnection):
+            await client.get("/api/v1/pods")
+        token.write_text("secret")
+        assert (await client.get("/api/v1/pods"))["kind"]

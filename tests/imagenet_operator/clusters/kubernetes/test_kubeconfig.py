@@ -1,0 +1,380 @@
+"""Whatever is wrong with a kubeconfig is one line with its file, its field and a remedy."""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imagenet_operator.clusters.kubernetes.connection import (
+    NoConnection,
+    find,
+    from_kubeconfig,
+    of_context,
+)
+from support.kubeconfigs import encoded, kubeconfig
+
+
+def test_the_order_of_a_kubeconfig_and_what_else_is_in_it_do_not_matter(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, {}, {"token": "secret\n"})
+    config = yaml.safe_load(path.read_text())
+    config["users"] = [None, {"user": {}}, *config["users"], {"name": "u", "user": None}]
+    path.write_text(yaml.safe_dump(config))
+
+    assert from_kubeconfig(path).bearer() == "secret"
+
+
+def used(path: Path) -> None:
+    """Do with a kubeconfig what a client does before its first request."""
+    found = from_kubeconfig(path)
+    found.tls()
+    found.bearer()
+
+
+CA = "clusters[c].cluster.certificate-authority"
+USER = "users[u].user"
+PEM = "write a PEM file in base64, or its path as"
+VOUCHES = "it takes PEM certificates, of whoever vouches for the API server"
+OWN_KEY = "it takes a PEM certificate and the key of this certificate, without a passphrase"
+BOTH = {"client-certificate-data": encoded("one"), "client-key-data": encoded("two")}
+FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {"certificate-authority": "gone/ca.crt"},
+        {},
+        f"{CA}: FOLDER/gone/ca.crt: no such file or directory; write the path of a PEM file that "
+        "is there",
+    ),
+    (
+        {"certificate-authority": "/"},
+        {},
+        f"{CA}: /: is a directory; write the path of a PEM file that is there",
+    ),
+    (
+        {"certificate-authority": "a\0b"},
+        {},
+        f"{CA}: FOLDER/a\\x00b: embedded null byte; write the path of a PEM file that is there",
+    ),
+    ({"certificate-authority": ["a"]}, {}, f"{CA}: is not text; write it in quotes"),
+    (
+        {"certificate-authority-data": "AAA"},
+        {},
+        f"{CA}-data: is not base64 (Incorrect padding); {PEM} certificate-authority",
+    ),
+    (
+        {"certificate-authority-data": "AAA…"},
+        {},
+        f"{CA}-data: is not base64 (string argument should contain only ASCII characters); {PEM} "
+        "certificate-authority",
+    ),
+    (
+        {},
+        {"client-certificate-data": "A!", "client-key-data": encoded("two")},
+        f"{USER}.client-certificate-data: is not base64 (Only base64 data is allowed); {PEM} "
+        "client-certificate",
+    ),
+    (
+        {},
+        {**BOTH, "client-key-data": "A"},
+        f"{USER}.client-key-data: is not base64 (Invalid base64-encoded string: number of data "
+        f"characters (1) cannot be 1 more than a multiple of 4); {PEM} client-key",
+    ),
+    (
+        {},
+        {**BOTH, "client-key-data": 7},
+        f"{USER}.client-key-data: is not text; write it in quotes",
+    ),
+    (
+        {"certificate-authority-data": encoded("no certificate")},
+        {},
+        f"{CA}-data: TLS cannot use it (no certificate or crl found); {VOUCHES}",
+    ),
+    (
+        {"certificate-authority": "config"},
+        {},
+        f"{CA}: FOLDER/config: TLS cannot use it (no certificate or crl found); {VOUCHES}",
+    ),
+    (
+        {},
+        BOTH,
+        f"{USER}.client-certificate and client-key: TLS cannot use it (damaged); {OWN_KEY}",
+    ),
+    (
+        {},
+        {"client-certificate-data": encoded("one")},
+        f"{USER}.client-key: is missing; write it, or remove client-certificate",
+    ),
+    (
+        {},
+        {"client-key-data": encoded("two")},
+        f"{USER}.client-certificate: is missing; write it, or remove client-key",
+    ),
+    (
+        {},
+        {"tokenFile": "none"},
+        f"{USER}.tokenFile: FOLDER/none: no such file or directory; it takes a file that holds a "
+        "token and nothing else",
+    ),
+    (
+        {},
+        {"tokenFile": "config"},
+        f"{USER}.tokenFile: FOLDER/config: is not one line of text; it takes a file that holds a "
+        "token and nothing else",
+    ),
+    ({}, {"token": 7}, f"{USER}.token: is not text; write it in quotes"),
+    ({}, {"token": "a\nb"}, f"{USER}.token: is not one line of text; write the token alone"),
+    ({"server": None}, {}, "clusters[c].cluster.server: is missing; write https://HOST:PORT"),
+    (
+        {"server": "10.0.0.1:6443"},
+        {},
+        "clusters[c].cluster.server: '10.0.0.1:6443' is no URL; write https://HOST:PORT",
+    ),
+    (
+        {"server": "https://[::1"},
+        {},
+        "clusters[c].cluster.server: 'https://[::1' is no URL; write https://HOST:PORT",
+    ),
+]
+
+
+@pytest.mark.parametrize(("cluster", "user", "said"), FIELDS, ids=lambda item: str(item)[:40])
+def test_a_field_that_cannot_be_used_is_said_with_its_remedy(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], said: str
+) -> None:
+    path = kubeconfig(tmp_path, cluster, user)
+
+    with pytest.raises(NoConnection) as caught:
+        used(path)
+
+    assert str(caught.value) == f"{path}: {said}".replace("FOLDER", str(tmp_path))
+
+
+NOBODY = "write a client certificate or a token, or {} to log in as nobody"
+NO_KUBECONFIG = "is no kubeconfig with a current context: "
+NO_CONTEXTS: list[object] = [None, [], {"here": {}}, "here", ["here"], [{"name": 7}]]
+SHAPES: list[tuple[dict[str, Any], str]] = [
+    ({"users": [{"name": "u", "user": None}]}, f"{USER}: is empty; {NOBODY}"),
+    ({"users": [{"name": "u", "user": "me"}]}, f"{USER}: is no object; {NOBODY}"),
+    ({"users": [{"name": "u"}]}, f"{USER}: is empty; {NOBODY}"),
+    (
+        {"users": [{"name": "v", "user": {}}]},
+        "contexts[here].context.user: 'u' is not among the users; write one of v",
+    ),
+    (
+        {"clusters": [{"name": "c", "cluster": None}]},
+        "clusters[c].cluster: is empty; write its server",
+    ),
+    (
+        {"contexts": [{"name": "here", "context": None}]},
+        "contexts[here].context: is empty; write its cluster and user",
+    ),
+    (
+        {"contexts": [{"name": "here", "context": {}}]},
+        "contexts[here].context.cluster: is missing; write one of c",
+    ),
+    (
+        {"contexts": [{"name": "here", "context": {"cluster": "c", "user": ["u"]}}]},
+        "contexts[here].context.user: is not text; write it in quotes",
+    ),
+    (
+        {"contexts": [{"name": "here", "context": {"cluster": "c", "namespace": 7}}]},
+        "contexts[here].context.namespace: is not text; write it in quotes",
+    ),
+    *(
+        (
+            {"contexts": contexts},
+            f"{NO_KUBECONFIG}contexts: is no list of contexts; write one of objects with name and "
+            "context",
+        )
+        for contexts in NO_CONTEXTS
+    ),
+    (
+        {"clusters": {"c": {}}},
+        f"{NO_KUBECONFIG}clusters: is no list of clusters; write one of objects with name and "
+        "cluster",
+    ),
+    ({"current-context": None}, "current-context: is missing; write one of here"),
+    ({"current-context": ""}, "current-context: is missing; write one of here"),
+    ({"current-context": ["here"]}, "current-context: is not text; write it in quotes"),
+    (
+        {"current-context": "a\nb"},
+        "current-context: 'a\\nb' is not among the contexts; write one of here",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), SHAPES)
+def test_what_has_not_the_shape_of_a_kubeconfig_is_said(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = kubeconfig(tmp_path, {}, {})
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
+
+    with pytest.raises(NoConnection) as caught:
+        used(path)
+
+    assert str(caught.value) == f"{path}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"a: [", "line 1, column 5: expected the node content, but found '<stream end>'"),
+        (b"\tcontexts: []", "line 1, column 1: a tab cannot indent; write spaces"),
+        (b"caf\xe9: 1", "is not UTF-8 text"),
+        (
+            b"a: \x01",
+            "is not YAML: unacceptable character #x0001: special characters are not allowed in",
+        ),
+        (b"a: 1\na: 2", "line 2, column 1: the key 'a' is given twice; keep one"),
+        (b"a: !!timestamp 2024-13-45", "line 1, column 4: is no !!timestamp; leave the tag out"),
+        (b"a: !!binary aGk=", "a: is binary data (!!binary); write it as text in quotes"),
+        (b"a: &x {b: *x}", "a.b: is the list or object that it stands in"),
+        (b"[" * 1500, "is too deeply nested"),
+        (b"", "does not hold one object"),
+        (b"- a", "does not hold one object"),
+        (b"a: 1\n---\nb: 2", "does not hold one object"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_said_to_be_no_kubeconfig(
+    tmp_path: Path, text: bytes, why: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(text)
+
+    with pytest.raises(NoConnection) as caught:
+        used(path)
+
+    assert str(caught.value).startswith(f"{path}: {NO_KUBECONFIG}{why}")
+    assert str(caught.value).endswith("; set KUBECONFIG to the path of one")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(NoConnection, match="is a directory; set KUBECONFIG"):
+        find({"KUBECONFIG": str(tmp_path)})
+
+
+def test_without_a_home_there_is_no_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+
+    with pytest.raises(NoConnection, match="set KUBECONFIG"):
+        of_context("here", {})
+
+
+def test_a_key_that_finds_no_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    path = kubeconfig(tmp_path, {"certificate-authority-data": encoded("a")}, {})
+
+    with pytest.raises(NoConnection, match=f"{tmp_path}/config: clusters.*set TMPDIR"):
+        from_kubeconfig(path)
+
+
+@pytest.mark.parametrize("plugin", [{"command": "no-such-plugin"}, {"command": "/bin/echo"}, None])
+def test_no_plugin_is_run_whether_it_is_there_or_not(tmp_path: Path, plugin: object) -> None:
+    with pytest.raises(NoConnection, match="logs in by a plugin; use one with a certificate"):
+        used(kubeconfig(tmp_path, {}, {"exec": plugin}))
+
+
+def test_data_may_be_wrapped(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, {"certificate-authority-data": "YXV0\n aG9y\naXR5\n"}, {})
+
+    found = from_kubeconfig(path)
+
+    assert found.authority is not None
+    assert found.authority.read_text() == "authority"
+
+
+def openssl(*arguments: str | Path) -> None:
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("certificates are made by openssl")
+    subprocess.run([program, *arguments], check=True, capture_output=True)
+
+
+def certificate(folder: Path) -> dict[str, Any]:
+    """Make a certificate and its key; as fields of a user, relative to the folder."""
+    made, key = folder / "tls.crt", folder / "tls.key"
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    openssl("req", "-x509", *curve, "-nodes", "-subj", "/CN=u", "-keyout", key, "-out", made)
+    return {"client-certificate": made.name, "client-key": key.name}
+
+
+def test_a_certificate_and_its_key_are_taken(tmp_path: Path) -> None:
+    user = certificate(tmp_path)
+    path = kubeconfig(tmp_path, {"certificate-authority": "tls.crt"}, user)
+
+    context = from_kubeconfig(path).tls()
+
+    (authority,) = context.get_ca_certs()
+    assert authority["subject"] == ((("commonName", "u"),),)
+
+
+def test_the_key_of_another_certificate_is_said(tmp_path: Path) -> None:
+    user = certificate(tmp_path)
+    openssl("genpkey", "-algorithm", "ed25519", "-out", tmp_path / "tls.key")
+    path = kubeconfig(tmp_path, {}, user)
+
+    with pytest.raises(NoConnection) as caught:
+        used(path)
+
+    assert str(caught.value).startswith(f"{path}: {USER}.client-certificate and client-key: TLS")
+    assert str(caught.value).endswith(OWN_KEY)
+
+
+def test_nobody_is_asked_for_the_passphrase_of_a_key(tmp_path: Path) -> None:
+    user = certificate(tmp_path)
+    key = tmp_path / "tls.key"
+    openssl("pkcs8", "-topk8", "-in", key, "-out", tmp_path / "locked", "-passout", "pass:secret")
+    path = kubeconfig(tmp_path, {}, {**user, "client-key": "locked"})
+
+    with pytest.raises(NoConnection, match="without a passphrase"):
+        used(path)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.just("u"),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=4,
+)
+PLACES = [
+    (),
+    ("current-context",),
+    *(
+        (part, *more)
+        for part in ("contexts", "clusters", "users")
+        for more in ((), (0,), (0, "name"), (0, part[:-1]))
+    ),
+    *(("contexts", 0, "context", name) for name in ("cluster", "user", "namespace")),
+    *(("clusters", 0, "cluster", name) for name in ("server", "certificate-authority")),
+    *(("users", 0, "user", name) for name in ("token", "tokenFile", "client-key", "exec")),
+]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(PLACES), ANYTHING)
+def test_whatever_stands_in_it_a_kubeconfig_is_used_or_refused(
+    place: tuple[str | int, ...], value: object
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = kubeconfig(Path(folder), {}, {})
+        config = {"": yaml.safe_load(path.read_text())}
+        node: Any = config
+        last: str | int = ""
+        for step in place:
+            node, last = node[last], step
+        node[last] = value
+        path.write_text(yaml.safe_dump(config[""]))
+
+        try:
+            from_kubeconfig(path).bearer()
+        except NoConnection as error:
+            assert str(error).startswith(f"{path}: ")
+            assert len(str(error).splitlines()) == 1
