@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Configuration() if options.configuration is None else read(options.configuration)
         )
         where = connection.find()
+        _collect_seldom()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(run(configured, where, options.port))
     except ImageNetJobError as error:
         print(f"imagenet-operator: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
-    _collect_seldom()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run(configured, where, options.port))
 
 
 def _collect_seldom() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from imagenet_operator.main import BAD_CONFIGURATION, main
+from support import kubeconfigs
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import job, node
@@ -98,3 +100,20 @@ def test_what_keeps_it_from_starting_is_one_line(
     output: Any = capsys.readouterr()
     assert words in output.err
     assert output.err.count("\n") == 1
+
+
+def test_a_certificate_that_is_none_keeps_it_from_starting_in_one_line(tmp_path: Path) -> None:
+    path = kubeconfigs.kubeconfig(
+        tmp_path, {"certificate-authority-data": kubeconfigs.encoded("no PEM")}, {"token": "secret"}
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "imagenet_operator.main", "--port", str(free_port())],
+        env={**os.environ, "KUBECONFIG": str(path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == BAD_CONFIGURATION
+    assert "certificate-authority-data" in ended.stderr
+    assert ended.stderr.count("\n") == 1
