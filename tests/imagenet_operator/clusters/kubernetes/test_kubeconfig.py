@@ -1,13 +1,15 @@
 """Whatever is wrong with a kubeconfig is one line with its file, its field and a remedy."""
 
-import shutil
-import subprocess
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -292,19 +294,35 @@ def test_data_may_be_wrapped(tmp_path: Path) -> None:
     assert found.authority.read_text() == "authority"
 
 
-def openssl(*arguments: str | Path) -> None:
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.skip("certificates are made by openssl")
-    subprocess.run([program, *arguments], check=True, capture_output=True)
+OPEN = serialization.NoEncryption()
 
 
-def certificate(folder: Path) -> dict[str, Any]:
+def write_key(
+    path: Path, encryption: serialization.KeySerializationEncryption
+) -> ec.EllipticCurvePrivateKey:
+    key = ec.generate_private_key(ec.SECP256R1())
+    form = serialization.PrivateFormat.PKCS8
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, encryption))
+    return key
+
+
+def certificate(
+    folder: Path,
+    encryption: serialization.KeySerializationEncryption = OPEN,
+) -> dict[str, Any]:
     """Make a certificate and its key; as fields of a user, relative to the folder."""
-    made, key = folder / "tls.crt", folder / "tls.key"
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-    openssl("req", "-x509", *curve, "-nodes", "-subj", "/CN=u", "-keyout", key, "-out", made)
-    return {"client-certificate": made.name, "client-key": key.name}
+    key = write_key(folder / "tls.key", encryption)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "u")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    return {"client-certificate": "tls.crt", "client-key": "tls.key"}
 
 
 def test_a_certificate_and_its_key_are_taken(tmp_path: Path) -> None:
@@ -319,7 +337,7 @@ def test_a_certificate_and_its_key_are_taken(tmp_path: Path) -> None:
 
 def test_the_key_of_another_certificate_is_said(tmp_path: Path) -> None:
     user = certificate(tmp_path)
-    openssl("genpkey", "-algorithm", "ed25519", "-out", tmp_path / "tls.key")
+    write_key(tmp_path / "tls.key", OPEN)
     path = kubeconfig(tmp_path, {}, user)
 
     with pytest.raises(NoConnection) as caught:
@@ -330,10 +348,8 @@ def test_the_key_of_another_certificate_is_said(tmp_path: Path) -> None:
 
 
 def test_nobody_is_asked_for_the_passphrase_of_a_key(tmp_path: Path) -> None:
-    user = certificate(tmp_path)
-    key = tmp_path / "tls.key"
-    openssl("pkcs8", "-topk8", "-in", key, "-out", tmp_path / "locked", "-passout", "pass:secret")
-    path = kubeconfig(tmp_path, {}, {**user, "client-key": "locked"})
+    locked = serialization.BestAvailableEncryption(b"secret")
+    path = kubeconfig(tmp_path, {}, certificate(tmp_path, locked))
 
     with pytest.raises(NoConnection, match="without a passphrase"):
         used(path)
