@@ -1092,6 +1092,23 @@ def test_a_finished_job_is_deleted_when_its_time_is_over() -> None:
     assert timedelta(seconds=600) <= cluster.now - ended < timedelta(seconds=660)
 
 
+def test_a_finished_job_is_not_deleted_before_its_claims_are_let_go() -> None:
+    cluster = running(ttlSecondsAfterFinished=600, retentionPolicy="Delete")
+    for worker in cluster.finishing_workers():
+        cluster.exit(worker, 0)
+    play(cluster, is_over)
+    cluster.document["spec"]["runPolicy"]["retentionPolicy"] = "Retain"
+    cluster.now += timedelta(seconds=600)
+    decided = cluster.look()
+    assert [patch.name for patch in decided.patch] == ["digits-dataset"]
+    assert "ImageNetJob" not in {item.kind for item in decided.delete}
+    assert decided.again_after == Settings().patience
+    cluster.settle()
+    assert cluster.is_deleted
+    claim = cluster.objects["PersistentVolumeClaim", "digits-dataset"]
+    assert claim["metadata"]["ownerReferences"] == []
+
+
 def test_a_finished_job_takes_no_further_part_in_anything() -> None:
     cluster = running()
     cluster.settle()
