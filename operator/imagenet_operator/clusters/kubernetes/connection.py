@@ -5,6 +5,7 @@ it is read again and again. Outside, the current context of a kubeconfig is take
 and kubeadm write into one: a certificate or a token. Plugins that fetch credentials are not run.
 """
 
+import atexit
 import os
 import ssl
 import tempfile
@@ -264,9 +265,10 @@ def _sendable(token: str) -> str:
 
 
 def _private_file(content: Content) -> Path:
-    """Return a file of ours with this content: Python's TLS takes keys from files alone."""
+    """Return a file with this content for as long as we run: TLS takes keys from files alone."""
     try:
         handle, name = tempfile.mkstemp(prefix="imagenet-operator-")
+        atexit.register(Path(name).unlink, missing_ok=True)
         with os.fdopen(handle, "wb") as file:
             file.write(content.data)
     except OSError as error:

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,29 @@ def test_a_certificate_in_the_kubeconfig(tmp_path: Path) -> None:
     assert found.certificate.read_text() == "one\ntwo"
     assert found.certificate.stat().st_mode & 0o077 == 0
     assert found.bearer() is None
+
+
+ENDS = """
+from imagenet_operator.clusters.kubernetes.connection import find
+raise SystemExit(find().certificate.read_text())
+"""
+
+
+def test_no_copy_of_a_key_outlives_the_program(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    key = {"client-certificate-data": encoded("one"), "client-key-data": encoded("two")}
+    path = kubeconfig(tmp_path, {"certificate-authority-data": encoded("authority")}, key)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS],
+        env={"KUBECONFIG": str(path), "TMPDIR": str(kept)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (ended.returncode, ended.stderr) == (1, "one\ntwo\n")
+    assert list(kept.iterdir()) == []
 
 
 def test_a_server_may_have_a_path(tmp_path: Path) -> None:
