@@ -10,15 +10,15 @@ pod indices.
 
 A worker that writes a checkpoint may not answer in time. A sum without it would be of another job,
 so what is of all workers moves only when all that were asked have answered, and rank 0's figures
-stay while it may be the one that is late. Progress waits for nobody: one member that gets on is
-enough.
+stay while it may be the one that is late. A worker that is silent for longer than a checkpoint takes
+leaves a job without a speed. Progress waits for nobody: one member that gets on is enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf, isfinite
 from types import MappingProxyType
 from typing import Final
@@ -48,6 +48,9 @@ PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
 
 ROLE_LABEL = "role"
 ATTEMPT_LABEL = "attempt"
+
+LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
+"""For how long a speed is told that not all workers have told again."""
 
 _WORKER: Final = "worker"
 _MOST_DIGITS: Final = 10
@@ -107,12 +110,13 @@ class Sample:
         epochs: How many are planned.
         batch: Batches done in this epoch.
         batches_per_epoch: On every worker.
-        images_per_second: Sum over the workers, of the last time that all of them answered.
+        whole_at: When all workers last answered.
+        images_per_second: Sum over the workers, of that time; None when it is too long ago.
         loss: Training loss of rank 0.
         accuracy: Training top-1 of rank 0, 0 to 1.
         validation_accuracy: Top-1 of the last evaluation, 0 to 1.
         data_wait_share: Part of the workers' step time that they waited for data, 0 to 1, between
-            the last two times that all of them answered.
+            the last two times that all of them answered; None when it is too long ago.
         progressed_at: When a sample of this attempt last showed progress (of any member).
         preparation: By role: index, pack, seal.
     """
@@ -125,6 +129,7 @@ class Sample:
     epochs: int | None = None
     batch: int | None = None
     batches_per_epoch: int | None = None
+    whole_at: datetime | None = None
     images_per_second: float | None = None
     loss: float | None = None
     accuracy: float | None = None
@@ -191,7 +196,7 @@ def parse_sample(
     newest = max(_attempts(asked.values()), default=None)
     is_silent = newest is not None and newest not in attempts
     since = _silent_since(previous, newest, now) if is_silent else None
-    return replace(sample, asked=newest, silent_since=since)
+    return replace(_without_old_sums(sample), asked=newest, silent_since=since)
 
 
 def _attempts(members: Iterable[Asked | _Member]) -> set[int]:
@@ -252,10 +257,18 @@ def _with_sums(former: Sample, workers: list[_Member]) -> Sample:
     )
     return replace(
         former,
+        whole_at=former.taken_at,
         images_per_second=_speed(workers),
         data_wait_share=_data_wait_share(totals, former),
         totals=totals,
     )
+
+
+def _without_old_sums(sample: Sample) -> Sample:
+    """Return a sample without what is of all workers, if that was told too long ago."""
+    if sample.whole_at is None or sample.taken_at - sample.whole_at <= LONGEST_CHECKPOINT:
+        return sample
+    return replace(sample, images_per_second=None, data_wait_share=None)
 
 
 def _images(workers: list[_Member], former: Totals | None) -> dict[str, float]:

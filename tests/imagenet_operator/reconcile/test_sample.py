@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile import sample as names
-from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
+from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample, parse_sample
 from imagenet_workloads.telemetry import names as workload_names
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -140,7 +140,22 @@ def test_a_worker_that_is_late_now_and_then_leaves_the_figures_as_they_were() ->
         for heard in ({pod: texts[pod] for pod in texts if pod != late}, texts):
             now = NOW + number * INTERVAL
             sample = parse_sample(heard, sample, now, BOTH)
-            assert sample == replace(whole, taken_at=now)
+            assert sample == replace(whole, taken_at=now, whole_at=sample.whole_at)
+
+
+@pytest.mark.parametrize("heard", [{"a": worker(0).text}, {}])
+def test_the_speed_of_workers_of_whom_one_is_silent_for_good_is_not_kept(
+    heard: dict[str, str],
+) -> None:
+    texts = {"a": worker(0).text, "b": worker(1).text}
+    whole = parse_sample(texts, None, NOW, BOTH)
+    patient = parse_sample(heard, whole, NOW + LONGEST_CHECKPOINT, BOTH)
+    assert (patient.images_per_second, patient.data_wait_share) == (201, 0.25)
+    sample = parse_sample(heard, patient, patient.taken_at + INTERVAL, BOTH)
+    assert (sample.images_per_second, sample.data_wait_share) == (None, None)
+    assert (sample.epoch, sample.loss) == (2, 1.5)
+    again = parse_sample(texts, sample, sample.taken_at + INTERVAL, BOTH)
+    assert again.images_per_second == 201
 
 
 @pytest.mark.parametrize(
