@@ -73,7 +73,7 @@ def _pod(
 ) -> Manifest:
     name, role = job.metadata.name, member.program.role
     program = replace(member.program, environment={**identity, **member.program.environment})
-    pod_labels = labels.of_member(name, attempt, role, member.index)
+    pod_labels = labels.of_member(name, attempt, role, member.index, job.metadata.generation)
     template = pod.pod_template(job, program, pod_labels, settings)
     pod_name = names.member(name, attempt, role, member.index)
     spec = {

@@ -17,6 +17,8 @@ JOB_NAME = "training.imagenet.dev/job-name"
 JOB_ROLE = "training.imagenet.dev/job-role"
 ATTEMPT = "training.imagenet.dev/attempt"
 REPLICA_INDEX = "training.imagenet.dev/replica-index"
+GENERATION = "training.imagenet.dev/generation"
+"""Of the job, when a pod was made from it."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPLICATION = "app.kubernetes.io/name"
 
@@ -41,9 +43,12 @@ def of_attempt(job_name: str, attempt: int, role: str) -> dict[str, str]:
     return _checked({**of_child(job_name, role), ATTEMPT: str(attempt)})
 
 
-def of_member(job_name: str, attempt: int, role: str, index: int) -> dict[str, str]:
+def of_member(
+    job_name: str, attempt: int, role: str, index: int, generation: int
+) -> dict[str, str]:
     """Return the labels of one pod of an attempt."""
-    return _checked({**of_attempt(job_name, attempt, role), REPLICA_INDEX: str(index)})
+    place = {REPLICA_INDEX: str(index), GENERATION: str(generation)}
+    return _checked({**of_attempt(job_name, attempt, role), **place})
 
 
 def select_attempt(job_name: str, attempt: int) -> dict[str, str]:

@@ -312,6 +312,7 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],
         index=int(_labels(pod)[labels.REPLICA_INDEX]),
+        generation=int(_labels(pod).get(labels.GENERATION, 0)),
         name=metadata["name"],
         uid=metadata["uid"],
         phase=_phase(pod),

@@ -48,7 +48,7 @@ def train(draft: Draft) -> None:
         return
     seen = _take_note(draft)
     is_whole = seen.keys() == {member.name for member in training.members}
-    if is_adopted and not (is_whole and _is_of_this_spec(draft)):
+    if is_adopted and not (is_whole and _is_of_this_spec(draft, seen)):
         outcome.end_attempt(draft, gang.CUT_OFF)
     elif success.achieved(draft.training.members):
         outcome.succeed(draft)
@@ -68,12 +68,12 @@ def _adopt(draft: Draft) -> bool:
     return True
 
 
-def _is_of_this_spec(draft: Draft) -> bool:
+def _is_of_this_spec(draft: Draft, seen: Mapping[str, Member]) -> bool:
     """Whether an attempt that is taken over was made from the job as it is now.
 
-    Once the start is recorded the spec stays; before that it may have changed in between.
+    Before its start is recorded, and while it is suspended, a job may have changed in between.
     """
-    return draft.job.status.start_time is not None or draft.job.metadata.generation == 1
+    return all(member.generation == draft.job.metadata.generation for member in seen.values())
 
 
 def _begin(draft: Draft, number: int, manifests: list[Manifest]) -> None:

@@ -161,6 +161,7 @@ class Member:
 
     Attributes:
         attempt: The N of ``NAME-rN-ROLE-I``.
+        generation: Of the job that it was made from; 0 if that is not known.
         phase: Of the program, whatever other containers of the pod do.
         live: Whether any container of the pod may still run.
         node: Where it was bound to.
@@ -196,6 +197,7 @@ class Member:
     gates: tuple[str, ...] = ()
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    generation: int = 0
     requests: Mapping[str, Fraction] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
 

@@ -792,6 +792,19 @@ def test_what_was_created_before_the_start_is_taken_over_unless_the_spec_has_cha
     assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
 
 
+def test_what_was_created_of_a_resumed_job_is_not_taken_over_with_another_spec() -> None:
+    cluster = running()
+    cluster.suspend(True)
+    play(cluster, lambda found: "Suspended" in reasons(found))
+    cluster.suspend(False)
+    cluster.look(cut_after=8)
+    assert (len(cluster.members()), said(cluster.status, "Suspended")[0]) == (5, "True")
+    cluster.edit(lambda spec: spec["training"].update(batchSize=192))
+    play(cluster, is_in_attempt(2))
+    assert worker_arguments(cluster, "digits-r2-worker-0")["--batch-size"] == "96"
+    assert "CreationCutOff" in reasons(cluster)
+
+
 def test_a_pod_of_a_former_attempt_that_comes_late_is_deleted() -> None:
     cluster = creating()
     cluster.look(cut_after=5)
