@@ -10,8 +10,8 @@ pod indices.
 
 A worker that writes a checkpoint may not answer in time. A sum without it would be of another job,
 so what is of all workers moves only when all that were asked have answered, and rank 0's figures
-stay while it may be the one that is late. A worker that is silent for longer than a checkpoint takes
-leaves a job without a speed. Progress waits for nobody: one member that gets on is enough.
+stay while it may be the one that is late. Where one is silent for longer than a checkpoint takes,
+the job has no speed. Progress waits for nobody: one member that gets on is enough.
 """
 
 from __future__ import annotations
