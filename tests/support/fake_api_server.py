@@ -2,7 +2,8 @@
 
 As far as the operator uses one: collections with resource versions, lists in pages, watches with
 bookmarks, preconditions, the status subresource, garbage collection. What a test wants to go wrong
-it puts into `faults`; who asked for what stands in `requests`.
+it puts into `faults`; who asked for what stands in `requests`. This is the HTTP side and the test's
+side of it; what is stored, and by which rules, is `Storage`.
 """
 
 from __future__ import annotations
@@ -11,110 +12,25 @@ import asyncio
 import contextlib
 import copy
 import json
-import uuid
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Any, Self
 
 from aiohttp import web
 
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.kinds import Kind
-from support.merge_patch import merge
+from support.api_requests import Fault, Refusal, Request, discovery
+from support.api_storage import Storage
 
 Manifest = dict[str, Any]
-Name = tuple[str, str, str]
-"""Kind, namespace and name."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request: verb as RBAC calls it, kind, subresource, namespace, name, and its body."""
-
-    verb: str
-    kind: str
-    namespace: str
-    name: str
-    subresource: str = ""
-    body: Manifest = field(default_factory=dict, compare=False)
-
-    @property
-    def resource(self) -> tuple[str, str]:
-        """Group and resource as RBAC calls them, as in `kinds.VERBS`."""
-        kind = kinds.BY_NAME[self.kind]
-        return kind.group, "/".join(filter(None, (kind.plural, self.subresource)))
-
-
-class Refusal(Exception):  # noqa: N818 - an answer
-    """An answer that is no success.
-
-    Attributes:
-        code: The HTTP status.
-        reason: The API server's word for it.
-        details: What it says of the object, as the fields that are wrong.
-        retry_after: In how many seconds it wants to be asked again; None if it does not say.
-    """
-
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str = "",
-        *,
-        details: Manifest | None = None,
-        retry_after: int | None = None,
-    ) -> None:
-        super().__init__(message or reason)
-        self.code = code
-        self.reason = reason
-        self.details = details
-        self.retry_after = retry_after
-
-    def again(self) -> Refusal:
-        """The same answer to another request."""
-        return Refusal(
-            self.code,
-            self.reason,
-            str(self),
-            details=self.details,
-            retry_after=self.retry_after,
-        )
-
-    def response(self) -> web.Response:
-        """It as HTTP sends it."""
-        status = {
-            "kind": "Status",
-            "code": self.code,
-            "reason": self.reason,
-            "message": str(self),
-            **({} if self.details is None else {"details": self.details}),
-        }
-        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        return web.json_response(status, status=self.code, headers=headers)
-
-
-def creates_a_pod(asked: Request) -> bool:
-    """Whether a request does."""
-    return (asked.verb, asked.kind) == ("create", "Pod")
-
-
-def writes_status(asked: Request) -> bool:
-    """Whether a request does, of a job."""
-    return asked.subresource == "status"
-
-
-Fault = Callable[[Request], Awaitable[None]]
-"""Is awaited before a request is served; may raise `Refusal`, or take its time."""
 
 
 class FakeApiServer:
     """Serves while it is entered.
 
     Attributes:
-        objects: What is stored.
+        storage: What is stored.
         bookmarks: How often `bookmark` was called.
         requests: Every request that was made, watches included.
         faults: Asked in turn before each request.
@@ -123,17 +39,13 @@ class FakeApiServer:
     """
 
     def __init__(self) -> None:
-        self.objects: dict[Name, Manifest] = {}
+        self.storage = Storage()
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.verbs = dict(kinds.VERBS)
         self.url = ""
-        self.version = 100
-        self.oldest = 0
         self.bookmarks = 0
         self._failure: Manifest | None = None
-        self._log: list[tuple[int, str, Manifest]] = []
-        self._news = asyncio.Condition()
         self._streams: dict[int, asyncio.Transport] = {}
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve)
@@ -152,34 +64,41 @@ class FakeApiServer:
 
     # ------------------------------------------------------------------ the test's side
 
+    @property
+    def version(self) -> int:
+        """The newest resource version."""
+        return self.storage.version
+
     def get(self, kind: str, name: str, namespace: str = "vision") -> Manifest | None:
         """A copy of an object."""
-        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+        return copy.deepcopy(self.storage.objects.get((kind, namespace, name)))
 
     def all(self, kind: str) -> list[Manifest]:
         """Copies of all objects of a kind, by name."""
         return [
-            copy.deepcopy(item) for name, item in sorted(self.objects.items()) if name[0] == kind
+            copy.deepcopy(item)
+            for name, item in sorted(self.storage.objects.items())
+            if name[0] == kind
         ]
 
     async def add(self, manifest: Manifest) -> Manifest:
         """Store an object as if somebody else had created it."""
-        return await self._create(copy.deepcopy(manifest))
+        return await self.storage.create(copy.deepcopy(manifest))
 
     async def change(
         self, kind: str, name: str, edit: Callable[[Manifest], None], namespace: str = "vision"
     ) -> Manifest:
         """Change an object as if somebody else had."""
-        stored = copy.deepcopy(self.objects[kind, namespace, name])
+        stored = copy.deepcopy(self.storage.objects[kind, namespace, name])
         before = copy.deepcopy(stored.get("spec"))
         edit(stored)
         if kind == kinds.JOB.name and stored.get("spec") != before:
             stored["metadata"]["generation"] += 1
-        return await self._store("MODIFIED", stored)
+        return await self.storage.store("MODIFIED", stored)
 
     async def remove(self, kind: str, name: str, namespace: str = "vision") -> None:
         """End an object, and what it owns."""
-        await self._remove(self.objects[kind, namespace, name])
+        await self.storage.remove(self.storage.objects[kind, namespace, name])
 
     def refuse(
         self,
@@ -210,7 +129,7 @@ class FakeApiServer:
     async def expire(self) -> None:
         """Forget what happened up to now: whoever watches has to list again."""
         await self.announce("NONE", {"kind": "Nothing", "metadata": {}})
-        self.oldest = self.version
+        self.storage.oldest = self.storage.version
         await self.drop_watches()
 
     async def fail_a_watch(self, status: Manifest) -> None:
@@ -220,14 +139,13 @@ class FakeApiServer:
 
     async def announce(self, event: str, manifest: Manifest) -> None:
         """Tell the watches of something that no request has done."""
-        await self._record(event, copy.deepcopy(manifest))
+        await self.storage.record(event, copy.deepcopy(manifest))
 
     async def drop_watches(self) -> None:
         """Cut every watch."""
         for transport in list(self._streams.values()):
             transport.abort()
-        async with self._news:
-            self._news.notify_all()
+        await self.storage.notify()
 
     def writes(self) -> list[Request]:
         """The requests that were to change something."""
@@ -240,20 +158,19 @@ class FakeApiServer:
     async def bookmark(self) -> None:
         """Tell every watch how far things are."""
         self.bookmarks += 1
-        async with self._news:
-            self._news.notify_all()
+        await self.storage.notify()
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until a condition on the stored objects holds."""
-        async with self._news:
+        async with self.storage.news:
             while not condition():
-                await self._news.wait()
+                await self.storage.news.wait()
 
     # ------------------------------------------------------------------ HTTP
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         parts = [part for part in request.path.split("/") if part]
-        if (discovered := _discovery(parts)) is not None:
+        if (discovered := discovery(parts)) is not None:
             return web.json_response(discovered)
         try:
             asked = await self._read(request, parts)
@@ -297,25 +214,25 @@ class FakeApiServer:
                 return web.json_response(self._list(request, asked, kind))
             case "create":
                 body = {**asked.body, "apiVersion": kind.api_version, "kind": kind.name}
-                return web.json_response(await self._create(body), status=201)
+                return web.json_response(await self.storage.create(body), status=201)
             case "get":
-                return web.json_response(self._find(asked))
+                return web.json_response(self.storage.find(asked))
             case "update":
-                return web.json_response(await self._update_status(asked))
+                return web.json_response(await self.storage.update_status(asked))
             case "patch":
-                return web.json_response(await self._patch(asked))
+                return web.json_response(await self.storage.patch(asked))
             case _:
-                return web.json_response(await self._delete(asked))
+                return web.json_response(await self.storage.delete(asked))
 
     def _list(self, request: web.Request, asked: Request, kind: Kind) -> Manifest:
         found = [
             item
-            for name, item in sorted(self.objects.items())
+            for name, item in sorted(self.storage.objects.items())
             if name[0] == asked.kind and _is_selected(item, asked.namespace, request.query)
         ]
         begin = int(request.query.get("continue") or 0)
         limit = int(request.query.get("limit") or len(found) or 1)
-        metadata = {"resourceVersion": str(self.version)}
+        metadata = {"resourceVersion": str(self.storage.version)}
         if begin + limit < len(found):
             metadata["continue"] = str(begin + limit)
         page = [_without_type(item) for item in found[begin : begin + limit]]
@@ -329,9 +246,9 @@ class FakeApiServer:
         }
 
     async def _watch(self, request: web.Request, asked: Request) -> web.StreamResponse:
-        since = int(request.query["resourceVersion"])
-        if since < self.oldest:
-            raise Refusal(410, "Expired", f"too old resource version: {since} ({self.oldest})")
+        since, oldest = int(request.query["resourceVersion"]), self.storage.oldest
+        if since < oldest:
+            raise Refusal(410, "Expired", f"too old resource version: {since} ({oldest})")
         response = web.StreamResponse()
         await response.prepare(request)
         assert request.transport is not None
@@ -339,12 +256,7 @@ class FakeApiServer:
         marked = -1
         with contextlib.suppress(ConnectionError):
             while not self._streams[id(request)].is_closing():
-                for version, event, item in self._after(since):
-                    since = version
-                    if item["kind"] != asked.kind:
-                        continue
-                    if _is_selected(item, asked.namespace, request.query):
-                        await response.write(_line(event, item))
+                since = await self._write_news(request, asked, response, since)
                 if self._failure is not None:
                     await response.write(_line("ERROR", self._failure))
                     self._failure = None
@@ -353,91 +265,21 @@ class FakeApiServer:
                     marked = self.bookmarks
                     mark = {"kind": asked.kind, "metadata": {"resourceVersion": str(since)}}
                     await response.write(_line("BOOKMARK", mark))
-                async with self._news:
-                    if self.version == since and marked == self.bookmarks:
-                        await self._news.wait()
+                async with self.storage.news:
+                    if self.storage.version == since and marked == self.bookmarks:
+                        await self.storage.news.wait()
         del self._streams[id(request)]
         return response
 
-    def _after(self, version: int) -> list[tuple[int, str, Manifest]]:
-        return self._log[bisect_right(self._log, version, key=lambda entry: entry[0]) :]
-
-    # ------------------------------------------------------------------ storage
-
-    def _find(self, asked: Request) -> Manifest:
-        found = self.objects.get((asked.kind, asked.namespace, asked.name))
-        if found is None:
-            raise Refusal(404, "NotFound", f'{asked.kind} "{asked.name}" not found')
-        return copy.deepcopy(found)
-
-    async def _create(self, manifest: Manifest) -> Manifest:
-        metadata = manifest["metadata"]
-        name = (manifest["kind"], metadata.get("namespace", ""), metadata["name"])
-        if name in self.objects:
-            raise Refusal(409, "AlreadyExists", f'{name[0]} "{name[2]}" already exists')
-        metadata.setdefault("uid", str(uuid.uuid4()))
-        metadata["creationTimestamp"] = _now()
-        metadata["generation"] = 1
-        if manifest["kind"] == "Pod":
-            manifest["status"] = {"phase": "Pending", **manifest.get("status", {})}
-        elif manifest["kind"] != "Node":
-            manifest.setdefault("status", {})
-        return await self._store("ADDED", manifest)
-
-    async def _update_status(self, asked: Request) -> Manifest:
-        stored = self._find(asked)
-        if asked.subresource != "status":
-            raise Refusal(405, "MethodNotAllowed", "only the status is ever written")
-        wanted = asked.body["metadata"]
-        for field_name in ("uid", "resourceVersion"):
-            if wanted.get(field_name, "") not in ("", stored["metadata"][field_name]):
-                raise Refusal(409, "Conflict", "the object has been modified")
-        stored["status"] = asked.body["status"]
-        return await self._store("MODIFIED", stored)
-
-    async def _patch(self, asked: Request) -> Manifest:
-        stored = self._find(asked)
-        uid = asked.body.get("metadata", {}).get("uid", stored["metadata"]["uid"])
-        if uid != stored["metadata"]["uid"]:
-            raise Refusal(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
-        merge(stored, asked.body)
-        return await self._store("MODIFIED", stored)
-
-    async def _delete(self, asked: Request) -> Manifest:
-        stored = self._find(asked)
-        options = asked.body
-        assert options["propagationPolicy"] == "Background"
-        if options["preconditions"]["uid"] != stored["metadata"]["uid"]:
-            raise Refusal(409, "Conflict", "Precondition failed: UID in precondition")
-        if asked.kind == "Pod" and stored["spec"].get("nodeName"):
-            if "deletionTimestamp" in stored["metadata"]:
-                return stored
-            stored["metadata"]["deletionTimestamp"] = _now()
-            return await self._store("MODIFIED", stored)
-        await self._remove(stored)
-        return {"kind": "Status", "status": "Success"}
-
-    async def _remove(self, stored: Manifest) -> None:
-        metadata = stored["metadata"]
-        stored = self.objects.pop((stored["kind"], metadata.get("namespace", ""), metadata["name"]))
-        await self._record("DELETED", copy.deepcopy(stored))
-        for item in list(self.objects.values()):
-            owners = item["metadata"].get("ownerReferences") or ()
-            if any(owner["uid"] == metadata["uid"] for owner in owners):
-                await self._remove(item)
-
-    async def _store(self, event: str, manifest: Manifest) -> Manifest:
-        metadata = manifest["metadata"]
-        self.objects[manifest["kind"], metadata.get("namespace", ""), metadata["name"]] = manifest
-        await self._record(event, manifest)
-        return copy.deepcopy(manifest)
-
-    async def _record(self, event: str, manifest: Manifest) -> None:
-        self.version += 1
-        manifest["metadata"]["resourceVersion"] = str(self.version)
-        self._log.append((self.version, event, copy.deepcopy(manifest)))
-        async with self._news:
-            self._news.notify_all()
+    async def _write_news(
+        self, request: web.Request, asked: Request, response: web.StreamResponse, since: int
+    ) -> int:
+        """Write what happened since a version, and return up to which version that was."""
+        for version, event, item in self.storage.after(since):
+            since = version
+            if item["kind"] == asked.kind and _is_selected(item, asked.namespace, request.query):
+                await response.write(_line(event, item))
+        return since
 
 
 def _is_selected(item: Manifest, namespace: str, query: Any) -> bool:
@@ -460,33 +302,3 @@ def _line(event: str, item: Manifest) -> bytes:
 
 def _without_type(item: Manifest) -> Manifest:
     return {name: value for name, value in item.items() if name not in ("apiVersion", "kind")}
-
-
-def _discovery(parts: list[str]) -> Manifest | None:
-    """What kopf asks to find out what there is."""
-    group, version = kinds.JOB.group, kinds.JOB.version
-    named = {"groupVersion": f"{group}/{version}", "version": version}
-    match parts:
-        case ["api"]:
-            return {"versions": ["v1"]}
-        case ["apis"]:
-            return {"groups": [{"name": group, "versions": [named], "preferredVersion": named}]}
-        case ["api", "v1"]:
-            return {"resources": [_resource("namespaces", "Namespace", namespaced=False)]}
-        case ["apis", found, version_found] if (found, version_found) == (group, version):
-            return {"resources": [_resource(kinds.JOB.plural, kinds.JOB.name)]}
-    return None
-
-
-def _resource(plural: str, kind: str, *, namespaced: bool = True) -> Manifest:
-    return {
-        "name": plural,
-        "singularName": kind.lower(),
-        "namespaced": namespaced,
-        "kind": kind,
-        "verbs": ["list", "watch"],
-    }
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

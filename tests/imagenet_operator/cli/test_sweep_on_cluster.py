@@ -19,8 +19,9 @@ from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.figures import Measured
 from imagenet_operator.scaling.points import Point
 from support import job_table
+from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal, Request
+from support.fake_api_server import FakeApiServer
 
 Manifest = dict[str, Any]
 JOB = kinds.JOB.name

@@ -10,8 +10,9 @@ from imagenet_operator.clusters.kubernetes.audit import Audit
 from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
+from support.api_requests import Refusal
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal
+from support.fake_api_server import FakeApiServer
 from support.operator_harness import cluster_of_one, job, running
 
 Manifest = dict[str, Any]

@@ -139,7 +139,7 @@ async def test_pods_that_no_cache_knows_have_not_vanished() -> None:
 async def test_a_pod_that_has_vanished_ends_the_attempt() -> None:
     async with cluster_of_one() as harness, blind(harness.server) as other:
         read = await bring_to_run(harness)
-        del harness.server.objects["Pod", "vision", "digits-r0-server-1"]
+        del harness.server.storage.objects["Pod", "vision", "digits-r0-server-1"]
 
         await other.look(read)
 

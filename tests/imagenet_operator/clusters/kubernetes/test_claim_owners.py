@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous
-from support.fake_api_server import Refusal, Request
 from support.operator_harness import Harness, cluster_of_one, job
 
 Manifest = dict[str, Any]

@@ -13,8 +13,9 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Patch, Reference
+from support.api_requests import Refusal
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal
+from support.fake_api_server import FakeApiServer
 from support.operator_harness import job
 
 Manifest = dict[str, Any]

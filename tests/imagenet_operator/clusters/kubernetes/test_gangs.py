@@ -9,8 +9,9 @@ import pytest
 from imagenet_operator.api import load
 from imagenet_operator.clusters.kubernetes import gang_room
 from imagenet_operator.clusters.kubernetes.loop import PASSES_AT_ONCE
+from support.api_requests import Request
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Request
+from support.fake_api_server import FakeApiServer
 from support.job_table import PREPARED
 from support.operator_harness import Harness, job, node, running
 

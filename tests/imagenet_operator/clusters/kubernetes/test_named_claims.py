@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
+from support.api_requests import Request
 from support.asynchronous import asynchronous
-from support.fake_api_server import Request
 from support.operator_harness import cluster_of_one, job
 
 Manifest = dict[str, Any]

@@ -6,8 +6,9 @@ import pytest
 
 from imagenet_operator.clusters.kubernetes import health, nodes, trim
 from imagenet_operator.reconcile.types import Taint
+from support.api_requests import Refusal
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal
+from support.fake_api_server import FakeApiServer
 from support.operator_harness import job, node, running
 
 Manifest = dict[str, Any]

@@ -5,8 +5,9 @@ import copy
 from typing import Any
 
 from imagenet_operator.manifests import labels
+from support.api_requests import Refusal, Request, creates_a_pod, writes_status
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal, Request, creates_a_pod, writes_status
+from support.fake_api_server import FakeApiServer
 from support.operator_harness import Harness, cluster_of_one, job, node, running
 
 Manifest = dict[str, Any]
@@ -248,7 +249,7 @@ async def test_a_job_that_is_deleted_and_applied_again_at_once() -> None:
         assert stored is not None
         old = stored["metadata"]["uid"]
         # The garbage collector is slow: the job is gone, its children are still there.
-        del harness.server.objects["ImageNetJob", "vision", "digits"]
+        del harness.server.storage.objects["ImageNetJob", "vision", "digits"]
         await harness.server.announce("DELETED", stored)
         await harness.server.add(job())
         await harness.settle()

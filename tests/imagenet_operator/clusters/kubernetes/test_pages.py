@@ -10,8 +10,9 @@ from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.kinds import JOB
+from support.api_requests import Refusal
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal
+from support.fake_api_server import FakeApiServer
 from support.operator_harness import job
 
 PATH = JOB.path("vision")

@@ -14,8 +14,9 @@ from imagenet_operator.clusters.kubernetes.cluster import MANAGED, job_of_child
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.manifests import labels
+from support.api_requests import Refusal
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal
+from support.fake_api_server import FakeApiServer
 
 Manifest = dict[str, Any]
 

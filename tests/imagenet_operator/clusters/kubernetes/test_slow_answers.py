@@ -10,8 +10,9 @@ from imagenet_operator.clusters.kubernetes import client as clients
 from imagenet_operator.clusters.kubernetes.client import AT_ONCE, ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.kinds import JOB
+from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer, Refusal, Request, creates_a_pod
+from support.fake_api_server import FakeApiServer
 from support.operator_harness import cluster_of_one, job
 
 Manifest = dict[str, Any]
