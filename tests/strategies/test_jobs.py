@@ -20,8 +20,8 @@ from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_
 # Two trainings of all processes, beside another test.
 pytestmark = pytest.mark.timeout(900)
 
-LONG = {"epochs": 30, "optimizer": {"learningRate": 0.02, "stepEpochs": [], "warmupEpochs": 1}}
-"""Long enough to be killed in the middle."""
+EPOCHS = 10
+"""Of the example: so long that a job can be killed after the first."""
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,8 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def job(workdir: Path, strategy: str, name: str, **training: object) -> WholeJob:
-    manifest = digits(strategy, name, **training)
+def job(workdir: Path, strategy: str, name: str) -> WholeJob:
+    manifest = digits(strategy, name)
     manifest["spec"]["dataset"]["volume"] = {"claimName": "digits-dataset"}
     (workdir / "volumes" / "digits-dataset").mkdir(exist_ok=True)
     return WholeJob(workdir, manifest)
@@ -58,14 +58,14 @@ def test_digits_are_learned_and_told_of_in_the_same_words(workdir: Path, strateg
     assert result["validation"]["images"] == 180
     assert result["validation"]["top1"] >= 0.93
     assert result["written"]["framework"] == strategy.partition(":")[2]
-    assert result["written"]["epochs"] == 10
+    assert result["written"]["epochs"] == EPOCHS
     # Of both workers together, in whichever way they share the images out: 1437 an epoch.
-    assert result["written"]["train"]["images"] == pytest.approx(10 * 1437, rel=0.06)
+    assert result["written"]["train"]["images"] == pytest.approx(EPOCHS * 1437, rel=0.06)
     log = Path(result["model"]["folder"]) / FILE_NAME
     kinds = [type(event) for _, event in events.read_events(log)]
     assert kinds[0] is events.Started
     assert kinds[-1] is events.Finished
-    assert kinds.count(events.Validated) == kinds.count(events.EpochFinished) == 10
+    assert kinds.count(events.Validated) == kinds.count(events.EpochFinished) == EPOCHS
     assert events.Progress in kinds
     assert events.CheckpointWritten in kinds
 
@@ -84,7 +84,7 @@ def tells_everything(host: str, port: int) -> bool:
 def test_a_killed_worker_restarts_the_gang_from_its_checkpoint(
     workdir: Path, strategy: str
 ) -> None:
-    whole = job(workdir, strategy, f"killed-{named(strategy)}", **LONG)
+    whole = job(workdir, strategy, f"killed-{named(strategy)}")
 
     with whole.running() as process:
         whole.wait_for_checkpoint(0)
@@ -93,5 +93,5 @@ def test_a_killed_worker_restarts_the_gang_from_its_checkpoint(
 
     assert (result["restarts"], result["disruptions"], result["attempt"]) == (1, 0, 1)
     assert "/attempts/r0/checkpoints/" in result["written"]["resumedFrom"]
-    assert result["written"]["epochs"] == LONG["epochs"]
+    assert result["written"]["epochs"] == EPOCHS
     assert result["validation"]["top1"] >= 0.93
