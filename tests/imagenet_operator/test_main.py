@@ -15,8 +15,7 @@ import yaml
 from imagenet_operator.main import BAD_CONFIGURATION, main
 from support import kubeconfigs
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer
-from support.operator_harness import job, node
+from support.operator_harness import cluster_of, job, node
 from support.training_cluster import free_port
 
 
@@ -46,8 +45,7 @@ async def answer(port: int, path: str) -> tuple[int, str]:
 @asynchronous
 async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
     port = free_port()
-    async with FakeApiServer() as server:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server:
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path, server.url))}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "imagenet_operator.main", "--port", str(port)),

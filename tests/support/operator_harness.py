@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -184,15 +184,48 @@ async def running(
 
 
 @contextlib.asynccontextmanager
-async def cluster_of_one(configuration: Manifest | None = None) -> AsyncIterator[Harness]:
-    """Run an API server and one operator, until the block ends."""
+async def cluster_of(
+    *objects: Manifest, claims: Sequence[Manifest] | None = None
+) -> AsyncIterator[FakeApiServer]:
+    """Run an API server that holds these objects, until the block ends.
+
+    Args:
+        objects: What is there.
+        claims: Those that are there; as a rule the one that `job` names.
+    """
     async with FakeApiServer() as server:
-        await server.add(node("n1"))
-        async with running(server, configuration) as harness:
-            yield harness
+        for item in (*([claim()] if claims is None else claims), *objects):
+            await server.add(item)
+        yield server
 
 
-def node(name: str, ready: str = "True", **spec: Any) -> Manifest:
+@contextlib.asynccontextmanager
+async def cluster_of_one(
+    configuration: Manifest | None = None, *, claims: Sequence[Manifest] | None = None
+) -> AsyncIterator[Harness]:
+    """Run an API server with one node, and one operator, until the block ends."""
+    async with (
+        cluster_of(node("n1"), claims=claims) as server,
+        running(server, configuration) as harness,
+    ):
+        yield harness
+
+
+def claim(
+    *modes: str,
+    name: str = job_table.PREPARED["prepared"]["claimName"],
+    namespace: str = "vision",
+) -> Manifest:
+    """A claim, that which `job` names, as somebody made it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"accessModes": list(modes or ("ReadWriteMany",))},
+    }
+
+
+def node(name: str, ready: str = "True", *, pods: int = 10, **spec: Any) -> Manifest:
     """A node."""
     return {
         "kind": "Node",
@@ -201,6 +234,6 @@ def node(name: str, ready: str = "True", **spec: Any) -> Manifest:
         "spec": spec,
         "status": {
             "conditions": [{"type": "Ready", "status": ready}],
-            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10", "nvidia.com/gpu": "4"},
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": str(pods), "nvidia.com/gpu": "4"},
         },
     }

@@ -77,13 +77,9 @@ def is_finished(status: Status) -> bool:
 
 def _step(draft: Draft) -> None:
     """Take the step that is next, and keep to the policies of all steps."""
-    if draft.status.start_time is None:
-        rehearsal.rehearse(draft.job, draft.settings)
-        if found := access.problems(draft.job, draft.observed.access):
-            raise InvalidJob(found)
-        claims = access.single_node(draft.job, draft.observed.access)
-        draft.update(start_time=draft.now, single_node_claims=claims or None)
-        draft.state("Created", True, "JobAccepted", "the job is valid and its work has begun")
+    if draft.status.start_time is None and not _start(draft):
+        _tell_of_suspension(draft)
+        return
     was_ready = draft.holds("DatasetReady")
     if not was_ready:
         prepare(draft)
@@ -93,6 +89,27 @@ def _step(draft: Draft) -> None:
     _tell_of_suspension(draft)
     draft.patch(retention.patches(draft.job, draft.observed.claims.values()))
     draft.look_again(draft.now + draft.settings.heartbeat)
+
+
+def _start(draft: Draft) -> bool:
+    """Begin the work of a job that can be, once the claims that it names are there.
+
+    Raises:
+        InvalidJob: What one of them allows is not enough.
+    """
+    rehearsal.rehearse(draft.job, draft.settings)
+    seen = draft.observed.access
+    if found := access.problems(draft.job, seen):
+        raise InvalidJob(found)
+    if (missing := access.missing(draft.job, draft.observed.absent)) is not None:
+        if draft.state("Created", False, "ClaimNotFound", missing):
+            draft.warn("ClaimNotFound", missing)
+        draft.look_again(draft.now + draft.settings.patience)
+        return False
+    claims = access.single_node(draft.job, seen)
+    draft.update(start_time=draft.now, single_node_claims=claims or None)
+    draft.state("Created", True, "JobAccepted", "the job is valid and its work has begun")
+    return True
 
 
 def _tell_of_suspension(draft: Draft) -> None:

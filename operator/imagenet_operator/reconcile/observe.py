@@ -70,6 +70,7 @@ def sort(
     children: Iterable[Manifest],
     *,
     unreachable_nodes: frozenset[str] = frozenset(),
+    absent: frozenset[str] = frozenset(),
     free: Capacity | None = None,
 ) -> Observed:
     """Sort what was seen around one job into buckets.
@@ -79,6 +80,7 @@ def sort(
         children: Objects of every kind that builders make, as JSON, in any order; other kinds are
             ignored.
         unreachable_nodes: Nodes that are NotReady, gone or out of service.
+        absent: Claims that the job names and that were looked for in vain.
         free: What each node has left for pods, where that is known.
     """
     owned: list[Manifest] = []
@@ -103,6 +105,7 @@ def sort(
         ),
         claims={claim.name: claim for claim in claims},
         access=_access(owned + others),
+        absent=absent,
         foreign=foreign,
         free=free,
     )

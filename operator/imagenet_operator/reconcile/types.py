@@ -295,6 +295,7 @@ class Observed:
         protection: What stands around the pods of the preparation; without what is being deleted.
         claims: By name.
         access: Claim → its access modes, of every claim that is seen, whosoever it is.
+        absent: The claims that were looked for before a start, and are not there.
         foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
             touched; one that holds a name that this job needs is a conflict.
         free: What nodes have left, or None if that is not known.
@@ -305,6 +306,7 @@ class Observed:
     protection: tuple[Reference, ...] = ()
     claims: Mapping[str, Claim] = field(default_factory=dict)
     access: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
     foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)
     free: Capacity | None = None
 

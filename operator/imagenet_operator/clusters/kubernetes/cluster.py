@@ -50,11 +50,13 @@ class View:
         job: As it is stored.
         children: What it may own, and whoever holds a name that it needs.
         unreachable: Nodes of its pods from which nothing will be heard again.
+        absent: Claims that it names, and that were looked for in vain.
     """
 
     job: Stored
     children: list[Manifest]
     unreachable: frozenset[str]
+    absent: frozenset[str] = frozenset()
 
 
 class KubernetesCluster:

@@ -56,6 +56,11 @@ class _NamedClaims:
     names: frozenset[str]
     found: list[Manifest]
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """Those of them that there are not."""
+        return self.names - {item["metadata"]["name"] for item in self.found}
+
 
 @dataclass(frozen=True)
 class _Room:
@@ -123,7 +128,8 @@ class Reconciler:
                 if named is None or named.names != _claims_of(job):
                     named, certainty = await self._read_before_start(key, job), Certainty.JOB
                     continue
-                view = replace(view, children=[*view.children, *named.found])
+                children = [*view.children, *named.found]
+                view = replace(view, children=children, absent=named.absent)
             certainty, again_after = await self._round(key, job, view, certainty)
             if again_after != AT_ONCE:
                 return again_after
@@ -175,7 +181,13 @@ class Reconciler:
             if problems:
                 reason, message = refusal.reason_of(problems), stored_job.in_words(problems)
                 return refusal.refuse(job, reason, message, time, self._settings)
-        observed = observe.sort(job, view.children, unreachable_nodes=view.unreachable, free=free)
+        observed = observe.sort(
+            job,
+            view.children,
+            unreachable_nodes=view.unreachable,
+            absent=view.absent,
+            free=free,
+        )
         return decide(job, observed, self._latest(key, view.job.uid), time, self._settings)
 
     async def _make_certain(self, key: JobKey, wanted: Certainty) -> None:

@@ -1,15 +1,16 @@
 """Access: whether the claims that a job names let as many pods in as will use them.
 
-Looked at once, when the job starts: what a claim allows never changes. One that only a single node
-can mount makes pods share a node (`manifests.volumes`), which the status has to tell the builders;
-one that only a single pod can mount, or that nobody can write to, fails the job before anything is
-made, and not after hours with a pod that waits for ever. Of a claim that is not seen nothing is
-said: it may be made later.
+Looked at once, when the job starts: what a claim allows never changes. So a job waits with its
+start until all of them are there. One that only a single node can mount makes pods share a node
+(`manifests.volumes`), which the status has to tell the builders; one that only a single pod can
+mount, or that nobody can write to, fails the job before anything is made, and not after hours with
+a pod that waits for ever. Where nobody has looked for a claim (on one machine it is a folder)
+nothing is said of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.problems import Problem
@@ -17,6 +18,20 @@ from imagenet_operator.manifests import volumes
 from imagenet_operator.manifests.volumes import Existing
 
 _ANOTHER = "name a claim with ReadWriteMany"
+
+
+def missing(job: ImageNetJob, absent: Collection[str]) -> str | None:
+    """Return for which claims a start has to wait, in words for people; None for none.
+
+    Not for one that the job makes itself, which it may name for its results as well.
+    """
+    awaited = set(absent) - volumes.claim_names(job)
+    found = [
+        f"{item.path}: there is no PersistentVolumeClaim {item.claim}"
+        for item in volumes.existing(job)
+        if item.claim in awaited
+    ]
+    return f"{'; '.join(found)}; waiting until it is made" if found else None
 
 
 def problems(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> list[Problem]:

@@ -13,7 +13,7 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import cluster_of_one, job, running
+from support.operator_harness import cluster_of, cluster_of_one, job, running
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -110,7 +110,7 @@ async def test_a_watch_that_is_silent_is_dead(monkeypatch: pytest.MonkeyPatch) -
 
 @asynchronous
 async def test_nodes_that_may_not_be_seen_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with FakeApiServer() as server:
+    async with cluster_of() as server:
         not_yours = Refusal(403, "Forbidden", "nodes are somebody else's")
         server.refuse(not_yours, lambda asked: asked.kind == "Node")
         async with running(server) as harness:

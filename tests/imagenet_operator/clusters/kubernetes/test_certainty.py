@@ -16,7 +16,7 @@ from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.reconcile.types import DEFAULTS, Decision, Reference
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import Harness, cluster_of_one, job
+from support.operator_harness import Harness, claim, cluster_of, cluster_of_one, job
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -181,7 +181,7 @@ async def test_an_index_is_not_made_again_because_its_pod_is_not_known_yet() -> 
         "volume": {"claimName": "shared"},
     }
     found = '{"key": "0123456789abcdef", "classes": 9, "images": {"train": 5}, "shards": 2}'
-    async with FakeApiServer() as server, blind(server) as other:
+    async with cluster_of(claim(name="raw")) as server, blind(server) as other:
         await server.add(whole)
         read = server.get("ImageNetJob", "digits")
         assert read is not None

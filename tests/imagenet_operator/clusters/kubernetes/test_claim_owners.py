@@ -68,8 +68,9 @@ async def test_a_claim_that_may_change_hands_later_does() -> None:
             await harness.settle()
 
         assert len(refused) == 2
-        (claim,) = harness.server.all("PersistentVolumeClaim")
-        assert [owner["name"] for owner in claim["metadata"]["ownerReferences"]] == ["digits"]
+        made, named = harness.server.all("PersistentVolumeClaim")
+        assert [owner["name"] for owner in made["metadata"]["ownerReferences"]] == ["digits"]
+        assert "ownerReferences" not in named["metadata"]
         assert harness.events().count("ApiServerRefused") == 1
 
 

@@ -11,7 +11,7 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.kinds import EVENT, JOB
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import job, node, running
+from support.operator_harness import claim, job, node, running
 
 PREFIX = "/k8s/clusters/c-1"
 
@@ -61,6 +61,7 @@ async def test_what_happens_behind_a_path_is_heard() -> None:
 @asynchronous
 async def test_an_operator_works_behind_a_path() -> None:
     async with BehindAProxy() as server:
+        await server.add(claim())
         await server.add(node("n1"))
         async with running(server) as harness:
             await server.add(job())

@@ -13,7 +13,7 @@ from support.api_requests import Request
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 from support.job_table import PREPARED
-from support.operator_harness import Harness, job, node, running
+from support.operator_harness import Harness, cluster_of, job, node, running
 
 Manifest = dict[str, Any]
 FLAGSHIP = Path(__file__).parents[4] / "examples" / "imagenet-resnet152.yaml"
@@ -60,67 +60,58 @@ async def looked_at(harness: Harness, name: str = KEY[1]) -> None:
 
 @asynchronous
 async def test_the_flagship_starts_on_the_pool_that_it_is_written_for() -> None:
-    async with FakeApiServer() as server:
-        for number in range(16):
-            await server.add(gpu_machine(number))
-        await server.add(machine("plain", 160, "512Gi"))
-        async with running(server) as harness:
-            await server.add(flagship())
-            await looked_at(harness)
+    nodes = [*map(gpu_machine, range(16)), machine("plain", 160, "512Gi")]
+    async with cluster_of(*nodes) as server, running(server) as harness:
+        await server.add(flagship())
+        await looked_at(harness)
 
-            assert len(harness.pods()) == 33
-            assert gated(harness) == []
+        assert len(harness.pods()) == 33
+        assert gated(harness) == []
 
 
 @asynchronous
 async def test_one_machine_of_it_beside_a_plain_one() -> None:
-    async with FakeApiServer() as server:
-        await server.add(gpu_machine(0))
-        await server.add(machine("plain", 16, "64Gi"))
-        async with running(server) as harness:
-            await server.add(flagship(1))
-            await looked_at(harness)
+    nodes = [gpu_machine(0), machine("plain", 16, "64Gi")]
+    async with cluster_of(*nodes) as server, running(server) as harness:
+        await server.add(flagship(1))
+        await looked_at(harness)
 
-            assert len(harness.pods()) == 3
-            assert gated(harness) == []
+        assert len(harness.pods()) == 3
+        assert gated(harness) == []
 
 
 @asynchronous
 async def test_who_waits_says_for_what_and_says_it_once() -> None:
-    async with FakeApiServer() as server:
-        await server.add(gpu_machine(0))
-        async with running(server) as harness:
-            await server.add(flagship(1))
-            await looked_at(harness)
+    async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
+        await server.add(flagship(1))
+        await looked_at(harness)
 
-            assert len(gated(harness)) == 3
-            waits = harness.condition("Running", KEY[1])
-            assert (waits["status"], waits["reason"]) == ("False", "Scheduling")
-            assert waits["message"] == (
-                "waiting until all members fit: 0 of 1 nodes have room for imagenet-resnet152-r0-"
-                "scheduler-0: 1 with the taint nvidia.com/gpu=present:NoSchedule"
-            )
-            before = len(server.writes())
-            for _ in range(120):
-                await looked_at(harness)
-            assert len(server.writes()) == before
-
-            await server.add(machine("plain", 16, "64Gi"))
+        assert len(gated(harness)) == 3
+        waits = harness.condition("Running", KEY[1])
+        assert (waits["status"], waits["reason"]) == ("False", "Scheduling")
+        assert waits["message"] == (
+            "waiting until all members fit: 0 of 1 nodes have room for imagenet-resnet152-r0-"
+            "scheduler-0: 1 with the taint nvidia.com/gpu=present:NoSchedule"
+        )
+        before = len(server.writes())
+        for _ in range(120):
             await looked_at(harness)
-            assert gated(harness) == []
-            said = harness.condition("Running", KEY[1])["message"]
-            assert said == "waiting for nodes for all members"
+        assert len(server.writes()) == before
+
+        await server.add(machine("plain", 16, "64Gi"))
+        await looked_at(harness)
+        assert gated(harness) == []
+        said = harness.condition("Running", KEY[1])["message"]
+        assert said == "waiting for nodes for all members"
 
 
 @asynchronous
 async def test_a_gang_that_tolerates_nothing_stays_off_the_pool() -> None:
-    async with FakeApiServer() as server:
-        await server.add(gpu_machine(0))
-        async with running(server) as harness:
-            await server.add(job(run_policy={"schedulingPolicy": {"gang": "Wait"}}))
-            await looked_at(harness, "digits")
+    async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
+        await server.add(job(run_policy={"schedulingPolicy": {"gang": "Wait"}}))
+        await looked_at(harness, "digits")
 
-            assert len(gated(harness)) == 5
+        assert len(gated(harness)) == 5
 
 
 WAIT = {"schedulingPolicy": {"gang": "Wait"}}
@@ -167,18 +158,16 @@ def long_believed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("long_believed")
 @asynchronous
 async def test_the_room_is_looked_for_once_however_many_wait() -> None:
-    async with FakeApiServer() as server:
-        await server.add(gpu_machine(0))
-        async with running(server) as harness:
-            names = await waiting(harness, MANY)
-            for _ in range(3):
-                wish_for_all(harness, names)
-                await harness.settle()
+    async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
+        names = await waiting(harness, MANY)
+        for _ in range(3):
+            wish_for_all(harness, names)
+            await harness.settle()
 
-            assert len(gated(harness)) == 3 * MANY
-            assert looks(server) == 1
-            messages = {harness.condition("Running", name)["message"] for name in names}
-            assert all(text.startswith("waiting until all members fit") for text in messages)
+        assert len(gated(harness)) == 3 * MANY
+        assert looks(server) == 1
+        messages = {harness.condition("Running", name)["message"] for name in names}
+        assert all(text.startswith("waiting until all members fit") for text in messages)
 
 
 @asynchronous
@@ -186,36 +175,30 @@ async def test_what_was_seen_of_the_room_is_not_believed_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gang_room, "BELIEVED_SECONDS", 0.0)
-    async with FakeApiServer() as server:
-        await server.add(gpu_machine(0))
-        async with running(server) as harness:
-            await waiting(harness, 1)
-            before = looks(server)
-            await looked_at(harness, "gang-00")
+    async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
+        await waiting(harness, 1)
+        before = looks(server)
+        await looked_at(harness, "gang-00")
 
-            assert looks(server) == before + 1
+        assert looks(server) == before + 1
 
 
 @pytest.mark.usefixtures("long_believed")
 @asynchronous
 async def test_a_gang_that_was_let_go_holds_its_room_while_its_pods_get_nodes() -> None:
     """Two gangs of five pods, and eight places; what was listed says nothing of the first."""
-    async with FakeApiServer() as server:
-        small = node("n1")
-        small["status"]["allocatable"]["pods"] = "8"
-        await server.add(small)
-        async with running(server) as harness:
-            await server.add(job("one", run_policy=WAIT))
-            await looked_at(harness, "one")
-            assert gated(harness) == []
-            await server.add(job("two", run_policy=WAIT))
-            await looked_at(harness, "two")
-            before = looks(server)
-            await harness.run_pods()
-            await looked_at(harness, "two")
+    async with cluster_of(node("n1", pods=8)) as server, running(server) as harness:
+        await server.add(job("one", run_policy=WAIT))
+        await looked_at(harness, "one")
+        assert gated(harness) == []
+        await server.add(job("two", run_policy=WAIT))
+        await looked_at(harness, "two")
+        before = looks(server)
+        await harness.run_pods()
+        await looked_at(harness, "two")
 
-            assert looks(server) == before
-            assert len(gated(harness)) == 5
+        assert looks(server) == before
+        assert len(gated(harness)) == 5
 
 
 @pytest.mark.usefixtures("long_believed")
@@ -229,33 +212,29 @@ async def test_gangs_that_wait_leave_room_for_those_who_do_not() -> None:
             answer.set()
             await go_on.wait()
 
-    async with FakeApiServer() as server:
-        await server.add(gpu_machine(0))
-        async with running(server) as harness:
-            names = await waiting(harness, PASSES_AT_ONCE + 1)
-            harness.operator.cluster.gang_room.is_given()
-            server.faults.append(held)
-            wish_for_all(harness, names)
-            await answer.wait()
-            await server.add(job())
-            await server.until(lambda: server.get("Pod", "digits-r0-worker-1"))
-            before = looks(server)
-            go_on.set()
-            await harness.settle()
+    async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
+        names = await waiting(harness, PASSES_AT_ONCE + 1)
+        harness.operator.cluster.gang_room.is_given()
+        server.faults.append(held)
+        wish_for_all(harness, names)
+        await answer.wait()
+        await server.add(job())
+        await server.until(lambda: server.get("Pod", "digits-r0-worker-1"))
+        before = looks(server)
+        go_on.set()
+        await harness.settle()
 
-            assert harness.status()["training"]["attempt"] == 0
-            assert looks(server) == before
+        assert harness.status()["training"]["attempt"] == 0
+        assert looks(server) == before
 
 
 @asynchronous
 async def test_those_who_were_sent_away_have_their_turn() -> None:
-    async with FakeApiServer() as server:
-        await server.add(gpu_machine(0))
-        async with running(server) as harness:
-            names = await waiting(harness, MANY)
-            await server.add(machine("plain", 1000, "9000Gi"))
-            await harness.heard()
-            wish_for_all(harness, names)
-            await harness.settle()
+    async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
+        names = await waiting(harness, MANY)
+        await server.add(machine("plain", 1000, "9000Gi"))
+        await harness.heard()
+        wish_for_all(harness, names)
+        await harness.settle()
 
-            assert gated(harness) == []
+        assert gated(harness) == []

@@ -5,8 +5,7 @@ from typing import Any
 
 from support.answering_member import Member, metrics, serving
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer
-from support.operator_harness import QUICK, Harness, job, node, running
+from support.operator_harness import QUICK, Harness, cluster_of, job, node, running
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -48,8 +47,7 @@ async def heard(harness: Harness, member: Member) -> None:
 
 @asynchronous
 async def test_a_hang_that_began_under_another_operator_is_ended() -> None:
-    async with FakeApiServer() as server, serving() as member:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server, serving() as member:
         async with running(server, ASKING) as harness:
             await started(harness, member, deadline=2)
             await heard(harness, member)
@@ -66,8 +64,7 @@ async def test_a_hang_that_began_under_another_operator_is_ended() -> None:
 
 @asynchronous
 async def test_members_that_never_answered_anybody_are_left_alone() -> None:
-    async with FakeApiServer() as server, serving() as member:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server, serving() as member:
         member.is_frozen = True
         async with running(server, ASKING) as harness:
             await started(harness, member, deadline=1)
@@ -80,8 +77,7 @@ async def test_members_that_never_answered_anybody_are_left_alone() -> None:
 
 @asynchronous
 async def test_silence_costs_no_writes() -> None:
-    async with FakeApiServer() as server, serving() as member:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server, serving() as member:
         async with running(server, ASKING) as harness:
             await started(harness, member, deadline=3600)
             await heard(harness, member)

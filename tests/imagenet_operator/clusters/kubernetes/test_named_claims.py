@@ -5,26 +5,15 @@ from typing import Any
 
 from support.api_requests import Request
 from support.asynchronous import asynchronous
-from support.operator_harness import cluster_of_one, job
+from support.operator_harness import claim, cluster_of_one, job
 
 Manifest = dict[str, Any]
-CLAIM = job()["spec"]["dataset"]["source"]["prepared"]["claimName"]
-
-
-def claim(*modes: str, name: str = CLAIM) -> Manifest:
-    """A claim, that which the harness's job names, as somebody made it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "vision"},
-        "spec": {"accessModes": list(modes)},
-    }
+CLAIM = claim()["metadata"]["name"]
 
 
 @asynchronous
 async def test_workers_share_a_node_for_a_claim_that_one_node_can_mount() -> None:
-    async with cluster_of_one() as harness:
-        await harness.server.add(claim("ReadWriteOnce"))
+    async with cluster_of_one(claims=[claim("ReadWriteOnce")]) as harness:
         await harness.server.add(job())
         await harness.settle()
 
@@ -37,8 +26,7 @@ async def test_workers_share_a_node_for_a_claim_that_one_node_can_mount() -> Non
 
 @asynchronous
 async def test_a_claim_that_one_pod_can_mount_fails_a_job_of_two_workers() -> None:
-    async with cluster_of_one() as harness:
-        await harness.server.add(claim("ReadWriteOncePod"))
+    async with cluster_of_one(claims=[claim("ReadWriteOncePod")]) as harness:
         await harness.server.add(job())
         await harness.settle()
 
@@ -48,13 +36,40 @@ async def test_a_claim_that_one_pod_can_mount_fails_a_job_of_two_workers() -> No
 
 
 @asynchronous
-async def test_a_claim_that_is_not_there_yet_stops_nobody() -> None:
-    async with cluster_of_one() as harness:
+async def test_a_job_waits_for_a_claim_that_is_not_there_yet() -> None:
+    async with cluster_of_one(claims=[]) as harness:
         await harness.server.add(job())
         await harness.settle()
 
+        assert harness.pods() == []
+        assert harness.events() == ["ClaimNotFound"]
+        waits = harness.condition("Created")
+        assert (waits["status"], waits["reason"]) == ("False", "ClaimNotFound")
+        assert waits["message"] == (
+            f"spec.dataset.source.prepared.claimName: there is no PersistentVolumeClaim {CLAIM}; "
+            "waiting until it is made"
+        )
+        # Nothing tells of claims that are not the operator's.
+        assert harness.operator.loop.queue.next_due() is not None
+        written = len(harness.server.writes())
+        await harness.let_pass(60)
+        assert len(harness.server.writes()) == written
+
+        await harness.server.add(claim("ReadWriteOnce"))
+        await harness.let_pass(60)
         assert len(harness.pods()) == 5
-        assert "singleNodeClaims" not in harness.status()
+        assert harness.status()["singleNodeClaims"] == [CLAIM]
+        assert harness.condition("Created")["status"] == "True"
+
+
+@asynchronous
+async def test_a_job_that_is_suspended_says_so_while_it_waits_for_its_claims() -> None:
+    async with cluster_of_one(claims=[]) as harness:
+        await harness.server.add(job(run_policy={"suspend": True}))
+        await harness.settle()
+
+        assert harness.status()["phase"] == "Suspended"
+        assert harness.condition("Created")["reason"] == "ClaimNotFound"
 
 
 @asynchronous
@@ -93,7 +108,6 @@ async def test_a_job_that_names_another_claim_by_now_starts_with_that_one() -> N
                 await harness.server.change("ImageNetJob", "digits", name_another)
 
         harness.server.faults.append(edit_before_it_is_read)
-        await harness.server.add(claim("ReadWriteMany"))
         await harness.server.add(claim("ReadWriteOnce", name="another"))
         await harness.server.add(job())
         await harness.settle()

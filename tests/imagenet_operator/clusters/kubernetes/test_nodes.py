@@ -8,8 +8,7 @@ from imagenet_operator.clusters.kubernetes import health, nodes, trim
 from imagenet_operator.reconcile.types import Taint
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer
-from support.operator_harness import job, node, running
+from support.operator_harness import cluster_of, job, node, running
 
 Manifest = dict[str, Any]
 OUT = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -111,8 +110,7 @@ async def test_an_operator_that_cannot_list_the_nodes_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No pass is made without them, so to be well and ready would be a lie."""
-    async with FakeApiServer() as server:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server:
         server.refuse(Refusal(500, "InternalError", "etcd"), lambda asked: asked.kind == "Node")
         async with running(server) as harness:
             await server.add(job())
@@ -135,7 +133,7 @@ async def test_an_operator_that_cannot_list_the_nodes_says_so(
 async def test_an_operator_that_may_not_see_the_nodes_works_without_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with FakeApiServer() as server:
+    async with cluster_of() as server:
         server.refuse(Refusal(403, "Forbidden"), lambda asked: asked.kind == "Node")
         async with running(server) as harness:
             await server.add(job())

@@ -7,8 +7,7 @@ from typing import Any
 from imagenet_operator.manifests import labels
 from support.api_requests import Refusal, Request, creates_a_pod, writes_status
 from support.asynchronous import asynchronous
-from support.fake_api_server import FakeApiServer
-from support.operator_harness import Harness, cluster_of_one, job, node, running
+from support.operator_harness import Harness, claim, cluster_of, cluster_of_one, job, node, running
 
 Manifest = dict[str, Any]
 FIRST = [
@@ -96,7 +95,7 @@ async def test_nothing_is_written_to_a_job_but_its_status() -> None:
 
 @asynchronous
 async def test_the_preparation_comes_first() -> None:
-    async with cluster_of_one() as harness:
+    async with cluster_of_one(claims=[claim(name="raw")]) as harness:
         await harness.server.add(with_images())
         await harness.settle()
 
@@ -154,8 +153,7 @@ async def test_a_status_that_somebody_else_wrote_starts_no_pass() -> None:
 
 @asynchronous
 async def test_an_operator_that_comes_back_leaves_running_jobs_alone() -> None:
-    async with FakeApiServer() as server:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server:
         async with running(server) as harness:
             await started(harness)
         before = len(server.writes())
@@ -169,8 +167,7 @@ async def test_an_operator_that_comes_back_leaves_running_jobs_alone() -> None:
 
 @asynchronous
 async def test_it_catches_up_with_what_it_missed() -> None:
-    async with FakeApiServer() as server:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server:
         async with running(server) as harness:
             await started(harness)
         await harness.end_pod("digits-r0-server-0", code=1)
@@ -184,8 +181,7 @@ async def test_it_catches_up_with_what_it_missed() -> None:
 @asynchronous
 async def test_no_pass_is_made_before_all_children_are_listed() -> None:
     """Pods are listed last, and slowly: a job whose pods are not known would seem to have none."""
-    async with FakeApiServer() as server:
-        await server.add(node("n1"))
+    async with cluster_of(node("n1")) as server:
         async with running(server) as harness:
             await started(harness)
         may_list, before = asyncio.Event(), len(server.writes())
@@ -210,35 +206,37 @@ async def test_no_pass_is_made_before_all_children_are_listed() -> None:
 @asynchronous
 async def test_two_operators_at_once_do_no_harm() -> None:
     """Whatever each of them does, every attempt has each of its pods once."""
-    async with FakeApiServer() as server:
-        await server.add(node("n1"))
-        async with running(server) as first, running(server) as second:
-            for name in ("digits", "other", "third"):
-                await server.add(job(name))
-            for _ in range(3):
-                for harness in (first, second):
-                    await harness.settle()
-                await first.run_pods()
-            for name in ("digits-r0-worker-0", "other-r0-server-0"):
-                await first.end_pod(name, code=1)
-            for _ in range(4):
-                for harness in (first, second):
-                    await harness.settle()
-                await first.finish_deleting()
+    async with (
+        cluster_of(node("n1")) as server,
+        running(server) as first,
+        running(server) as second,
+    ):
+        for name in ("digits", "other", "third"):
+            await server.add(job(name))
+        for _ in range(3):
             for harness in (first, second):
                 await harness.settle()
+            await first.run_pods()
+        for name in ("digits-r0-worker-0", "other-r0-server-0"):
+            await first.end_pod(name, code=1)
+        for _ in range(4):
+            for harness in (first, second):
+                await harness.settle()
+            await first.finish_deleting()
+        for harness in (first, second):
+            await harness.settle()
 
-            created = [
-                (item.body["metadata"]["name"])
-                for item in server.requests
-                if (item.verb, item.kind) == ("create", "Pod")
-            ]
-            assert {name for name in created if name.startswith("digits")} == {*FIRST, *SECOND}
-            assert first.status()["restarts"] == first.status("other")["restarts"] == 1
-            assert first.status("third")["training"]["attempt"] == 0
-            pods = first.pods()
-            assert len(pods) == 15
-            assert sum("-r1-" in name for name in pods) == 10
+        created = [
+            (item.body["metadata"]["name"])
+            for item in server.requests
+            if (item.verb, item.kind) == ("create", "Pod")
+        ]
+        assert {name for name in created if name.startswith("digits")} == {*FIRST, *SECOND}
+        assert first.status()["restarts"] == first.status("other")["restarts"] == 1
+        assert first.status("third")["training"]["attempt"] == 0
+        pods = first.pods()
+        assert len(pods) == 15
+        assert sum("-r1-" in name for name in pods) == 10
 
 
 @asynchronous
@@ -272,7 +270,7 @@ async def test_a_job_that_is_deleted_and_applied_again_at_once() -> None:
 
 @asynchronous
 async def test_a_name_that_a_stranger_holds_is_waited_for() -> None:
-    async with cluster_of_one() as harness:
+    async with cluster_of_one(claims=[claim(name="raw")]) as harness:
         stranger = {
             "kind": "Job",
             "apiVersion": "batch/v1",
@@ -389,23 +387,19 @@ async def test_a_member_on_a_node_that_is_gone_counts_as_gone() -> None:
 async def test_a_gang_waits_for_room_and_only_one_gets_it() -> None:
     """Two gangs of five pods, and eight places for pods."""
     wait = {"schedulingPolicy": {"gang": "Wait"}}
-    async with FakeApiServer() as server:
-        small = node("n1")
-        small["status"]["allocatable"]["pods"] = "8"
-        await server.add(small)
-        async with running(server) as harness:
-            await server.add(job("one", run_policy=wait))
-            await server.add(job("two", run_policy=wait))
-            await harness.settle()
+    async with cluster_of(node("n1", pods=8)) as server, running(server) as harness:
+        await server.add(job("one", run_policy=wait))
+        await server.add(job("two", run_policy=wait))
+        await harness.settle()
 
-            gated = [
-                item["metadata"]["labels"][labels.JOB_NAME]
-                for item in server.all("Pod")
-                if item["spec"].get("schedulingGates")
-            ]
-            assert len(server.all("Pod")) == 10
-            assert len(gated) == 5
-            assert len(set(gated)) == 1
+        gated = [
+            item["metadata"]["labels"][labels.JOB_NAME]
+            for item in server.all("Pod")
+            if item["spec"].get("schedulingGates")
+        ]
+        assert len(server.all("Pod")) == 10
+        assert len(gated) == 5
+        assert len(set(gated)) == 1
 
 
 @asynchronous
@@ -423,7 +417,8 @@ async def test_a_job_whose_time_is_over_is_deleted_with_its_children() -> None:
 @asynchronous
 async def test_only_the_namespaces_that_are_listed_are_watched() -> None:
     async with cluster_of_one(
-        {"namespaces": ["elsewhere"], "sampler": {"enabled": False}}
+        {"namespaces": ["elsewhere"], "sampler": {"enabled": False}},
+        claims=[claim(), claim(namespace="elsewhere")],
     ) as harness:
         await harness.server.add(job())
         moved = copy.deepcopy(job())

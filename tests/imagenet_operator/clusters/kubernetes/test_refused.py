@@ -6,7 +6,7 @@ import pytest
 
 from support.api_requests import Refusal, Request, creates_a_pod, writes_status
 from support.asynchronous import asynchronous
-from support.operator_harness import Harness, cluster_of_one, job
+from support.operator_harness import Harness, claim, cluster_of_one, job
 
 Manifest = dict[str, Any]
 
@@ -204,7 +204,7 @@ async def test_a_running_job_that_cannot_be_read_any_more_frees_what_it_holds(
 
 @asynchronous
 async def test_a_preparation_that_cannot_be_read_any_more_is_stopped() -> None:
-    async with cluster_of_one() as harness:
+    async with cluster_of_one(claims=[claim(name="raw"), claim(name="shared")]) as harness:
         whole = job()
         whole["spec"]["dataset"] = {
             "source": {"volume": {"claimName": "raw", "path": "a.tar"}},

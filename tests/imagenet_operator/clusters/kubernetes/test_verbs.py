@@ -8,7 +8,7 @@ from typing import Any
 from imagenet_operator.clusters.kubernetes import kinds
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import QUICK, Harness, cluster_of_one, job
+from support.operator_harness import QUICK, Harness, claim, cluster_of_one, job
 
 Manifest = dict[str, Any]
 
@@ -94,7 +94,9 @@ def fail(item: Manifest) -> None:
 
 @asynchronous
 async def test_every_verb_that_is_asked_for_is_used() -> None:
-    async with cluster_of_one({**QUICK, "podDisruptionBudget": True}) as harness:
+    configuration = {**QUICK, "podDisruptionBudget": True}
+    claims = [claim(), claim(name="archives")]
+    async with cluster_of_one(configuration, claims=claims) as harness:
         await wait_for_names(harness, job("late"), ("Pod", "late-r0-worker-0"))
         await train(harness)
         await prepare(harness)

@@ -26,6 +26,9 @@ JOBS = {
         manifest(dataset={"source": PREPARED, "volume": None}, training={"output": RESULTS})
     ),
     "has its claims made": read(manifest()),
+    "writes to what it makes": read(
+        manifest(training={"output": {"volume": {"claimName": "digits-dataset"}}})
+    ),
 }
 
 
@@ -52,6 +55,32 @@ def test_which_claims_keep_pods_on_one_node(
     seen = {claim: tuple(found) for claim, found in modes.items()}
     assert access.single_node(JOBS[job], seen) == shared
     assert access.problems(JOBS[job], seen) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "absent", "waits_for"),
+    [
+        ("packs and trains", set(), None),
+        (
+            "packs and trains",
+            {"shared"},
+            "spec.dataset.volume.claimName: there is no PersistentVolumeClaim shared; waiting "
+            "until it is made",
+        ),
+        (
+            "writes elsewhere",
+            {"shared", "results"},
+            "spec.dataset.source.prepared.claimName: there is no PersistentVolumeClaim shared; "
+            "spec.training.output.volume.claimName: there is no PersistentVolumeClaim results; "
+            "waiting until it is made",
+        ),
+        ("writes to what it makes", {"digits-dataset"}, None),
+    ],
+)
+def test_a_start_waits_for_claims_that_others_make(
+    job: str, absent: set[str], waits_for: str | None
+) -> None:
+    assert access.missing(JOBS[job], absent) == waits_for
 
 
 @pytest.mark.parametrize(
