@@ -114,7 +114,7 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml
 	@touch $@
 
 test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together
-	.venv-horovod/bin/pytest tests/with_horovod
+	.venv-horovod/bin/pytest $(PYTEST_OPTIONS) tests/with_horovod
 	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
 	$(BIN)/pytest $(PYTEST_OPTIONS) tests/strategies
 
