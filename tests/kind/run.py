@@ -41,7 +41,7 @@ CHART = "imagenet-operator"
 # A story may train, be killed and train again; none is meant to take nearly as long.
 STORY_SECONDS = 1800
 # How those are told that touch nothing that others need.
-TOGETHER = ("--numprocesses=3", "--dist=worksteal")
+TOGETHER = ("--numprocesses=4", "--dist=worksteal")
 
 
 def main() -> int:
@@ -72,7 +72,7 @@ def test(options: list[str]) -> int:
     cluster = Cluster(cluster_name(), environment)
     try:
         up(environment)
-        # Most of a story is waiting, which three do as fast as one.
+        # Most of a story is waiting, which four do as fast as one.
         together = tell("not alone", *TOGETHER, *options)
         alone = tell("alone", *options)
         return together or alone
