@@ -14,6 +14,23 @@ from kind.stories.place import Place
 LAST_FILES = {"index": "/datasets/", "pack": r"\.rec$", "seal": r"/dataset\.json$"}
 
 
+def test_a_job_that_comes_before_its_claim_starts_with_it(place: Place) -> None:
+    place.kubectl.apply(played(volume={"claimName": "late"}))
+    place.wait_for_job(is_told_what_is_missing)
+    assert place.children() == set()
+
+    place.claim("late")
+
+    status = place.wait_for_condition("Succeeded")
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+
+
+def is_told_what_is_missing(status: Manifest) -> bool:
+    """Whether the status says which claim there is not."""
+    said = {item["type"]: item for item in status.get("conditions", ())}.get("Created", {})
+    return said.get("reason") == "ClaimNotFound" and "PersistentVolumeClaim late" in said["message"]
+
+
 def test_pods_of_each_step_are_killed(place: Place) -> None:
     steps = ("index", "pack", "seal")
     place.kubectl.apply(played(behaviour=dict.fromkeys(steps, "hold")))
