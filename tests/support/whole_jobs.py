@@ -28,14 +28,13 @@ MANY_WORKERS = [name for name in STRATEGIES if name.partition(":")[0] not in ("s
 """Those with more than one worker."""
 
 
-def digits(strategy: str, name: str = "digits", **training: Any) -> Manifest:
-    """The example of handwritten digits in another strategy, with changes to its training."""
+def digits(strategy: str, name: str) -> Manifest:
+    """The example of handwritten digits in another strategy, under a name of its own."""
     manifest = variants.applied(
         variants.read(strategy), yaml.safe_load(DIGITS.read_text(encoding="utf-8"))
     )
     manifest = copy.deepcopy(manifest)
     manifest["metadata"]["name"] = name
-    manifest["spec"]["training"] |= training
     if strategy not in MANY_WORKERS:
         manifest["spec"]["training"]["workers"] = {"replicas": 1}
     return manifest

@@ -94,16 +94,11 @@ def sort(
         for item in owned
         if item["kind"] == "Job"
     ]
-    claims = [_claim(item) for item in owned if item["kind"] == "PersistentVolumeClaim"]
     return Observed(
         jobs={found.role: found for found in jobs},
         attempts=_attempts(owned, unreachable_nodes),
-        protection=tuple(
-            _reference(item)
-            for item in owned
-            if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
-        ),
-        claims={claim.name: claim for claim in claims},
+        protection=_protection(owned),
+        claims=_claims(owned),
         access=_access(owned + others),
         absent=absent,
         foreign=foreign,
@@ -189,6 +184,19 @@ def _is_ours(item: Manifest, job: ImageNetJob, asked_for: Collection[str]) -> bo
         labels.owner_uid(item) == job.metadata.uid
         and _PLACE.get(item["kind"], set()) <= _labels(item).keys()
     )
+
+
+def _protection(owned: Iterable[Manifest]) -> tuple[Reference, ...]:
+    return tuple(
+        _reference(item)
+        for item in owned
+        if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
+    )
+
+
+def _claims(owned: Iterable[Manifest]) -> dict[str, Claim]:
+    claims = [_claim(item) for item in owned if item["kind"] == "PersistentVolumeClaim"]
+    return {claim.name: claim for claim in claims}
 
 
 def _claim(item: Manifest) -> Claim:
