@@ -4,7 +4,9 @@ A story asks for `namespace` and gets a kubectl for a new one, which is gone aft
 is in it. When a story fails, what the namespace held is printed with it.
 
 Stories are told several at a time, but for those that do something to what all of them share: its
-fixtures mark them, and `-m alone` picks them.
+fixtures mark them. Those with the mark `in_turn` stop the operator, or need the GPUs that nodes are
+said to have: one of the former and one of the latter may be told at the same time. Those with the
+mark `alone` bear no other beside them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,16 @@ GPUS = "nvidia.com/gpu"
 # The namespace of the chart's release.
 OPERATOR = "imagenet-operator"
 
-# Who asks for one of these changes the nodes or the operator for everybody.
-ALONE = {"advertise_gpus", "cordon", "operator", "release", "stop_node"}
+# Who asks for one of these changes the nodes or the operator's settings for everybody.
+ALONE = {"cordon", "release", "stop_node"}
+# Who asks for one of these has it for the time, and bears that others have the other.
+IN_TURN = {"advertise_gpus", "operator"}
+# The modules whose stories take longest, the longest first: they begin, so that none of them is
+# left when all else has been told.
+LONGEST = (
+    *("test_digits", "test_scaling", "test_metrics", "test_strategies", "test_members"),
+    *("test_first_jobs", "test_preparation", "test_deletion", "test_suspension"),
+)
 
 _reports = pytest.StashKey[list[pytest.TestReport]]()
 
@@ -110,15 +120,29 @@ def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Make the marks known."""
     config.addinivalue_line("markers", "alone: no other story may be told at the same time")
+    config.addinivalue_line("markers", "in_turn: no other that has the same may be")
 
 
+# First, since the group that a mark names is looked for at the same time.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the stories that have to be told alone."""
+    """Mark the stories that bear no others beside them, and put the longest first."""
     for item in items:
-        if isinstance(item, pytest.Function) and ALONE.intersection(item.fixturenames):
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("alone"):
+            continue
+        if ALONE.intersection(item.fixturenames):
             item.add_marker(pytest.mark.alone)
+        elif had := IN_TURN.intersection(item.fixturenames):
+            item.add_marker(pytest.mark.in_turn)
+            item.add_marker(pytest.mark.xdist_group(min(had)))
+    items.sort(key=rank)
+
+
+def rank(item: pytest.Item) -> int:
+    """Return the place of a story's module among those that take long, or the one after them."""
+    return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
 
 
 @pytest.hookimpl(wrapper=True)

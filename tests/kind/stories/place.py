@@ -196,19 +196,22 @@ class Place:
         """
         (self.data / folder / (f"release-{what}" if what else "release")).touch()
 
-    def wait_until_held(self, role: str, file: str = "", folder: str = "") -> str:
+    def wait_until_held(self, role: str, file: str = "", folder: str = "", attempt: int = 0) -> str:
         """Wait until a program of a role is held before a file; return its pod's name.
 
         Args:
             role: The program's.
             file: Part of the file's name.
             folder: Of the claim, by which the program is held.
+            attempt: Of a member, whose former attempts may have been held too.
         """
         held = self.data / folder / f"held-{role}"
+        former = tuple(f"-r{number}-{role}-" for number in range(attempt))
 
         def holds() -> str:
             pod, _, before = (held.read_text() if held.exists() else "").partition(" ")
-            return pod if before and file in before else ""
+            is_former = any(part in pod for part in former)
+            return pod if before and file in before and not is_former else ""
 
         found = wait_until(holds, f"a {role} is held before {file or 'its file'}")
         # Kubernetes may not have heard of it yet.
