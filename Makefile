@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CONSTRAINTS := $(foreach name,operator workloads development,-c constraints/$(name).txt)
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
-PYTEST_OPTIONS ?= -n 2 --dist worksteal
+# One more than two cores would need: some tests wait.
+PYTEST_OPTIONS ?= -n 3 --dist worksteal
 STRATEGY_ENVIRONMENTS := .venv-horovod/.installed .venv-tensorflow/.installed
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 

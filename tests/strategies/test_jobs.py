@@ -20,8 +20,8 @@ from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_
 # Two trainings of all processes, beside another test.
 pytestmark = pytest.mark.timeout(900)
 
-EPOCHS = 10
-"""Of the example: so long that a job can be killed after the first."""
+EPOCHS = 5
+"""So many that a job can be killed after the first."""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,8 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job(workdir: Path, strategy: str, name: str) -> WholeJob:
     manifest = digits(strategy, name)
     manifest["spec"]["dataset"]["volume"] = {"claimName": "digits-dataset"}
+    manifest["spec"]["training"] |= {"epochs": EPOCHS}
+    manifest["spec"]["training"]["optimizer"]["stepEpochs"] = [EPOCHS - 1]
     (workdir / "volumes" / "digits-dataset").mkdir(exist_ok=True)
     return WholeJob(workdir, manifest)
 
