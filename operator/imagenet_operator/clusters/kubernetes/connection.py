@@ -28,6 +28,15 @@ __all__ = ["Connection", "NoConnection", "UnreadableToken", "find", "from_kubeco
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TOKEN_SECONDS = 60.0
 
+_IDENTITY = "use a user with a certificate or a token of its own"
+_NOT_SUPPORTED = {
+    "proxy-url": "use a cluster that is reached without a proxy",
+    "tls-server-name": "write a server that is named in its own certificate",
+    **dict.fromkeys(("username", "password", "as", "as-uid", "as-groups"), _IDENTITY),
+}
+"""Fields that other clients go by, and what to do where one has them: to pass over one in silence
+would be to ask somebody else, or as somebody else."""
+
 
 class UnreadableToken(NoConnection, OSError):  # noqa: N818 - says what there is
     """The file of our token cannot be read, perhaps only now: it is written anew all the time.
@@ -164,7 +173,7 @@ def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
 
     Raises:
         NoConnection: It has no such context, logs in by something else than a certificate or a
-            token, or has a field that cannot be used.
+            token, or has a field that cannot be used or is not supported.
     """
     which = "current context" if name is None else f"context {name!r}"
     config = Kubeconfig(path, which)
@@ -174,6 +183,11 @@ def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
     # As with kubectl: who is let in without a name need not have one.
     if context.text("user") is not None:
         user = config.referred(context, "user", "users")
+    _refuse_unsupported(path, which, cluster, user)
+    return _connection(context, cluster, user)
+
+
+def _refuse_unsupported(path: Path, which: str, cluster: Fields, user: Fields) -> None:
     if cluster.values.get("insecure-skip-tls-verify") or (
         {"exec", "auth-provider"} & user.values.keys()
     ):
@@ -181,7 +195,10 @@ def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
             f"{path}: the {which} skips TLS verification or logs in by a plugin; use one "
             "with a certificate or a token"
         )
-    return _connection(context, cluster, user)
+    for fields in (cluster, user):
+        for unsupported, remedy in _NOT_SUPPORTED.items():
+            if fields.values.get(unsupported):
+                raise NoConnection(f"{fields.place(unsupported)}: is not supported; {remedy}")
 
 
 def _context(config: Kubeconfig, path: Path, name: str | None) -> Fields:

@@ -44,6 +44,7 @@ PEM = "write a PEM file in base64, or its path as"
 VOUCHES = "it takes PEM certificates, of whoever vouches for the API server"
 OWN_KEY = "it takes a PEM certificate and the key of this certificate, without a passphrase"
 BOTH = {"client-certificate-data": encoded("one"), "client-key-data": encoded("two")}
+IDENTITY = "use a user with a certificate or a token of its own"
 FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"certificate-authority": "gone/ca.crt"},
@@ -140,6 +141,20 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {},
         "clusters[c].cluster.server: 'https://[::1' is no URL; write https://HOST:PORT",
     ),
+    (
+        {"proxy-url": "socks5://localhost:1080"},
+        {},
+        "clusters[c].cluster.proxy-url: is not supported; use a cluster that is reached without "
+        "a proxy",
+    ),
+    (
+        {"tls-server-name": "kubernetes"},
+        {},
+        "clusters[c].cluster.tls-server-name: is not supported; write a server that is named in "
+        "its own certificate",
+    ),
+    ({}, {"username": "me"}, f"{USER}.username: is not supported; {IDENTITY}"),
+    ({}, {"token": "x", "as": "another"}, f"{USER}.as: is not supported; {IDENTITY}"),
 ]
 
 
