@@ -129,6 +129,7 @@ class Kubelet:
                 self._selector.unregister(descriptor)
                 del self._running[name]
                 self._machine.gpus.release(name)
+                self._machine.addresses.release(name)
                 self._set_terminated(entry, code)
                 ended = True
         return ended

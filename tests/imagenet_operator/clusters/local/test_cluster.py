@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.clusters.errors import LocalError, Unsupported
+from imagenet_operator.clusters.local import addresses
 from imagenet_operator.clusters.local.cluster import merge
 from imagenet_operator.reconcile.types import Event
 from support.cluster_conformance import (
@@ -235,6 +236,17 @@ def test_a_killed_pod_of_a_job_is_replaced(driver: LocalDriver) -> None:
     wait_for_condition(driver, "j", "Failed")
 
     assert len({item["metadata"]["name"] for item in pods_of(driver, "j")}) == 2
+
+
+def test_a_job_may_have_more_pods_than_there_are_addresses(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "LAST", addresses.FIRST + 2)
+
+    driver.cluster.create(batch_job(driver, "j", "true", completions=5, parallelism=2))
+
+    wait_for_condition(driver, "j", "Complete")
+    assert len({item["status"]["podIP"] for item in pods_of(driver, "j")}) == 3
 
 
 # The examples of RFC 7396, appendix A, whose documents and patches are objects.
