@@ -109,6 +109,10 @@ def _check_container(where: str, container: Manifest, images: frozenset[str]) ->
         )
     if not container.get("command"):
         raise _unsupported(where, "an image's own entry point", "give the container a command")
+    if container.get("workingDir"):
+        raise _unsupported(where, "a workingDir", "give its programs whole paths")
+    if any("subPathExpr" in mount for mount in container.get("volumeMounts", ())):
+        raise _unsupported(where, "a subPathExpr", "write a subPath")
     if container.get("envFrom"):
         raise _unsupported(where, "envFrom", "write the variables under env")
     for variable in container.get("env", ()):
@@ -174,7 +178,7 @@ def mounts(pod: Manifest, claim_folder: Callable[[str], Path], scratch: Path) ->
         for volume in pod["spec"].get("volumes", ())
     }
     return {
-        mount["mountPath"]: folders[mount["name"]] / mount.get("subPath", "")
+        str(PurePosixPath(mount["mountPath"])): folders[mount["name"]] / mount.get("subPath", "")
         for mount in pod["spec"]["containers"][0].get("volumeMounts", ())
     }
 
@@ -215,11 +219,15 @@ def command(pod: Manifest, variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _translate(value: str, paths: Mapping[str, Path]) -> str:
-    """A path in the container as a path on this machine; any other text as it is."""
+    """A path in the container as a path on this machine; any other text as it is.
+
+    What the path has of this machine is written so that `expand` leaves it as it is.
+    """
     path = PurePosixPath(value)
     for parent in (path, *path.parents) if path.is_absolute() else ():
         if str(parent) in paths:
-            return str(paths[str(parent)] / path.relative_to(parent))
+            here = str(paths[str(parent)]).replace("$", "$$")
+            return str(PurePosixPath(here) / path.relative_to(parent))
     return value
 
 

@@ -93,6 +93,16 @@ def test_a_folder_of_this_machine_is_never_taken_for_one_of_the_container() -> N
     assert variables["HOME"] == "/data/somewhere/scratch"
 
 
+def test_a_folder_of_this_machine_may_have_any_name() -> None:
+    paths = {"/data": Path("/cost$$x/$(B)")}
+
+    variables = pods.environment(
+        pod(value("2", "B"), value("/data/$(B)", "X")), surroundings(paths=paths)
+    )
+
+    assert variables["X"] == "/cost$$x/$(B)/2"
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -173,6 +183,11 @@ def changed(**spec: Any) -> Manifest:
         (pod(command=[]), "entry point"),
         (changed(restartPolicy="OnFailure"), "restartPolicy"),
         (pod(envFrom=[{"secretRef": {"name": "s"}}]), "envFrom"),
+        (pod(workingDir="/data"), "a workingDir"),
+        (
+            pod(volumeMounts=[{"name": "v", "mountPath": "/v", "subPathExpr": "$(POD_NAME)"}]),
+            "a subPathExpr; write a subPath",
+        ),
         (
             pod({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}),
             "secretKeyRef for KEY",
@@ -195,7 +210,7 @@ def test_mounts_lead_to_folders() -> None:
     )
     mounted["spec"]["containers"][0]["volumeMounts"] = [
         {"name": "data", "mountPath": "/data", "subPath": "part"},
-        {"name": "scratch", "mountPath": "/scratch"},
+        {"name": "scratch", "mountPath": "/scratch/"},
     ]
 
     found = pods.mounts(mounted, lambda claim: Path("/volumes") / claim, Path("/own"))
