@@ -41,6 +41,8 @@ def test_without_a_role_there_is_one_process(variables: dict[str, str]) -> None:
         ("DMLC_NUM_WORKER", "0", "DMLC_NUM_WORKER is '0'"),
         ("DMLC_NUM_SERVER", "one", "DMLC_NUM_SERVER is 'one'"),
         ("PORT", "http", "PORT is 'http'"),
+        ("DMLC_PS_ROOT_URI", "::1", "DMLC_PS_ROOT_URI is ::1, and .* over IPv4 alone; give"),
+        ("DMLC_NODE_HOST", "fd00::7", "DMLC_NODE_HOST is fd00::7, and .* over IPv4 alone; give"),
     ],
 )
 def test_wrong_variables_are_named(name: str, value: str, message: str) -> None:
@@ -50,7 +52,7 @@ def test_wrong_variables_are_named(name: str, value: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("host", "everywhere"),
-    [("digits-r0-scheduler-0.digits-r0", True), ("127.0.3.1", False), ("::1", False)],
+    [("digits-r0-scheduler-0.digits-r0", True), ("127.0.3.1", False)],
 )
 def test_only_names_make_the_scheduler_bind_every_address(host: str, everywhere: bool) -> None:
     member = Member(Role.SCHEDULER, host, 9091, 2, 1)

@@ -58,13 +58,20 @@ class Member:
         host = variables.get("DMLC_PS_ROOT_URI", "")
         if not host:
             raise InputError(f"DMLC_ROLE is {role}, so DMLC_PS_ROOT_URI must name the scheduler")
+        own_host = variables.get("DMLC_NODE_HOST") or None
+        for name, text in (("DMLC_PS_ROOT_URI", host), ("DMLC_NODE_HOST", own_host)):
+            if text is not None and _is_address(text, ipaddress.IPv6Address):
+                raise InputError(
+                    f"{name} is {text}, and members of MXNet's parameter server meet over IPv4 "
+                    "alone; give their pods IPv4 addresses, or train by another strategy"
+                )
         return cls(
             role,
             host,
             _number(variables, "DMLC_PS_ROOT_PORT", 65535),
             _number(variables, "DMLC_NUM_WORKER"),
             _number(variables, "DMLC_NUM_SERVER"),
-            variables.get("DMLC_NODE_HOST") or None,
+            own_host,
             _number(variables, "PORT", 65535) if variables.get("PORT") else None,
         )
 
@@ -75,7 +82,7 @@ class Member:
         it bind every address. For an IP address it would be wrong: members that share a machine
         have an address each.
         """
-        return {} if _is_address(self.host) else {"DMLC_USE_KUBERNETES": "1"}
+        return {} if _is_address(self.host, ipaddress.IPv4Address) else {"DMLC_USE_KUBERNETES": "1"}
 
 
 def _number(variables: Mapping[str, str], name: str, most: int = 65536) -> int:
@@ -85,9 +92,9 @@ def _number(variables: Mapping[str, str], name: str, most: int = 65536) -> int:
     return int(text)
 
 
-def _is_address(host: str) -> bool:
+def _is_address(host: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:
     try:
-        ipaddress.ip_address(host)
+        kind(host)
     except ValueError:
         return False
     return True

@@ -47,6 +47,14 @@ def test_it_is_ready_when_every_slot_has_told_where_it_is() -> None:
             {"IMAGENET_HOROVOD_HOSTS": "a:1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091"},
             "Horovod is not installed here",
         ),
+        (
+            {
+                "IMAGENET_HOROVOD_HOSTS": "a:1",
+                "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091",
+                "POD_IP": "fd00::7",
+            },
+            "POD_IP is fd00::7, and Horovod's rendezvous serves over IPv4 alone; give pods IPv4",
+        ),
     ],
 )
 def test_what_is_missing_is_said(variables: dict[str, str], message: str) -> None:

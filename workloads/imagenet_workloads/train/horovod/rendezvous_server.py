@@ -74,9 +74,14 @@ def run(variables: Mapping[str, str]) -> None:
     hosts = read_hosts(variables)
     port = number(variables, PORT, 1, 65535)
     environment = Environment.from_mapping(variables)
+    address = environment.pod_ip or server.ANY_ADDRESS
+    if ":" in address:
+        raise InputError(
+            f"POD_IP is {address}, and Horovod's rendezvous serves over IPv4 alone; give pods IPv4 "
+            "addresses, or train by another strategy"
+        )
     arrivals = Arrivals(sum(slots for _, slots in hosts))
     server.start(environment, arrivals.missing)
-    address = environment.pod_ip or server.ANY_ADDRESS
     try:
         rendezvous = _make(address, port, hosts, arrivals)
     except OSError as error:
