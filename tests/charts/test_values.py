@@ -107,6 +107,23 @@ def test_the_schema_and_the_file_have_the_same_values(path: Path) -> None:
     assert set(_at(VALUES, path)) == set(OBJECTS[path]["properties"])
 
 
+def _needed(path: Path) -> bool:
+    """Whether something has to stand there: it does by default, and may not be left empty."""
+    value = _at(VALUES, path)
+    if isinstance(value, dict):
+        return path in OBJECTS and path not in WHOLE
+    return value not in (None, "", [])
+
+
+@pytest.mark.parametrize("path", PLACES, ids=".".join)
+def test_a_value_that_is_needed_cannot_be_taken_away(path: Path) -> None:
+    """Helm does so where somebody writes null, which a template would make 0 or nothing of."""
+    if path in WHOLE:
+        return
+    needed = {name for name in _at(VALUES, path) if _needed((*path, name))}
+    assert set(OBJECTS[path].get("required", ())) == needed
+
+
 @pytest.mark.parametrize("path", list(_leaves()), ids=".".join)
 def test_a_value_is_explained(path: Path) -> None:
     assert path in _explained()
@@ -151,6 +168,8 @@ def test_metrics_are_kept_off_the_members_own_ports_and_no_others() -> None:
         ({"operator": {"replicas": 3}}, "replicas"),
         ({"pods": {"metricsPort": ports.MEETING}}, "metricsPort"),
         ({"pods": {"metricsPort": ports.MEMBER}}, "metricsPort"),
+        ({"restarts": {"disruptionLimit": None}}, "disruptionLimit"),
+        ({"pods": {"images": {"tensorflow": None}}}, "tensorflow"),
     ],
     ids=str,
 )

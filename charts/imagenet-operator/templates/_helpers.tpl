@@ -12,7 +12,7 @@
 {{/* What selects the operator's pod; a Deployment cannot change it later. */}}
 {{- define "imagenet-operator.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* The labels of every object. */}}
@@ -46,5 +46,5 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ include "imagenet-operator.serviceAccountName" .root }}
-    namespace: {{ .root.Release.Namespace }}
+    namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
