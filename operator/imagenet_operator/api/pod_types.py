@@ -171,19 +171,25 @@ def _wrong(value: Any, kind: str, path: str) -> Iterator[Problem]:
 
 def _fields_of(value: dict[str, Any], kind: str, path: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, type and place of the fields of an object whose types are known."""
-    known = None if kind.startswith("{") else _fields(kind)
+    known = None if kind.startswith("{") else known_fields(kind)
     for name in value:
         if name.startswith("$"):
             continue
         if known is None:
-            plain = name.replace("-", "").replace("_", "").isalnum()
-            yield name, kind[1:-1], f"{path}.{name}" if plain else f"{path}[{name}]"
+            yield name, kind[1:-1], place_of(name, path)
         elif name in known:
             yield name, known[name], f"{path}.{name}"
 
 
+def place_of(name: str, path: str) -> str:
+    """Return where a name of the user's stands, such as ``nodeSelector[example.com/gpu]``."""
+    plain = name.replace("-", "").replace("_", "").isalnum()
+    return f"{path}.{name}" if plain else f"{path}[{name}]"
+
+
 @cache
-def _fields(kind: str) -> dict[str, str]:
+def known_fields(kind: str) -> dict[str, str]:
+    """Return the fields of one of the table's objects, such as ``Pod``, with their types."""
     parts = (field.partition(":") for field in _TABLE[kind].split())
     return {name: type_ or "text" for name, _, type_ in parts}
 

@@ -2,7 +2,8 @@
 
 The schema keeps templates as they are, so the API server sees none of this. `checks` asks here on
 behalf of `validate`, and the builders ask again before they merge, because a job may have been
-stored by somebody who never validated it. `security_floor` knows the floor, field by field.
+stored by somebody who never validated it. `security_floor` knows the floor, field by field, and
+`pod_rules` what no API server would store.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from imagenet_operator.api import security_floor, strategies
+from imagenet_operator.api import pod_rules, security_floor, strategies
 from imagenet_operator.api.conflicts import (
     Owned,
     conflict,
@@ -65,7 +66,7 @@ _MAIN = {
 def owned_field_conflicts(
     template: Mapping[str, Any], path: str, own_program: OwnProgram = OwnProgram.NEVER
 ) -> list[Problem]:
-    """Return every place where a template overrides what is not the user's.
+    """Return every place where a template overrides what is not the user's, or makes no pod.
 
     Args:
         template: A PodTemplateSpec as a manifest gives it.
@@ -77,6 +78,7 @@ def owned_field_conflicts(
         *directives(template, path),
         *_metadata(template.get("metadata", {}), f"{path}.metadata"),
         *_spec(template.get("spec", {}), f"{path}.spec", own_program),
+        *pod_rules.unstorable(template, path),
     ]
 
 

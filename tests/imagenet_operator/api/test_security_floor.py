@@ -321,7 +321,7 @@ def template_of(choices: Choices) -> Manifest:
             node[last] = copy.deepcopy(value)
     names = {"program": PROGRAM, "sidecar": "proxy", "init container": "fetch"}
     item = {
-        place: {"name": names[place.removesuffix(" again")], **part}
+        place: {"name": names[place.removesuffix(" again")], "image": "any:1", **part}
         for place, part in parts.items()
         if part and place.removesuffix(" again") in names
     }

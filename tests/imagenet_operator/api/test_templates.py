@@ -52,7 +52,7 @@ ALLOWED = {
     "sidecar": {
         "spec": {
             "containers": [
-                {"name": "proxy", "command": ["proxy"], "env": [{"name": "PORT", "value": "80"}]}
+                {"name": "proxy", "image": "proxy:1", "env": [{"name": "PORT", "value": "80"}]}
             ]
         }
     },
@@ -80,6 +80,8 @@ CONFLICTS = {
     "spec.volumes": {"spec": {"volumes": None}},
     "spec.$retainKeys": {"spec": {"$retainKeys": ["containers"]}},
     "$patch": {"$patch": "replace"},
+    "nodeSelector": {"nodeSelector": {"pool": "gpu"}},
+    "spec.containers[0].image": {"spec": {"containers": [{"name": "trainer"}]}},
     "metadata": {"metadata": None},
     "metadata.namespace": {"metadata": {"namespace": "kube-system"}},
     "metadata.ownerReferences": {"metadata": {"ownerReferences": []}},
@@ -119,7 +121,11 @@ CONFLICTS = {
         capabilities={"drop": ["ALL"], "add": [{}]}
     ),
     "spec.initContainers[0].securityContext.privileged": {
-        "spec": {"initContainers": [{"name": "tune", "securityContext": {"privileged": True}}]}
+        "spec": {
+            "initContainers": [
+                {"name": "tune", "image": "tune:1", "securityContext": {"privileged": True}}
+            ]
+        }
     },
     "spec.volumes[0].hostPath": {"spec": {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}},
     "spec.volumes[0]": {"spec": {"volumes": [{"name": "scratch", "emptyDir": {}}]}},
