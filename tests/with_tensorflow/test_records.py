@@ -141,7 +141,16 @@ def test_too_few_images_for_the_workers_are_told(tmp_path: Path) -> None:
         ("--use-imagenet-data-augmentation", "1"),
         # Larger than the images, which are enlarged for it.
         ("--image-shape", "3,40,32", "--random-crop", "1"),
-        ("--image-shape", "1,28,28", "--saturation", "0.4", "--brightness", "0.2"),
+        (
+            "--framework",
+            "TensorFlow",
+            "--image-shape",
+            "1,28,28",
+            "--saturation",
+            "0.4",
+            "--brightness",
+            "0.2",
+        ),
     ],
 )
 def test_training_images_are_varied(dataset: Path, more: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le
 
@@ -13,6 +13,12 @@ Change = Annotated[float, Ge(0), Le(100)]
 Scale = Annotated[float, Gt(0), Le(100)]
 Area = Annotated[float, Gt(0), Le(1)]
 Level = Annotated[int, Ge(0), Le(255)]
+
+
+def _ordered(varied: Any, smallest: str, largest: str) -> bool:
+    """Whether a range of a resized crop is one. Without the crop, or an end, there is no range."""
+    low, high = getattr(varied, smallest), getattr(varied, largest)
+    return not varied.random_resized_crop or low is None or bool(low <= high)
 
 
 class Augmentation(Model):
@@ -40,7 +46,8 @@ class Augmentation(Model):
     """The smallest aspect ratio of a `randomResizedCrop`."""
 
     max_random_aspect_ratio: Change = 0.0
-    """The largest change of aspect ratio; with `randomResizedCrop`, the largest aspect ratio."""
+    """The largest change of aspect ratio; of a `randomResizedCrop` with `minRandomAspectRatio`, the
+    largest aspect ratio."""
 
     max_random_rotate_angle: Annotated[int, Ge(0), Le(360), Unit("degrees")] = 0
     """The largest rotation, to either side."""
@@ -92,5 +99,34 @@ class Augmentation(Model):
                 == (False, 1, 1)
             ),
             hint="remove it or them; minRandomArea and maxRandomArea scale a resized crop",
+        ),
+        Rule(
+            cel=(
+                "!self.randomResizedCrop"
+                " || double(self.minRandomArea) <= double(self.maxRandomArea)"
+            ),
+            message="must not be above maxRandomArea with randomResizedCrop",
+            field="minRandomArea",
+            holds=lambda varied: _ordered(varied, "min_random_area", "max_random_area"),
+            explain=lambda varied: (
+                f"{varied.min_random_area:g} is above maxRandomArea, {varied.max_random_area:g}",
+                f"write {varied.max_random_area:g} or less",
+            ),
+        ),
+        Rule(
+            cel=(
+                "!self.randomResizedCrop || !has(self.minRandomAspectRatio)"
+                " || double(self.minRandomAspectRatio) <= double(self.maxRandomAspectRatio)"
+            ),
+            message="must not be below minRandomAspectRatio with randomResizedCrop",
+            field="maxRandomAspectRatio",
+            holds=lambda varied: _ordered(
+                varied, "min_random_aspect_ratio", "max_random_aspect_ratio"
+            ),
+            explain=lambda varied: (
+                f"{varied.max_random_aspect_ratio:g} is below minRandomAspectRatio,"
+                f" {varied.min_random_aspect_ratio:g}",
+                f"write {varied.min_random_aspect_ratio:g} or more",
+            ),
         ),
     )

@@ -2,11 +2,13 @@
 
 The resource has MXNet's options; TensorFlow has those that mean the same in it. One that it lacks
 is refused here, since a program that ignored it would train something else than the manifest says.
+So is what MXNet fails at and TensorFlow does: it would fail with the first batch, hours later.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from imagenet_operator.api.augmentation import Augmentation
@@ -28,6 +30,17 @@ MXNET_AUGMENTATIONS = (
 )
 """Fields of the augmentation that MXNet alone has."""
 
+MXNET_COLOUR_AUGMENTATIONS = (
+    "max_random_h",
+    "max_random_s",
+    "max_random_l",
+    "brightness",
+    "contrast",
+    "saturation",
+    "pca_noise",
+)
+"""Fields of the augmentation that MXNet has for images of 3 channels alone. With those of 1 it
+fails at the first batch; but `pca_noise` it does not check, and writes beyond the image's end."""
 
 MXNET_OPTIONS = ("dtype", "monitor", "gc-type", "gc-threshold")
 """Options of ``imagenet-train`` without a field, of which the same holds."""
@@ -49,14 +62,54 @@ def _explain_network(training: Any) -> tuple[str, str]:
     )
 
 
-def _changed(augmentation: Augmentation) -> list[str]:
-    """Return which of MXNet's own fields differ from their defaults, as a manifest writes them."""
+def _changed(augmentation: Augmentation, names: Iterable[str]) -> list[str]:
+    """Return which of some fields differ from their defaults, as a manifest writes them."""
     fields = Augmentation.model_fields
     return [
         str(fields[name].alias)
-        for name in MXNET_AUGMENTATIONS
+        for name in names
         if getattr(augmentation, name) != fields[name].default
     ]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(str(Augmentation.model_fields[name].alias) for name in names)
+
+
+def _colours_hold(training: Any) -> bool:
+    return (
+        training.framework != "MXNet"
+        or training.model.image_shape[0] != 1
+        or not _changed(training.augmentation, MXNET_COLOUR_AUGMENTATIONS)
+    )
+
+
+def _explain_colours(training: Any) -> tuple[str, str]:
+    changed = _changed(training.augmentation, MXNET_COLOUR_AUGMENTATIONS)
+    _, height, width = training.model.image_shape
+    return (
+        f"MXNet has no {' and no '.join(changed)} for images of 1 channel",
+        f"remove it, or write model.imageShape: [3, {height}, {width}]",
+    )
+
+
+def _ratios_hold(training: Any) -> bool:
+    varied = training.augmentation
+    return (
+        training.framework != "MXNet"
+        or not varied.random_resized_crop
+        or varied.min_random_aspect_ratio is not None
+        or varied.max_random_aspect_ratio < 1
+    )
+
+
+def _explain_ratios(training: Any) -> tuple[str, str]:
+    change = f"{training.augmentation.max_random_aspect_ratio:g}"
+    return (
+        f"{change} without minRandomAspectRatio is a change, to ratios from 1 - {change}, which is"
+        " not above 0",
+        "write minRandomAspectRatio: 0.75 too, or a change below 1",
+    )
 
 
 def _of_mxnet(training: Any) -> list[str]:
@@ -64,9 +117,9 @@ def _of_mxnet(training: Any) -> list[str]:
     return [text for text in training.extra_args if re.match(_MXNET_OPTION, text)]
 
 
-def _unchanged_cel() -> str:
+def _unchanged_cel(names: Iterable[str]) -> str:
     clauses = []
-    for name in MXNET_AUGMENTATIONS:
+    for name in names:
         field = Augmentation.model_fields[name]
         path = f"self.augmentation.{field.alias}"
         # A whole number that stands in a field of numbers is one for CEL, too.
@@ -102,17 +155,46 @@ RULES = (
         ),
     ),
     Rule(
-        cel=f"self.framework == 'MXNet' || ({_unchanged_cel()})",
-        message=(
-            "may have these only with the framework MXNet: "
-            + ", ".join(str(Augmentation.model_fields[name].alias) for name in MXNET_AUGMENTATIONS)
-        ),
+        cel=f"self.framework == 'MXNet' || ({_unchanged_cel(MXNET_AUGMENTATIONS)})",
+        message=f"may have these only with the framework MXNet: {_listed(MXNET_AUGMENTATIONS)}",
         field="augmentation",
-        holds=lambda training: training.framework == "MXNet" or not _changed(training.augmentation),
+        holds=lambda training: (
+            training.framework == "MXNet"
+            or not _changed(training.augmentation, MXNET_AUGMENTATIONS)
+        ),
         explain=lambda training: (
-            f"{training.framework} has no {' and no '.join(_changed(training.augmentation))}",
+            f"{training.framework} has no "
+            + " and no ".join(_changed(training.augmentation, MXNET_AUGMENTATIONS)),
             "remove it, or write framework: MXNet",
         ),
+    ),
+    Rule(
+        cel=(
+            "self.framework != 'MXNet' || self.model.imageShape.size() != 3"
+            " || self.model.imageShape[0] != 1"
+            f" || ({_unchanged_cel(MXNET_COLOUR_AUGMENTATIONS)})"
+        ),
+        message=(
+            "may have these with the framework MXNet only where model.imageShape has 3 channels: "
+            + _listed(MXNET_COLOUR_AUGMENTATIONS)
+        ),
+        field="augmentation",
+        holds=_colours_hold,
+        explain=_explain_colours,
+    ),
+    Rule(
+        cel=(
+            "self.framework != 'MXNet' || !self.augmentation.randomResizedCrop"
+            " || has(self.augmentation.minRandomAspectRatio)"
+            " || double(self.augmentation.maxRandomAspectRatio) < 1.0"
+        ),
+        message=(
+            "must be below 1 with the framework MXNet and randomResizedCrop but without"
+            " minRandomAspectRatio"
+        ),
+        field="augmentation.maxRandomAspectRatio",
+        holds=_ratios_hold,
+        explain=_explain_ratios,
     ),
     Rule(
         cel=(

@@ -177,6 +177,36 @@ SENTENCES = [
         "spec.training.model.imageShape: must have at least 3 items, not 2",
     ),
     (
+        f"{TRAINING}.augmentation",
+        {"randomResizedCrop": True, "maxRandomArea": 0.5},
+        "spec.training.augmentation.minRandomArea: 1 is above maxRandomArea, 0.5; write 0.5 or "
+        "less",
+    ),
+    (
+        f"{TRAINING}.augmentation",
+        {"randomResizedCrop": True, "minRandomAspectRatio": 0.75},
+        "spec.training.augmentation.maxRandomAspectRatio: 0 is below minRandomAspectRatio, 0.75; "
+        "write 0.75 or more",
+    ),
+    (
+        f"{TRAINING}.augmentation",
+        {"randomResizedCrop": True, "maxRandomAspectRatio": 1.33},
+        "spec.training.augmentation.maxRandomAspectRatio: 1.33 without minRandomAspectRatio is a "
+        "change, to ratios from 1 - 1.33, which is not above 0; write minRandomAspectRatio: 0.75 "
+        "too, or a change below 1",
+    ),
+    (
+        "spec.dataset",
+        {
+            "source": {"synthetic": {"imagesPerClass": 50}},
+            "preprocessing": {"minImagesPerClass": 0},
+            "volume": {"size": "10Gi"},
+        },
+        "spec.dataset.source.synthetic.imagesPerClass: 50 images leave none to train, since "
+        "validation.split takes 50 of each class; write 51 or more, or a lower "
+        "validation.split.imagesPerClass",
+    ),
+    (
         f"{TRAINING}.image",
         "x" * 2000,
         "spec.training.image: must have at most 1024 characters, not 2000",
@@ -249,6 +279,11 @@ STRATEGY_SENTENCES = [
         of_tensorflow({"horovod": {}}, augmentation={"maxRandomS": 1, "minRandomScale": 0.5}),
         "spec.training.augmentation: TensorFlow has no maxRandomS and no minRandomScale; remove "
         "it, or write framework: MXNet",
+    ),
+    (
+        changed(f"{TRAINING}.augmentation", {"maxRandomL": 9, "brightness": 0.4, "pcaNoise": 0}),
+        "spec.training.augmentation: MXNet has no maxRandomL and no brightness for images of 1 "
+        "channel; remove it, or write model.imageShape: [3, 28, 28]",
     ),
     (
         of_horovod({"slotsPerWorker": 3}),

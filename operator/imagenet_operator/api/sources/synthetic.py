@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
@@ -36,6 +36,18 @@ class SyntheticSource(Model):
     )
 
 
+SPLIT_DEFAULT = 50
+"""What `dataset` has under this name, which needs this module; a test compares the two."""
+
+
+def _split(dataset: Any) -> int:
+    """Return how many images of each class validate; 0 if these are not drawn from the classes."""
+    if dataset.validation is None:
+        return SPLIT_DEFAULT
+    split = dataset.validation.split
+    return 0 if split is None else int(split.images_per_class)
+
+
 DATASET_RULES = (
     Rule(
         cel="!has(self.source.synthetic) || has(self.volume)",
@@ -60,6 +72,24 @@ DATASET_RULES = (
             f"{dataset.source.synthetic.images_per_class} images are fewer than"
             " preprocessing.minImagesPerClass, so that every class would be dropped",
             f"write {dataset.preprocessing.min_images_per_class}, or a lower minImagesPerClass",
+        ),
+    ),
+    Rule(
+        cel=(
+            "!has(self.source.synthetic) || self.source.synthetic.imagesPerClass >"
+            f" (!has(self.validation) ? {SPLIT_DEFAULT} : !has(self.validation.split) ? 0"
+            " : self.validation.split.imagesPerClass)"
+        ),
+        message="must be above validation.split.imagesPerClass, or no images train",
+        field="source.synthetic.imagesPerClass",
+        holds=lambda dataset: (
+            dataset.source.synthetic is None
+            or dataset.source.synthetic.images_per_class > _split(dataset)
+        ),
+        explain=lambda dataset: (
+            f"{dataset.source.synthetic.images_per_class} images leave none to train, since"
+            f" validation.split takes {_split(dataset)} of each class",
+            f"write {_split(dataset) + 1} or more, or a lower validation.split.imagesPerClass",
         ),
     ),
     Rule(

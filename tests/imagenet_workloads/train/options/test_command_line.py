@@ -79,6 +79,10 @@ CIFAR10_DEFAULTS = MXNET_DEFAULTS | {
     "lr_step_epochs": StepDecay((200, 250)),
 }
 
+CROP = ["--random-resized-crop", "1"]
+GREY = ["--image-shape", "1,28,28"]
+OF_TENSORFLOW = ["--framework", "TensorFlow", "--distribution-strategy", "mirrored"]
+
 
 def flat(options: Options) -> dict[str, Any]:
     values: dict[str, Any] = {}
@@ -156,6 +160,31 @@ def test_values_are_read(arguments: list[str], name: str, value: object) -> None
             ["--use-imagenet-data-augmentation", "1", "--min-random-scale", "0.5"],
             "or --max-random-scale, which MXNet refuses",
         ),
+        (
+            [*CROP, "--max-random-area", "0.5"],
+            "--min-random-area: 1 is above --max-random-area 0.5: write 0.5 or less",
+        ),
+        (
+            [*CROP, "--min-random-aspect-ratio", "0.75"],
+            "--max-random-aspect-ratio: 0 is below --min-random-aspect-ratio 0.75: write 0.75 or",
+        ),
+        (
+            ["--use-imagenet-data-augmentation", "1", "--max-random-aspect-ratio", "0.5"],
+            "--max-random-aspect-ratio: 0.5 is below --min-random-aspect-ratio 0.75",
+        ),
+        (
+            [*CROP, "--max-random-aspect-ratio", "1"],
+            "1 without --min-random-aspect-ratio is a change, to ratios from 1 - 1, which is not "
+            "above 0: write --min-random-aspect-ratio too, or a change below 1",
+        ),
+        (
+            [*GREY, "--max-random-h", "1", "--contrast", "0.5"],
+            "argument --max-random-h, --contrast: MXNet changes no colours of images of 1 channel",
+        ),
+        (
+            [*GREY, "--use-imagenet-data-augmentation", "1"],
+            "leave it out, or write --image-shape 3,28,28",
+        ),
         (["--loss", "hinge"], "write ce, nll_loss or both"),
     ],
 )
@@ -166,6 +195,24 @@ def test_mistakes_are_explained(
         parse(arguments)
     assert end.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [*CROP, "--max-random-area", "0.5", "--min-random-area", "0.5"],
+        [*CROP, "--min-random-aspect-ratio", "1", "--max-random-aspect-ratio", "1"],
+        [*CROP, "--max-random-aspect-ratio", "0.5"],
+        [*CROP, *OF_TENSORFLOW, "--max-random-aspect-ratio", "1.33"],
+        # Without a crop of random size, areas and the smallest aspect ratio have no effect.
+        ["--max-random-area", "0.5", "--min-random-aspect-ratio", "2"],
+        ["--max-random-aspect-ratio", "1.33"],
+        [*GREY, *CROP, "--max-random-rotate-angle", "9", "--brightness", "0"],
+        [*GREY, *OF_TENSORFLOW, "--brightness", "0.5", "--saturation", "0.5"],
+    ],
+)
+def test_variations_that_work_are_taken(arguments: list[str]) -> None:
+    parse(arguments)
 
 
 def test_help_shows_every_option_with_its_default() -> None:

@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, get_type_hints
 
+from imagenet_workloads.train.options import variations
 from imagenet_workloads.train.options.declare import add_group, collect
 from imagenet_workloads.train.options.groups import Options
 from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
@@ -96,13 +97,8 @@ def _contradiction(options: Options) -> str | None:
             f"argument --batch-size: {optimizer.batch_size} images cannot be split over "
             f"{len(options.cluster.gpus)} GPUs"
         )
-    varied = options.augmentation
-    scaled = (varied.min_random_scale, varied.max_random_scale) != (1, 1)
-    if varied.random_resized_crop and (varied.random_crop or scaled):
-        return (
-            "argument --random-resized-crop: not together with --random-crop, --min-random-scale "
-            "or --max-random-scale, which MXNet refuses"
-        )
+    if problem := variations.contradiction(options):
+        return problem
     if options.cluster.kv_store == "nccl" and not options.cluster.gpus:
         return "argument --kv-store: nccl adds up over GPUs; write --gpus, or --kv-store device"
     if options.cluster.gc_type != "none" and not STRATEGIES[options.cluster.kv_store].compresses:
