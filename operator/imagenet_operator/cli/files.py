@@ -11,6 +11,7 @@ from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
 from imagenet_operator.api.load import parse as parse_text
+from imagenet_operator.api.metadata import ObjectMeta
 from imagenet_operator.api.problems import Problem
 from imagenet_operator.errors import (
     ImageNetJobError,
@@ -23,6 +24,9 @@ from imagenet_operator.reconcile.types import DEFAULTS
 
 STAND_IN_UID = "JOB-UID"
 """Stands for the UID of a job that no cluster has seen."""
+
+_WRITTEN = frozenset({"name", "generate_name", "namespace", "labels", "annotations"})
+"""What users write of the metadata; the rest tells of the object that an API server keeps."""
 
 GENERATED = "xxxxx"
 """The API server completes a `generateName` by five characters of its choice."""
@@ -80,6 +84,16 @@ def jobs(file: str) -> list[ImageNetJob]:
     if wrong := lines(file, [problems(document) for document in read]):
         raise ImageNetJobError("\n".join(wrong))
     return [parse(document) for document in read]
+
+
+def as_written(job: ImageNetJob) -> ImageNetJob:
+    """The job without what an API server has added, which `kubectl get -o yaml` shows.
+
+    A job of this name that is run elsewhere is another one, and not deleted when that one is.
+    """
+    metadata = job.metadata
+    written = metadata.model_dump(include=set(_WRITTEN & metadata.model_fields_set))
+    return job.model_copy(update={"metadata": ObjectMeta.model_validate(written)})
 
 
 def as_stored(job: ImageNetJob) -> ImageNetJob:

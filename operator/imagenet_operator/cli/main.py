@@ -8,16 +8,21 @@ traceback.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
 from imagenet_operator.cli import exit_codes, networks, predict, render, run, scale, validate
+from imagenet_operator.cli.interrupts import as_ctrl_c
 from imagenet_operator.clusters.errors import ClusterError
 from imagenet_operator.errors import ImageNetJobError
 
 PROGRAM = "imagenetctl"
+
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Why the output can no longer be written; a file that cannot would have its name in the error."""
 
 _EXAMPLES = """examples:
   imagenetctl validate job.yaml      check a manifest as the API server and the operator would
@@ -51,11 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     parsed = build_parser().parse_args(arguments)
     try:
-        code: int = parsed.run(parsed)
-        sys.stdout.flush()
+        with as_ctrl_c():
+            code: int = parsed.run(parsed)
+            sys.stdout.flush()
     except BrokenPipeError:  # a reader such as `head` has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return exit_codes.UNREAD
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        _discard_output()
+        told = ClusterError(f"cannot write the output: {error.strerror}")
+        return _report(told, exit_codes.ENVIRONMENT)
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except ClusterError as error:
@@ -63,6 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImageNetJobError as error:
         return _report(error, exit_codes.USAGE)
     return code
+
+
+def _discard_output() -> None:
+    """Let nobody complain of what is still buffered when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: ImageNetJobError, code: int) -> int:

@@ -22,7 +22,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "networks",
         help="list the networks, their depths and frameworks",
         description="List the networks that spec.training.model takes.",
-        epilog=f"exit codes: {exit_codes.SUCCESS} listed",
+        epilog=(
+            f"exit codes: {exit_codes.SUCCESS} listed, "
+            f"{exit_codes.ENVIRONMENT} the output cannot be written"
+        ),
     )
     parser.add_argument(
         "--output",

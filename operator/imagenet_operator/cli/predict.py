@@ -80,13 +80,28 @@ def newest_model(workdir: Path) -> Path:
     """The model of the job that succeeded last in a working directory.
 
     Raises:
-        LocalError: No job has.
+        LocalError: No job has, or what is there cannot be read.
     """
-    links = [link for link in workdir.glob("jobs/*/model") if link.is_dir()]
-    if not links:
+    remedy = "name a result's folder with --model, or another working directory with --workdir"
+    try:
+        links = _links(workdir)
+        good = [link for link in links if link.is_dir()]
+        if good:
+            return max(good, key=lambda link: link.lstat().st_mtime_ns).resolve()
+    except OSError as error:
         raise LocalError(
-            f"no job has succeeded in {workdir} yet; name a result's folder with --model, "
-            "or another working directory with --workdir"
-        )
-    newest = max(links, key=lambda link: link.lstat().st_mtime_ns)
-    return newest.resolve()
+            f"cannot read the working directory {workdir}: {error.strerror}; {remedy}"
+        ) from error
+    if links:
+        raise LocalError(f"{links[0]} leads to {links[0].readlink()}, which is gone; {remedy}")
+    raise LocalError(f"no job has succeeded in {workdir} yet; {remedy}")
+
+
+def _links(workdir: Path) -> list[Path]:
+    """The links to models in a working directory, those too that lead nowhere; or folders."""
+    try:
+        folders = list((workdir / "jobs").iterdir())
+    except FileNotFoundError:
+        return []
+    models = (folder / "model" for folder in folders)
+    return [model for model in models if model.is_symlink() or model.is_dir()]

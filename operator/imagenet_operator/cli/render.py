@@ -33,7 +33,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Print the manifests that a cluster would get for a job, in their order.",
         epilog=(
             f"exit codes: {exit_codes.SUCCESS} printed, "
-            f"{exit_codes.USAGE} the manifest is not valid or cannot be read"
+            f"{exit_codes.USAGE} the manifest is not valid or cannot be read, "
+            f"{exit_codes.ENVIRONMENT} the output cannot be written"
         ),
     )
     parser.add_argument("file", metavar="FILE", help="a manifest, or - for the input")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Condition
+from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local.kubelet import tail
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import names, volumes
@@ -90,12 +92,38 @@ def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
     return None if status is None else root / names.dataset_folder(status.key)
 
 
-def link_model(result: Result, link: Path) -> None:
-    """Let a link in the job's folder lead to its newest model, for `imagenetctl predict`."""
-    if result.model is not None:
-        temporary = link.with_name(f".{link.name}.tmp-{secrets.token_hex(4)}")
-        temporary.symlink_to(result.model)
-        temporary.rename(link)
+def link_model(result: Result, link: Path, workdir: Path) -> None:
+    """Let a link in the job's folder lead to its newest model, for `imagenetctl predict`.
+
+    Args:
+        result: The end of the run.
+        link: Where it shall be.
+        workdir: Within which links are relative, so that it can be moved.
+
+    Raises:
+        LocalError: It cannot be made.
+    """
+    if result.model is None:
+        return
+    temporary = link.with_name(f".{link.name}.tmp-{secrets.token_hex(4)}")
+    try:
+        try:
+            temporary.symlink_to(_target(result.model, link.parent.resolve(), workdir))
+            temporary.rename(link)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise LocalError(
+            f"cannot link {link} to the model: {error.strerror}; remove what stands there, or "
+            f"name the model with imagenetctl predict --model {result.model}"
+        ) from error
+
+
+def _target(model: Path, folder: Path, workdir: Path) -> Path:
+    """What a link in a folder says, to lead to the model."""
+    if model.is_relative_to(workdir) and folder.is_relative_to(workdir):
+        return Path(os.path.relpath(model, folder))
+    return model
 
 
 def as_text(result: Result) -> str:

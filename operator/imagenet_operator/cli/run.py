@@ -157,17 +157,31 @@ def place(arguments: argparse.Namespace) -> Place:
     """What the options of `add_place_options` say.
 
     Raises:
-        LocalError: No job can run on this machine.
+        LocalError: No job can run on this machine, or in this working directory.
     """
     if sys.platform != "linux":
         raise LocalError("a local run needs Linux: it relies on its processes and addresses")
-    workdir = arguments.workdir.resolve()
+    workdir = resolved(arguments.workdir)
     return Place(
         workdir,
         Volumes(workdir / "volumes", dict(arguments.volume)),
         gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev"))),
         settings(arguments.metrics_port),
     )
+
+
+def resolved(workdir: Path) -> Path:
+    """The working directory as an absolute path.
+
+    Raises:
+        LocalError: Its links lead nowhere, or it is relative to a folder that is gone.
+    """
+    try:
+        return workdir.resolve()
+    except (OSError, RuntimeError) as error:  # a loop is a RuntimeError
+        raise LocalError(
+            f"cannot find the working directory {workdir}: {error}; name another one with --workdir"
+        ) from error
 
 
 def display_of(output: str) -> Display:
@@ -217,12 +231,20 @@ def execute(job: ImageNetJob, where: Place, display: Display) -> result.Result:
         log = folder.logs / f"{blame.culprit}.log" if blame.culprit else None
         end = result.collect(job, where.volumes, time.monotonic() - started, log)
         if end.succeeded:
-            result.link_model(end, folder.path / "model")
+            _link_model(end, folder)
     return end
 
 
+def _link_model(end: result.Result, folder: JobFolder) -> None:
+    """Link the model; what is trained is no failure for want of a link."""
+    try:
+        result.link_model(end, folder.path / "model", folder.workdir)
+    except LocalError as error:
+        print(f"imagenetctl: warning: {error}", file=sys.stderr)
+
+
 def read(file: str) -> ImageNetJob:
-    """The one good job of a file.
+    """The one good job of a file, as new: whatever a server has added to it is left out.
 
     Raises:
         ImageNetJobError: There is none, or more than one, or one that cannot run here.
@@ -244,7 +266,7 @@ def read(file: str) -> ImageNetJob:
             f"{file}: spec.runPolicy.suspend is true, and a local run would wait for ever; "
             "write false or leave it out"
         )
-    return job
+    return files.as_written(job)
 
 
 def _machine(
@@ -327,9 +349,13 @@ def _mapping(text: str) -> tuple[str, Path]:
     claim, equals, path = text.partition("=")
     if not (claim and equals and path):
         raise argparse.ArgumentTypeError(f"{text!r} is not CLAIM=PATH")
-    folder = Path(path).resolve()
-    if not folder.is_dir():
-        raise argparse.ArgumentTypeError(f"{path!r} is not a folder")
+    try:
+        folder = Path(path).resolve()
+        reason = "" if folder.is_dir() else "is not a folder"
+    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
+        reason = f"is not a folder that can be used: {error}"
+    if reason:
+        raise argparse.ArgumentTypeError(f"{path!r} {reason}")
     return claim, folder
 
 

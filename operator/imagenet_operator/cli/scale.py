@@ -79,8 +79,8 @@ def sweep(arguments: argparse.Namespace) -> int:
         plan = points.plan(manifest, arguments.workers, chosen, files.problems)
     except points.InvalidSweep as error:
         raise ImageNetJobError(f"{arguments.file}: {error}") from error
-    folder = arguments.workdir.resolve() / "scaling"
-    report = Report(folder, str(manifest["metadata"]["name"]), arguments.output)
+    folder = run.resolved(arguments.workdir) / "scaling"
+    report = Report(folder, str(manifest["metadata"]["name"]), arguments.output, plan.points)
     for sentence in plan.left_out:
         report.say(sentence)
     runner = _runner(arguments, manifest, _written_namespace(job))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.scaling.figures import Measured
 from imagenet_operator.scaling.points import Point
 
@@ -32,6 +33,19 @@ class Outcome:
     def is_interrupted(self) -> bool:
         """Whether the user wants to stop."""
         return self.measured is None and self.failure is None
+
+
+def by_status(point: Point, job: ImageNetJob) -> Measured:
+    """Return the figures of a point that succeeded, by its job's status alone."""
+    training = job.status.training
+    assert training is not None
+    return Measured(
+        point.strategy,
+        point.workers,
+        training.clock.seconds,
+        training.images_per_second,
+        None if training.accuracy is None else training.accuracy.validation,
+    )
 
 
 class Runner(Protocol):

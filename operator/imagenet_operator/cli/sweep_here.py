@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.cli import result, run
-from imagenet_operator.cli.sweep import Outcome
+from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.scaling.figures import Measured
 from imagenet_operator.scaling.points import Point
@@ -43,8 +43,9 @@ class Here:
         stored = self._folder(point).stored()
         former = None if stored is None else ImageNetJob.model_validate(stored)
         if former is not None and standing(job, former) is Standing.SUCCEEDED:
-            end = result.collect(former, self._place.volumes, 0.0, None)
-            return Outcome(point, _measured(point, end), is_old=True)
+            measured = _measured(point, result.collect(former, self._place.volumes, 0.0, None))
+            if measured.images_per_second is not None:
+                return Outcome(point, measured, is_old=True)
         end = run.execute(job, self._place, run.display_of(self._output))
         if end.succeeded:
             document = result.as_json(end, "Succeeded")
@@ -63,6 +64,9 @@ class Here:
 
 
 def _measured(point: Point, end: result.Result) -> Measured:
+    """The figures of the result, or those of the status where the volume has it no more."""
+    if end.model is None:
+        return by_status(point, end.job)
     training = end.job.status.training
     assert training is not None
     return Measured(

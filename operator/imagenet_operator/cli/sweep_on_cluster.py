@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from imagenet_operator.api import ImageNetJob, Manifest, parse
-from imagenet_operator.cli.sweep import Outcome
+from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.errors import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
@@ -24,7 +24,6 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.conditions import find
-from imagenet_operator.scaling.figures import Measured
 from imagenet_operator.scaling.points import Point
 from imagenet_operator.scaling.standing import Standing, standing
 
@@ -187,7 +186,7 @@ def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | N
     if found is Standing.OTHER:
         return Outcome(point, failure=f"{point.name} is another job meanwhile")
     if found is Standing.SUCCEEDED:
-        return Outcome(point, _measured(point, job), is_old=is_old)
+        return Outcome(point, by_status(point, job), is_old=is_old)
     if found is Standing.FAILED:
         condition = find(job.status.conditions, "Failed")
         assert condition is not None
@@ -195,15 +194,3 @@ def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | N
             point, failure=f"{point.name} failed: {condition.reason}: {condition.message}"
         )
     return None
-
-
-def _measured(point: Point, job: ImageNetJob) -> Measured:
-    training = job.status.training
-    assert training is not None
-    return Measured(
-        point.strategy,
-        point.workers,
-        training.clock.seconds,
-        training.images_per_second,
-        None if training.accuracy is None else training.accuracy.validation,
-    )

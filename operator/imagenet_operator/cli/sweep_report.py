@@ -20,6 +20,7 @@ from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.scaling import table
 from imagenet_operator.scaling.figures import Row, rows
+from imagenet_operator.scaling.points import Point
 
 _PLOT = "imagenet-plot"
 
@@ -31,13 +32,17 @@ class Report:
         folder: For the table and the plot.
         name: The sweep's, which is the manifest's.
         output: "text" for people, "json" for scripts.
+        points: All that are to be run.
     """
 
-    def __init__(self, folder: Path, name: str, output: str) -> None:
+    def __init__(self, folder: Path, name: str, output: str, points: Sequence[Point]) -> None:
         self._json = output == "json"
         self._stem = folder / name
+        most_first = sorted(points, key=lambda point: point.workers, reverse=True)
+        self._fewest = {point.strategy: point.workers for point in most_first}
         self._rows: list[Row] = []
         self._done: list[Outcome] = []
+        self._is_cut = False
 
     def say(self, text: str) -> None:
         """Tell people something."""
@@ -54,19 +59,22 @@ class Report:
         elif outcome.is_old:
             self.say("it has been run before, and is not run again")
         if outcome.measured is not None:
-            self._rows = rows([item.measured for item in self._done if item.measured is not None])
+            measured = [item.measured for item in self._done if item.measured is not None]
+            self._rows = rows(measured, self._fewest)
             _write(self._path("csv"), table.as_csv(self._rows))
             _write(self._path("md"), table.as_markdown(self._rows))
 
     def conclude(self, remedy: Callable[[Sequence[str]], str]) -> int:
-        """Draw the plot and show the table; return the exit code.
+        """Show the table and draw the plot; return the exit code.
 
         Args:
             remedy: Says how points that failed are run again, by the names of their jobs.
         """
+        if self._rows and not self._json:
+            print(table.as_text(self._rows), flush=True)
         plot = self._plot() if self._rows else None
         failed = [outcome.point.name for outcome in self._done if outcome.failure is not None]
-        interrupted = any(outcome.is_interrupted for outcome in self._done)
+        interrupted = self._is_cut or any(outcome.is_interrupted for outcome in self._done)
         if interrupted:
             code, end = exit_codes.INTERRUPTED, "Interrupted"
         else:
@@ -75,16 +83,15 @@ class Report:
         if self._json:
             print(json.dumps(self._document(end, failed, plot)), flush=True)
         else:
-            self._show(plot)
+            self._tell_written(plot)
             if failed:
                 self.say(f"failed: {', '.join(failed)}; {remedy(failed)}")
             if interrupted:
                 self.say("interrupted; type the same command again to go on")
         return code
 
-    def _show(self, plot: Path | None) -> None:
+    def _tell_written(self, plot: Path | None) -> None:
         if self._rows:
-            print(table.as_text(self._rows))
             written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
             self.say("written: " + ", ".join(map(str, written)))
 
@@ -111,7 +118,12 @@ class Report:
             return None
         picture = self._path("png")
         command = [*map(str, (program, "--scaling", self._path("csv"), "--output", picture))]
-        drawn = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            drawn = subprocess.run(command, capture_output=True, text=True, check=False)
+        except KeyboardInterrupt:  # the table is there, and has to be told of
+            self._is_cut = True
+            self.say("no plot: interrupted")
+            return None
         if drawn.returncode != 0:
             self.say(f"no plot: {drawn.stderr.strip()}")
             return None

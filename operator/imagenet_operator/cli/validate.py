@@ -3,7 +3,8 @@
 One line a problem, ``FILE: FIELD: what is wrong; what to write instead``, or one JSON document with
 ``--output json``.
 
-Exit codes: 0 all manifests are good, 2 one is not or cannot be read.
+Exit codes: 0 all manifests are good, 2 one is not or cannot be read, 3 the output cannot be
+written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Check manifests as the API server and the operator would, without a cluster.",
         epilog=(
             f"exit codes: {exit_codes.SUCCESS} every manifest is good, "
-            f"{exit_codes.USAGE} one is not or cannot be read"
+            f"{exit_codes.USAGE} one is not or cannot be read, "
+            f"{exit_codes.ENVIRONMENT} the output cannot be written"
         ),
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a manifest, or - for the input")

@@ -1,12 +1,13 @@
 """The arithmetic of a scaling table: speedup and efficiency of what was measured.
 
 Each strategy is compared with itself: its run with the fewest workers is the measure, taken as that
-many times one worker's speed. With one worker among them, that is the usual definition.
+many times one worker's speed. With one worker among them, that is the usual definition. Where that
+run is planned and has no speed, nothing takes its place: it would be called ideal and is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -35,7 +36,7 @@ class Row:
 
     Attributes:
         measured: What the point came to.
-        speedup: Over one worker; None if a speed is not known.
+        speedup: Over one worker; None if a speed is not known, or that of one worker is not.
         efficiency: Speedup by worker.
     """
 
@@ -44,17 +45,31 @@ class Row:
     efficiency: float | None = None
 
 
-def rows(measured: Sequence[Measured]) -> list[Row]:
-    """Return the lines of the table: strategies as they come, and by workers within each."""
+def rows(measured: Sequence[Measured], planned: Mapping[str, int] | None = None) -> list[Row]:
+    """Return the lines of the table: strategies as they come, and by workers within each.
+
+    Args:
+        measured: What the points came to that succeeded.
+        planned: The fewest workers that a strategy was to be run with; without a word, those that
+            it was run with.
+    """
     order = list(dict.fromkeys(item.strategy for item in measured))
     ordered = sorted(measured, key=lambda item: (order.index(item.strategy), item.workers))
-    return [_row(item, _single_speed(item.strategy, ordered)) for item in ordered]
+    singles = {
+        strategy: _single_speed(
+            next(item for item in ordered if item.strategy == strategy),
+            (planned or {}).get(strategy),
+        )
+        for strategy in order
+    }
+    return [_row(item, singles[item.strategy]) for item in ordered]
 
 
-def _single_speed(strategy: str, ordered: Sequence[Measured]) -> float | None:
+def _single_speed(first: Measured, planned: int | None) -> float | None:
     """Return the speed of one worker of a strategy, by its run with the fewest."""
-    first = next(item for item in ordered if item.strategy == strategy)
-    return first.images_per_second / first.workers if first.images_per_second else None
+    if not first.images_per_second or planned not in (None, first.workers):
+        return None
+    return first.images_per_second / first.workers
 
 
 def _row(item: Measured, single: float | None) -> Row:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.cli import exit_codes, predict
-from imagenet_operator.cli.interrupts import Interrupts
+from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
 from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.errors import LocalError
-from support.stand_ins import Workplace
+from support.processes import wait_until
+from support.stand_ins import CALL, Workplace
 
 COMMANDS = ("validate", "run", "render", "predict", "networks")
 PREDICT = """#!/usr/bin/env python3
@@ -139,6 +140,71 @@ def test_predict_without_a_result_says_what_to_name(tmp_path: Path) -> None:
         predict.newest_model(tmp_path)
 
 
+def test_predict_says_where_a_link_leads_that_is_broken(tmp_path: Path) -> None:
+    link = tmp_path / "jobs" / "digits" / "model"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "gone")
+
+    with pytest.raises(LocalError, match=f"{link} leads to {tmp_path}/gone, .*--model"):
+        predict.newest_model(tmp_path)
+
+
+HOLD = """#!/bin/sh
+echo $$ > "$0.pid"
+exec sleep 20
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_predict_leaves_nothing(
+    workplace: Workplace, tmp_path: Path, number: signal.Signals
+) -> None:
+    workplace.program("predict").write_text(HOLD)
+    workplace.program("predict").chmod(0o755)
+    pid = workplace.program("predict.pid")
+    running = workplace.start("predict", "a.jpg", "--model", tmp_path)
+    wait_until(lambda: pid.is_file() and pid.read_text().strip(), "imagenet-predict starts")
+
+    running.send(number)
+
+    assert running.finish().code == exit_codes.INTERRUPTED
+    wait_until(lambda: not workplace.left(), "imagenet-predict has gone")
+
+
+@pytest.mark.parametrize("command", [["run"], ["predict"], ["scale", "--workers", "1"]])
+@pytest.mark.parametrize("kind", ["loop", "long"])
+def test_a_working_directory_that_cannot_be_looked_at_is_one_line(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str], command: list[str], kind: str
+) -> None:
+    workdir = workplace.workdir / ("x" * 300 if kind == "long" else "loop")
+    if kind == "loop":
+        workdir.symlink_to(workdir)
+
+    arguments = [*command, str(workplace.manifest), "--workdir", str(workdir)]
+
+    assert main(arguments) == exit_codes.ENVIRONMENT
+    (line,) = [
+        line for line in capsys.readouterr().err.splitlines() if not line.startswith("point ")
+    ]
+    assert line.startswith("imagenetctl: error: cannot ")
+    assert str(workdir) in line
+
+
+@pytest.mark.parametrize("kind", ["loop", "long"])
+def test_a_volume_that_cannot_be_looked_at_is_wrong_usage(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    folder = workplace.workdir / ("x" * 300 if kind == "long" else "loop")
+    if kind == "loop":
+        folder.symlink_to(folder)
+
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(workplace.manifest), "--volume", f"raw={folder}"])
+
+    assert ended.value.code == exit_codes.USAGE
+    assert f"'{folder}' is not a folder" in capsys.readouterr().err
+
+
 def test_predict_without_the_program_says_what_to_install(
     workplace: Workplace, tmp_path: Path
 ) -> None:
@@ -160,6 +226,39 @@ def test_interrupts_are_counted_and_then_let_go() -> None:
         assert interrupts.count == 2
     assert woken == [True, True]
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_signals_that_end_are_as_ctrl_c_and_then_let_go() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), as_ctrl_c():
+        signal.raise_signal(signal.SIGTERM)
+
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_that_is_ignored_is_not_as_ctrl_c() -> None:
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with as_ctrl_c():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("command", [["networks"], ["networks", "--output", "json"], ["render"]])
+def test_an_output_that_cannot_be_written_is_one_line(
+    workplace: Workplace, command: list[str]
+) -> None:
+    arguments = [*command, workplace.manifest] if command == ["render"] else command
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", CALL, *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+
+    assert ended.returncode == exit_codes.ENVIRONMENT
+    (line,) = ended.stderr.splitlines()
+    assert line == "imagenetctl: error: cannot write the output: No space left on device"
 
 
 def test_ignored_signals_stay_ignored() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli import exit_codes, result
+from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.clusters.local.volumes import Volumes
 from support import job_table
 
@@ -156,10 +157,60 @@ def test_the_link_leads_to_the_newest_model(tmp_path: Path) -> None:
     link = tmp_path / "model"
     for attempts in ((0,), (1,)):
         end = collected(tmp_path, SUCCEEDED, attempts=attempts, training={"attempt": attempts[0]})
-        result.link_model(end, link)
+        result.link_model(end, link, tmp_path)
 
     assert link.resolve().name == "r1"
     assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def linked(workdir: Path, volumes: Path) -> Path:
+    """The link to a model that is on these volumes."""
+    link = workdir / "jobs" / "digits" / "model"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    end = collected(volumes, SUCCEEDED, attempts=(0,), training={"attempt": 0})
+    result.link_model(end, link, workdir)
+    return link
+
+
+def test_the_link_moves_with_the_working_directory(tmp_path: Path) -> None:
+    linked(tmp_path / "work", tmp_path / "work" / "volumes")
+
+    (tmp_path / "work").rename(tmp_path / "moved")
+
+    model = tmp_path / "moved" / "jobs" / "digits" / "model"
+    assert (model / "result.json").is_file()
+
+
+def test_the_link_to_a_model_elsewhere_holds_wherever_the_working_directory_is(
+    tmp_path: Path,
+) -> None:
+    linked(tmp_path / "work", tmp_path / "elsewhere")
+
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "work").rename(tmp_path / "deep" / "work")
+
+    assert (tmp_path / "deep" / "work" / "jobs" / "digits" / "model" / "result.json").is_file()
+
+
+def test_the_link_leads_to_the_model_from_a_folder_that_is_itself_linked(tmp_path: Path) -> None:
+    jobs = tmp_path / "far" / "away" / "jobs"
+    jobs.mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "jobs").symlink_to(jobs)
+
+    link = linked(tmp_path / "work", tmp_path / "work" / "volumes")
+
+    assert (link / "result.json").is_file()
+
+
+def test_a_link_that_cannot_be_made_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "work" / "jobs" / "digits" / "model"
+    in_the_way.mkdir(parents=True)
+
+    with pytest.raises(LocalError, match=f"cannot link {in_the_way} to the model: Is a directory"):
+        linked(tmp_path / "work", tmp_path / "work" / "volumes")
+
+    assert list(in_the_way.parent.iterdir()) == [in_the_way]
 
 
 def test_the_fields_for_scripts_are_the_documented_ones(tmp_path: Path) -> None:

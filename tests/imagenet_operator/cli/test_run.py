@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from imagenet_operator.api.metadata import ObjectMeta
+from imagenet_operator.cli import run
 from support import stand_ins
 from support.processes import wait_until
 from support.stand_ins import KEY, Workplace
@@ -32,6 +34,20 @@ def test_a_job_succeeds_and_says_what_it_came_to(workplace: Workplace) -> None:
     assert lines["restarts"] == "0"
     assert lines["try"] == f"it    imagenetctl predict IMAGE --model {model}"
     assert (workplace.workdir / "jobs" / "digits" / "model").resolve() == model
+
+
+def test_a_folder_in_place_of_the_link_spoils_no_success(workplace: Workplace) -> None:
+    """As after a copy of the working directory that followed links."""
+    model = workplace.workdir / "jobs" / "digits" / "model"
+    model.mkdir(parents=True)
+
+    finished = workplace.run()
+
+    assert finished.code == 0, finished.errors
+    assert "accuracy  top-1 0.9500" in finished.output
+    assert f"imagenetctl: warning: cannot link {model} to the model: " in finished.errors
+    assert "Traceback" not in finished.errors
+    assert not list(model.parent.glob(".model.tmp-*"))
 
 
 def test_without_a_terminal_events_are_plain_lines(workplace: Workplace) -> None:
@@ -406,6 +422,28 @@ def test_a_check_of_a_working_directory_leaves_nothing(workplace: Workplace) -> 
 
     assert workplace.run().code == 3
     assert not workplace.workdir.exists()
+
+
+def test_what_a_server_said_of_its_own_job_does_not_count_here(workplace: Workplace) -> None:
+    """As in the output of `kubectl get -o yaml`, even of a job that is being deleted."""
+    manifest = stand_ins.job()
+    manifest["metadata"] |= {
+        "uid": "5f1b6e1e-0000-4000-8000-000000000000",
+        "resourceVersion": "12",
+        "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "deletionGracePeriodSeconds": 0,
+        "finalizers": ["foregroundDeletion"],
+        "labels": {"team": "vision"},
+        "managedFields": [{"manager": "kubectl"}],
+    }
+    workplace.write(manifest)
+
+    job = run.read(str(workplace.manifest))
+
+    assert job.metadata == ObjectMeta(name="digits", labels={"team": "vision"})
+    assert workplace.run().code == 0
 
 
 def test_a_suspended_job_is_not_waited_for(workplace: Workplace) -> None:

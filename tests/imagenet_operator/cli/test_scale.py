@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import signal
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +15,7 @@ import yaml
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.main import main
 from support import stand_ins
+from support.processes import wait_until
 from support.stand_ins import Finished, Running, Workplace
 
 SHARDS = 2
@@ -134,6 +136,39 @@ def test_a_changed_job_is_measured_anew(workplace: Workplace) -> None:
     assert len(workers(workplace)) == 2 * len(before)
 
 
+def test_a_point_whose_result_is_gone_is_told_by_its_status(workplace: Workplace) -> None:
+    scale(workplace, "--workers", "1")
+    (path,) = workplace.workdir.glob("jobs/*/job.json")
+    stored = json.loads(path.read_text())
+    training = stored["job"]["status"]["training"]
+    training |= {"imagesPerSecond": 250.0, "accuracy": {"validation": 0.91}}
+    path.write_text(json.dumps(stored))
+    before = workers(workplace)
+    shutil.rmtree(workplace.workdir / "volumes" / "digits-dataset")
+
+    finished = scale(workplace, "--workers", "1")
+
+    assert finished.code == 0, finished.errors
+    assert workers(workplace) == before
+    (line,) = written(workplace)
+    assert (line["images_per_second"], line["top1"], line["speedup"]) == ("250.0", "0.91", "1.0")
+
+
+def test_a_point_of_which_nothing_is_known_any_more_is_run_again(workplace: Workplace) -> None:
+    first = scale(workplace, "--workers", "1")
+    assert first.code == 0, first.errors
+    before = len(workers(workplace))
+    shutil.rmtree(workplace.workdir / "volumes" / "digits-dataset")
+
+    finished = scale(workplace, "--workers", "1")
+
+    assert finished.code == 0, finished.errors
+    assert "not run again" not in finished.errors
+    assert len(workers(workplace)) == before + 1
+    (line,) = written(workplace)
+    assert (line["images_per_second"], line["top1"]) == ("300.0", "0.95")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_was_cut_short_goes_on(workplace: Workplace, number: signal.Signals) -> None:
     scale(workplace, "--workers", "1")
@@ -170,6 +205,19 @@ def test_a_point_that_fails_does_not_keep_the_others_from_running(workplace: Wor
     assert "the same command runs them again" in finished.errors
     workplace.behaviour = {}
     assert scale(workplace, "--workers", "1,2").code == 0
+
+
+def test_a_point_is_no_measure_in_place_of_one_that_failed(workplace: Workplace) -> None:
+    workplace.write(stand_ins.job(run_policy={"backoffLimit": 0}))
+    scale(workplace, "--workers", "2")
+    workplace.behaviour = {"worker@0": "exit 1"}
+
+    finished = scale(workplace, "--workers", "1,2")
+
+    assert finished.code == 1
+    (line,) = written(workplace)
+    assert (line["workers"], line["images_per_second"]) == ("2", "300.0")
+    assert (line["speedup"], line["efficiency"]) == ("", "")
 
 
 def test_a_point_that_cannot_run_stops_the_sweep_before_it_starts(workplace: Workplace) -> None:
@@ -221,6 +269,31 @@ def test_without_the_plot_there_is_still_the_table(
     assert finished.code == 0
     assert said in finished.errors
     assert "parameterServer" in finished.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_an_interrupted_plot_does_not_hide_the_table(
+    workplace: Workplace, number: signal.Signals, output: str
+) -> None:
+    with_plot(workplace, '#!/bin/sh\necho $$ > "$0.pid"\nexec sleep 20\n')
+    pid = workplace.program("plot.pid")
+    running = start(workplace, "--workers", "1", "--output", output)
+    wait_until(lambda: pid.is_file() and pid.read_text().strip(), "imagenet-plot starts")
+
+    running.send(number)
+
+    finished = running.finish()
+    assert finished.code == exit_codes.INTERRUPTED
+    wait_until(lambda: not workplace.left(), "imagenet-plot has gone")
+    if output == "json":
+        assert finished.result["outcome"] == "Interrupted"
+        assert [point["workers"] for point in finished.result["points"]] == [1]
+        assert finished.result["plot"] is None
+    else:
+        assert "parameterServer" in finished.output
+        assert "no plot: interrupted" in finished.errors
+        assert "type the same command again" in finished.errors
 
 
 def test_a_folder_that_cannot_be_written_is_named(workplace: Workplace) -> None:

@@ -46,6 +46,22 @@ def test_each_is_compared_with_the_fewest_workers(
     assert speedups(*measured) == expected
 
 
+@pytest.mark.parametrize(
+    ("planned", "expected"),
+    [
+        (1, [(2, None, None), (4, None, None)]),
+        (2, [(2, 2, 1), (4, 3, 0.75)]),
+    ],
+)
+def test_a_point_is_the_measure_only_if_none_with_fewer_workers_was_to_be(
+    planned: int, expected: list[tuple[int, float | None, float | None]]
+) -> None:
+    found = rows([point(2, 200), point(4, 300), point(2, 90, "single")], {"horovod": planned})
+
+    assert [(row.measured.workers, row.speedup, row.efficiency) for row in found[:2]] == expected
+    assert found[2].speedup == 2, "another strategy is its own measure"
+
+
 def test_each_strategy_is_its_own_measure() -> None:
     found = rows([point(2, 100, "b"), point(2, 90, "a"), point(1, 50, "b"), point(1, 60, "a")])
     assert [(row.measured.strategy, row.measured.workers, row.speedup) for row in found] == [

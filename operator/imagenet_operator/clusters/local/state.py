@@ -19,15 +19,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from imagenet_operator.api import Manifest
+from pydantic import BaseModel, StrictInt, ValidationError
+
+from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.status import Clock
 from imagenet_operator.clusters.errors import LocalError
 from imagenet_operator.reconcile.policies import clock
 
 _VERSION = 1
-_NAMESPACE = uuid.UUID("3b1f1f0e-8d4e-5a5e-9c3f-6f6c7a2f4d10")
-"""The namespace of local UIDs; any fixed UUID does."""
+
+_ASSIGNED = ("uid", "creationTimestamp", "generation")
+"""The metadata that the first run of a job gives to it."""
 
 _DYING_SECONDS = 10.0
 """How long to wait for the pods of a killed run, which are killed with it, to be gone."""
@@ -78,7 +82,8 @@ class JobFolder:
         Raises:
             LocalError: It cannot.
         """
-        nearest = next(place for place in (self.path, *self.path.parents) if place.exists())
+        with self._writing():
+            nearest = next(place for place in (self.path, *self.path.parents) if place.exists())
         if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
             return
         reason = "is not yours to write" if nearest.is_dir() else "is no folder"
@@ -130,7 +135,7 @@ class JobFolder:
             resumed = bool(job["status"])
         else:
             self._run = former["run"] + 1 if former is not None else 1
-            job = {**manifest, "metadata": {**manifest["metadata"], **self._assign(identity)}}
+            job = {**manifest, "metadata": {**manifest["metadata"], **_new_metadata()}}
             job.pop("status", None)
             resumed = False
             shutil.rmtree(self.logs, ignore_errors=True)
@@ -169,12 +174,6 @@ class JobFolder:
                 os.fsync(file.fileno())
             temporary.rename(self.path / "job.json")
 
-    def _assign(self, identity: str) -> Manifest:
-        """The metadata that an API server would give to a new object."""
-        uid = uuid.uuid5(_NAMESPACE, f"{identity} {self.workdir.resolve()} {self._run}")
-        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"uid": str(uid), "creationTimestamp": created, "generation": 1}
-
     def _last_word(self) -> datetime:
         """When the last run last wrote anything, or one of its pods did."""
         written = (self.path / "job.json", *self.logs.glob("*"))
@@ -182,14 +181,15 @@ class JobFolder:
 
     def _read(self) -> Manifest | None:
         try:
-            document: Manifest = json.loads((self.path / "job.json").read_bytes())
+            document: Any = json.loads((self.path / "job.json").read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise self._unreadable(str(error)) from error
-        if document.get("version") != _VERSION:
-            raise self._unreadable(f"its version is {document.get('version')!r}, not {_VERSION}")
-        return document
+        if reason := _damage(document):
+            raise self._unreadable(reason)
+        found: Manifest = document
+        return found
 
     def _unreadable(self, reason: str) -> LocalError:
         return LocalError(
@@ -244,6 +244,16 @@ def identity_of(manifest: Manifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _new_metadata() -> Manifest:
+    """The metadata that an API server would give to a new object.
+
+    Results go by the UID, so it is never one that was given before: whoever removes a job's folder
+    may keep its results.
+    """
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"uid": str(uuid.uuid4()), "creationTimestamp": created, "generation": 1}
+
+
 def is_finished(status: Manifest) -> bool:
     """Whether a job's status says that it succeeded or failed for good."""
     return any(
@@ -270,4 +280,27 @@ def _stopped(written: Manifest, at: datetime) -> Manifest:
 
 def _assigned(job: Manifest) -> Manifest:
     """The metadata that an earlier run gave to the job."""
-    return {key: job["metadata"][key] for key in ("uid", "creationTimestamp", "generation")}
+    return {key: job["metadata"][key] for key in _ASSIGNED}
+
+
+class _Document(BaseModel):
+    """What job.json holds beside its version."""
+
+    run: StrictInt
+    identity: str
+    job: ImageNetJob
+
+
+def _damage(document: Any) -> str | None:
+    """Why a document is none that `JobFolder.save` has written; None if it is one."""
+    if not isinstance(document, dict):
+        return "it holds no object"
+    if document.get("version") != _VERSION:
+        return f"its version is {document.get('version')!r}, not {_VERSION}"
+    try:
+        _Document.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    missing = [key for key in _ASSIGNED if key not in document["job"].get("metadata", {})]
+    return f"job.metadata.{missing[0]}: is missing" if missing else None

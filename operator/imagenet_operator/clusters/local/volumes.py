@@ -31,10 +31,17 @@ class Volumes:
         """The folder of a claim that exists.
 
         Raises:
-            LocalError: There is none.
+            LocalError: There is none, or it cannot be looked at.
         """
         folder = self.path(claim)
-        if not folder.is_dir():
+        try:
+            is_there = folder.is_dir()
+        except OSError as error:
+            raise LocalError(
+                f"cannot read the folder {folder} of claim {claim!r}: {error.strerror}; "
+                f"name another folder with --volume {claim}=PATH"
+            ) from error
+        if not is_there:
             raise LocalError(
                 f"claim {claim!r} has no folder on this machine: make {folder} and put the files "
                 f"there, or name another folder with --volume {claim}=PATH"

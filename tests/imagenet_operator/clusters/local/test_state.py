@@ -4,6 +4,7 @@ import copy
 import errno
 import json
 import os
+import shutil
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,14 +114,15 @@ def test_another_job_of_the_name_starts_anew(tmp_path: Path, path: tuple[str, ..
     assert not run(tmp_path, None, other).resumed
 
 
-def test_uids_come_from_the_job_the_place_and_the_run(tmp_path: Path) -> None:
-    here = run(tmp_path / "here", None).job["metadata"]["uid"]
-    there = run(tmp_path / "there", None).job["metadata"]["uid"]
+def test_a_job_whose_folder_was_removed_is_another(tmp_path: Path) -> None:
+    first = run(tmp_path, STARTED).job["metadata"]["uid"]
+    shutil.rmtree(tmp_path / "jobs" / "digits")
 
-    (tmp_path / "here" / "jobs" / "digits" / "job.json").unlink()
+    second = run(tmp_path, STARTED)
 
-    assert here != there
-    assert run(tmp_path / "here", None).job["metadata"]["uid"] == here
+    assert not second.resumed
+    assert second.job["metadata"]["uid"] != first
+    assert run(tmp_path, None).job["metadata"]["uid"] == second.job["metadata"]["uid"]
 
 
 def test_logs_of_a_former_job_go_and_those_of_an_interrupted_one_stay(tmp_path: Path) -> None:
@@ -151,10 +153,53 @@ def test_a_cut_write_leaves_the_former_state(
     assert run(tmp_path, None).resumed
 
 
-@pytest.mark.parametrize("text", ["{", json.dumps({"version": 99})])
+def test_a_working_directory_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    workdir = tmp_path / ("x" * 300)
+
+    with pytest.raises(LocalError, match=f"cannot write to .* {workdir}: File name too long"):
+        JobFolder(workdir, "digits").check()
+
+
+def damaged(*path: str | int, value: Any) -> str:
+    """The state of a job that has begun, with another value somewhere."""
+    metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1}
+    status = {**copy.deepcopy(SUCCEEDED), "training": {"attempt": 0}}
+    job = {**manifest(), "metadata": {**manifest()["metadata"], **metadata}, "status": status}
+    whole = {"version": 1, "run": 1, "identity": "i", "job": job}
+    place: Any = whole
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(whole)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        json.dumps({"version": 99}),
+        "[]",
+        "null",
+        json.dumps({"version": 1}),
+        damaged("run", value="1"),
+        damaged("identity", value=None),
+        damaged("job", value=[]),
+        damaged("job", "metadata", value=None),
+        damaged("job", "metadata", "uid", value=7),
+        damaged("job", "spec", value=[]),
+        damaged("job", "status", value=None),
+        damaged("job", "status", "conditions", value={}),
+        damaged("job", "status", "conditions", value=["Succeeded"]),
+        damaged("job", "status", "conditions", 0, "type", value=None),
+        damaged("job", "status", "training", "clock", value=3),
+        damaged("job", "status", "preparation", value=[]),
+    ],
+)
 def test_a_state_that_cannot_be_used_says_what_to_do(tmp_path: Path, text: str) -> None:
     run(tmp_path, STARTED)
     (tmp_path / "jobs" / "digits" / "job.json").write_text(text)
+    with pytest.raises(LocalError, match=r"job\.json.*remove the file to start 'digits' anew"):
+        JobFolder(tmp_path, "digits").stored()
 
     with pytest.raises(LocalError, match=r"job\.json.*remove the file to start 'digits' anew"):
         run(tmp_path, None)

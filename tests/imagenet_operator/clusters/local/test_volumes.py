@@ -16,6 +16,13 @@ def test_a_claim_is_a_folder_once_it_is_provisioned(tmp_path: Path) -> None:
     assert volumes.folder("data") == tmp_path / "volumes" / "data"
 
 
+def test_a_folder_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    volumes = Volumes(tmp_path / ("x" * 300), {})
+
+    with pytest.raises(LocalError, match=r"claim 'data': File name too long; .*--volume data=PATH"):
+        volumes.folder("data")
+
+
 def test_what_is_there_already_is_kept(tmp_path: Path) -> None:
     volumes = Volumes(tmp_path, {})
     volumes.provision("data")
