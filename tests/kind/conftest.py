@@ -11,6 +11,7 @@ mark `alone` bear no other beside them.
 
 from __future__ import annotations
 
+import fcntl
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ OPERATOR = "imagenet-operator"
 
 # Who asks for one of these changes the nodes or the operator's settings for everybody.
 ALONE = {"cordon", "release", "stop_node"}
-# Who asks for one of these has it for the time, and bears that others have the other.
+# Who asks for one of these has it alone for the time, and bears that another has the other.
 IN_TURN = {"advertise_gpus", "operator"}
 # The modules whose stories take longest, the longest first: they begin, so that none of them is
 # left when all else has been told.
@@ -96,13 +97,22 @@ def advertise_gpus(cluster: Cluster) -> Iterator[Callable[[str, int], None]]:
             {"op": "add", "path": f"/status/allocatable{path}", "value": str(count)},
         )
 
-    yield advertise
-    for node in said:
-        patch(
-            node,
-            {"op": "remove", "path": f"/status/capacity{path}"},
-            {"op": "remove", "path": f"/status/allocatable{path}"},
-        )
+    with turn(cluster, "gpus"):
+        yield advertise
+        for node in said:
+            patch(
+                node,
+                {"op": "remove", "path": f"/status/capacity{path}"},
+                {"op": "remove", "path": f"/status/allocatable{path}"},
+            )
+
+
+@contextmanager
+def turn(cluster: Cluster, what: str) -> Iterator[None]:
+    """Have something of the cluster alone, among the processes that tell stories."""
+    with (cluster.folder / f"{what}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
@@ -125,8 +135,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "in_turn: no other that has the same may be")
 
 
-# First, since the group that a mark names is looked for at the same time.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the stories that bear no others beside them, and put the longest first."""
     for item in items:
@@ -134,9 +142,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if ALONE.intersection(item.fixturenames):
             item.add_marker(pytest.mark.alone)
-        elif had := IN_TURN.intersection(item.fixturenames):
+        elif IN_TURN.intersection(item.fixturenames):
             item.add_marker(pytest.mark.in_turn)
-            item.add_marker(pytest.mark.xdist_group(min(had)))
     items.sort(key=rank)
 
 

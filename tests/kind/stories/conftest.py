@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kind.cluster import Cluster
+from kind.conftest import OPERATOR, turn
 from kind.kubectl import Kubectl
 from kind.stories import jobs
 from kind.stories.place import Operator, Place
@@ -54,9 +55,10 @@ def digits_place(place: Place, digits: Path) -> Place:
 @pytest.fixture
 def operator(cluster: Cluster) -> Iterator[Operator]:
     """The operator, which runs again after the story."""
-    operator = Operator(cluster.kubectl.within("imagenet-operator"))
-    yield operator
-    operator.start()
+    operator = Operator(cluster.kubectl.within(OPERATOR))
+    with turn(cluster, "operator"):
+        yield operator
+        operator.start()
 
 
 @pytest.fixture
