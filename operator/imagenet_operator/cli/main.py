@@ -62,18 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # a reader such as `head` has had enough
         _discard_output()
         return exit_codes.UNREAD
-    except OSError as error:
-        if error.filename is not None or error.errno not in _UNWRITABLE:
-            raise
-        _discard_output()
-        told = ClusterError(f"cannot write the output: {error.strerror}")
-        return _report(told, exit_codes.ENVIRONMENT)
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except ClusterError as error:
         return _report(error, exit_codes.ENVIRONMENT)
     except ImageNetJobError as error:
         return _report(error, exit_codes.USAGE)
+    except OSError as error:  # after our own, of which some are that as well
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        _discard_output()
+        told = ClusterError(f"cannot write the output: {error.strerror}")
+        return _report(told, exit_codes.ENVIRONMENT)
     return code
 
 

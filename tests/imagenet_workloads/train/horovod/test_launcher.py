@@ -106,6 +106,12 @@ class Pod:
         """The environments of both slots, when they run."""
         return [json.loads(self.wait_for(f"environment-{rank}")) for rank in range(2)]
 
+    def release(self, rank: int, code: str) -> None:
+        """Let a slot that is held end with a code, which it sees whole or not at all."""
+        written = self.folder / f"release-{rank}.tmp"
+        written.write_text(code)
+        written.rename(self.folder / f"release-{rank}")
+
     def pids(self) -> list[int]:
         self.begun()
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
@@ -148,7 +154,7 @@ def test_a_slot_that_fails_ends_all_with_its_code(pod: Pod, code: str, expected:
     pod.start({})
     # A slot that has no handler yet would end unheard.
     pod.begun()
-    (pod.folder / "release-1").write_text(code)
+    pod.release(1, code)
     returned, error = pod.end()
     assert returned == expected
     assert pod.wait_for("heard-0") == str(signal.SIGTERM.value)
@@ -166,7 +172,7 @@ def test_a_slot_that_is_killed_ends_all(pod: Pod) -> None:
 def test_who_does_not_follow_is_killed_after_the_grace(pod: Pod) -> None:
     pod.start({"0": "stubborn", "1": "hold"}, "--termination-grace", "0.2")
     stubborn = pod.pids()
-    (pod.folder / "release-1").write_text("5")
+    pod.release(1, "5")
     assert pod.end()[0] == 5
     assert not any(is_running(pid) for pid in stubborn)
 
@@ -178,7 +184,7 @@ def test_sigterm_reaches_every_slot_and_leaves_it_its_time(pod: Pod) -> None:
     # Slot 1 has ended with 143, but as it was told to; slot 0 may still be saving.
     assert pod.wait_for("heard-0") == pod.wait_for("heard-1") == str(signal.SIGTERM.value)
     wait_until(lambda: len(pod.pids()) == 1, "slot 1 has ended")
-    (pod.folder / "release-0").write_text("0")
+    pod.release(0, "0")
     assert pod.end()[0] == 128 + signal.SIGTERM
 
 
@@ -188,7 +194,7 @@ def test_other_signals_reach_every_slot(pod: Pod) -> None:
     pod.process.send_signal(signal.SIGUSR1)
     assert pod.wait_for("heard-0") == pod.wait_for("heard-1") == str(signal.SIGUSR1.value)
     for rank in ("0", "1"):
-        (pod.folder / f"release-{rank}").write_text("0")
+        pod.release(rank, "0")
     assert pod.end()[0] == 0
 
 
@@ -230,7 +236,7 @@ def test_the_last_words_of_the_slot_that_counts_are_the_pods(
     pod.begun()
     for rank, code in enumerate(codes):
         if code is not None:
-            (pod.folder / f"release-{rank}").write_text(code)
+            pod.release(rank, code)
     assert pod.end()[0] == int(codes[1] or 0)
     assert pod.message.read_text() == expected
 
@@ -242,7 +248,7 @@ def test_last_words_that_are_too_long_lose_their_beginning_and_change_no_exit_co
     # Kubernetes keeps the last 4096 bytes: half of an é would be the first of them.
     pod.start({"0": f"says {'é' * 2500}.", "1": "0"})
     pod.begun()
-    (pod.folder / "release-0").write_text(str(code))
+    pod.release(0, str(code))
     assert pod.end()[0] == code
     assert pod.message.read_text() == "é" * 2047 + "."
 
@@ -251,7 +257,7 @@ def test_last_words_that_nobody_can_write_down_change_no_exit_code(pod: Pod) -> 
     pod.message = pod.folder / "missing" / "message"
     pod.start({"0": "says first", "1": "0"})
     pod.begun()
-    (pod.folder / "release-0").write_text("0")
+    pod.release(0, "0")
     returned, error = pod.end()
     assert returned == 0
     assert f"IMAGENET_TERMINATION_LOG: cannot write {pod.message}" in error
@@ -271,7 +277,7 @@ def test_metrics_and_readiness_are_those_of_all_slots(pod: Pod) -> None:
     assert f"imagenet_train_images_total{{{labels}}} 64.0" in page
     assert f"imagenet_train_rank{{{labels}}} 2.0" in page
     # A slot that has ended well keeps its part of the sums.
-    (pod.folder / "release-1").write_text("0")
+    pod.release(1, "0")
     wait_until(lambda: len(pod.pids()) == 1, "slot 1 has ended")
     assert f"imagenet_train_images_total{{{labels}}} 64.0" in pod.get("/metrics")[1].splitlines()
     assert pod.get("/readyz") == (503, "slot 1: does not answer yet")
