@@ -193,7 +193,7 @@ def test_other_signals_reach_every_slot(pod: Pod) -> None:
     pod.begun()
     pod.process.send_signal(signal.SIGUSR1)
     assert pod.wait_for("heard-0") == pod.wait_for("heard-1") == str(signal.SIGUSR1.value)
-    for rank in ("0", "1"):
+    for rank in range(2):
         pod.release(rank, "0")
     assert pod.end()[0] == 0
 
