@@ -8,6 +8,7 @@ from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Rule, Unit
 from imagenet_operator.api.fields import (
+    SPLIT_DEFAULT,
     Count,
     Fraction,
     PositiveInt,
@@ -18,9 +19,6 @@ from imagenet_operator.api.fields import (
 from imagenet_operator.api.frameworks import Format
 from imagenet_operator.api.sources import DATASET_RULES, Source
 from imagenet_operator.api.volumes import VolumeClaim
-
-SPLIT_DEFAULT = 50
-"""Validation images a class, where the manifest says nothing: those of MXNet's tutorial."""
 
 
 class Split(Model):

@@ -10,7 +10,8 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.dataset import SPLIT_DEFAULT, Validation
+from imagenet_operator.api.dataset import Validation
+from imagenet_operator.api.fields import SPLIT_DEFAULT
 from imagenet_operator.api.status import DatasetStatus
 from imagenet_operator.manifests import labels, names, pod, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings

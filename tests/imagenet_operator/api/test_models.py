@@ -9,10 +9,10 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import ValidationError
 
-from imagenet_operator.api import ImageNetJob, dataset, load, parse
+from imagenet_operator.api import ImageNetJob, load, parse
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.run_policy import RunPolicy
-from imagenet_operator.api.sources import Source, SyntheticSource, synthetic
+from imagenet_operator.api.sources import Source, SyntheticSource
 from imagenet_operator.api.status import Condition, Status, TrainingStatus
 from imagenet_operator.api.training import Workers
 from support.corpus import cases
@@ -47,10 +47,6 @@ def test_a_union_names_its_kind() -> None:
     source = Source(synthetic=SyntheticSource(classes=3))
     assert (source.kind, source.chosen) == ("synthetic", SyntheticSource(classes=3))
     assert Source.kinds() == ("volume", "prepared", "synthetic")
-
-
-def test_the_split_that_generated_images_leave_room_for_is_the_default_one() -> None:
-    assert synthetic.SPLIT_DEFAULT == dataset.SPLIT_DEFAULT
 
 
 def test_times_are_kept_as_kubernetes_keeps_them() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.fields import ImageShape, PositiveInt
+from imagenet_operator.api.fields import SPLIT_DEFAULT, ImageShape, PositiveInt
 
 
 class SyntheticSource(Model):
@@ -34,10 +34,6 @@ class SyntheticSource(Model):
             ),
         ),
     )
-
-
-SPLIT_DEFAULT = 50
-"""What `dataset` has under this name, which needs this module; a test compares the two."""
 
 
 def _split(dataset: Any) -> int:
