@@ -132,7 +132,7 @@ def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marks known."""
     config.addinivalue_line("markers", "alone: no other story may be told at the same time")
-    config.addinivalue_line("markers", "in_turn: no other that has the same may be")
+    config.addinivalue_line("markers", "in_turn: takes turns with others that need the same")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,8 +6,6 @@ from kind.stories.jobs import AT_CHECKPOINT, VALIDATED, Manifest, played, traine
 from kind.stories.place import Operator, Place
 
 EPOCHS = 3
-
-
 ROLES = ("worker", "server", "scheduler")
 
 
