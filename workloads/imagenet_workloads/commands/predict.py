@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagenet_workloads.commands.program import run_program
+from imagenet_workloads.lean import lighten_mxnet
 
 if TYPE_CHECKING:
     from imagenet_workloads.prediction import Prediction
@@ -55,6 +56,7 @@ def _run(parsed: argparse.Namespace) -> None:
     # Otherwise they say on stderr which of their back ends they take.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    lighten_mxnet()
     # Here, and not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.prediction import Classifier
 

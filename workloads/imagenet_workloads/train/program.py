@@ -3,9 +3,9 @@
 import os
 
 from imagenet_workloads.commands.program import run_program
+from imagenet_workloads.lean import lighten_mxnet
 from imagenet_workloads.telemetry.log import log_readably
 from imagenet_workloads.train import servant, worker
-from imagenet_workloads.train.lean import hide_unused_packages
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.roles import Member, Role
 
@@ -17,7 +17,7 @@ def run(options: Options) -> int:
 
 def _role(options: Options) -> int:
     log_readably()
-    hide_unused_packages()
+    lighten_mxnet()
     member = Member.from_mapping(os.environ)
     if member is not None:
         os.environ.update(member.variables())
