@@ -1,6 +1,7 @@
 """Every depth of every network is built in Keras, as the resource promises.
 
-The table is the catalogue's own; tests/contract holds it to that of the resource.
+The table is the catalogue's own; tests/contract holds it to that of the resource. The first depth
+of each network, and those networks that have none, test_networks builds and tries.
 """
 
 import pytest
@@ -9,18 +10,18 @@ from imagenet_workloads.train.request import Request
 from imagenet_workloads.train.tensorflow.networks import catalogue
 
 CLASSES = 10
-ALL = [
+DEEPER = [
     (name, layers, max(family.smallest, 33))
     for name, family in catalogue.FAMILIES.items()
-    for layers in family.depths or (None,)
+    for layers in family.depths[1:]
 ]
 
 
 @pytest.mark.parametrize(
     ("name", "layers", "side"),
-    [*ALL, *(("resnet", layers, 32) for layers in (8, 20, 56, 110, 164))],
+    [*DEEPER, *(("resnet", layers, 32) for layers in (8, 56, 110))],
 )
-def test_it_is_built(name: str, layers: int | None, side: int) -> None:
+def test_it_is_built(name: str, layers: int, side: int) -> None:
     model = catalogue.build(Request(name, layers, CLASSES, (3, side, side)))
     assert model.output_shape == (None, CLASSES)
     assert model.input_shape == (None, side, side, 3)
