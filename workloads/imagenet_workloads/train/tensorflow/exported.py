@@ -53,11 +53,12 @@ def _save_model(folder: Path, model: Any) -> None:
     for one, copy in zip(_variables(model), _variables(alone), strict=True):
         copy.variable.assign(one.from_mxnet(read_values([one])[one.name]))
 
-    @tf.function(input_signature=[tf.TensorSpec((None, *alone.input_shape[1:]), name="data")])  # type: ignore[untyped-decorator]
     def classify(data: Any) -> Any:
         return {"probabilities": tf.nn.softmax(alone(data, training=False))}
 
-    tf.saved_model.save(alone, str(folder), signatures={"serving_default": classify})
+    images = tf.TensorSpec((None, *alone.input_shape[1:]), name="data")
+    served = tf.function(classify, input_signature=[images], autograph=False)
+    tf.saved_model.save(alone, str(folder), signatures={"serving_default": served})
 
 
 def _variables(model: Any) -> list[Any]:

@@ -41,10 +41,11 @@ class TensorFlowLearner:
         self._images = plan.images_per_update
         self._tables = tables
         self._sums = self._make_sums() if plan.together > 1 else []
-        self._learn = tf.function(self._learn_everywhere)
-        self._keep = tf.function(self._keep_everywhere)
-        self._classify = tf.function(self._classify_everywhere)
-        self._average = tf.function(self._average_everywhere)
+        # They have no branch or loop of Python's over tensors: nothing to translate.
+        self._learn = tf.function(self._learn_everywhere, autograph=False)
+        self._keep = tf.function(self._keep_everywhere, autograph=False)
+        self._classify = tf.function(self._classify_everywhere, autograph=False)
+        self._average = tf.function(self._average_everywhere, autograph=False)
 
     def train(self, batch: Batch, updates: bool, votes: Votes) -> tuple[Votes, Outputs]:
         """Compute gradients; with an update, sum them over all workers and move the weights."""

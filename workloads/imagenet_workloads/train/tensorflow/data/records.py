@@ -122,9 +122,14 @@ def _records(mine: Sequence[pieces.Piece]) -> Any:
         tf.constant([piece.take for piece in mine], tf.int64),
     )
     return tf.data.Dataset.from_tensor_slices(columns).interleave(
-        lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take),
+        _as_it_stands(lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take)),
         cycle_length=min(len(mine), OPEN_FILES),
     )
+
+
+def _as_it_stands(function: Any) -> Any:
+    """Keep TensorFlow from translating a function that has no branch of Python's over tensors."""
+    return tf.autograph.experimental.do_not_convert(function)
 
 
 def _parallel(source: Any, decode_one: Any, options: Options) -> Any:
@@ -133,4 +138,4 @@ def _parallel(source: Any, decode_one: Any, options: Options) -> Any:
     settings.deterministic = True
     settings.threading.private_threadpool_size = threads
     settings.autotune.enabled = False
-    return source.map(decode_one, threads, deterministic=True).with_options(settings)
+    return source.map(_as_it_stands(decode_one), threads, deterministic=True).with_options(settings)

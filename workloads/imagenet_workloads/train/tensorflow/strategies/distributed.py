@@ -18,7 +18,7 @@ class Distributed:
         self.rank, self.workers = rank, workers
         self.images_divisor = workers
         self.devices = distribution.num_replicas_in_sync // workers
-        self._add = tf.function(self._add_up)
+        self._add = tf.function(self._add_up, autograph=False)
 
     def total(self, tensors: Sequence[Any]) -> list[Any]:
         """Add up in one go; called within a replica."""
