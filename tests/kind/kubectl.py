@@ -1,4 +1,4 @@
-"""Talk to a cluster by kubectl: apply, read, and wait without sleeping.
+"""Talk to a cluster, by kubectl but for lists and watches: apply, read, and wait without sleeping.
 
 Every wait has a deadline and follows the API server's own watch, so that a story goes on the
 moment that what it waits for is there, and tells what it saw last when it never is.
@@ -10,11 +10,15 @@ import json
 import math
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
+
+from kind.raw import SILENCE, opened
 
 Manifest = dict[str, Any]
 
@@ -39,7 +43,7 @@ SECONDS = 600.0
 
 
 class KubectlError(AssertionError):
-    """kubectl refused, or what was waited for did not come."""
+    """kubectl or the API server refused, or what was waited for did not come."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,16 @@ class Kubectl:
         items: list[Manifest] = listed["items"]
         return items
 
+    def raw(self, path: str) -> str:
+        """Return what the API server has at a path, as `kubectl get --raw` does."""
+        try:
+            with opened(self.kubeconfig, path) as answer:
+                return answer.read().decode()
+        except HTTPError as error:
+            raise KubectlError(f"{path}: {error.read().decode()}") from error
+        except (OSError, HTTPException) as error:
+            raise KubectlError(f"{path}: the API server did not answer: {error}") from error
+
     def patch_status(self, resource: str, name: str, operations: Sequence[Manifest]) -> None:
         """Change an object's status by the operations of a JSON patch."""
         patch = json.dumps(operations)
@@ -116,7 +130,7 @@ class Kubectl:
         """
         deadline = time.monotonic() + seconds
         while True:
-            listed = json.loads(self("get", "--raw", self._path(resource, selector)))
+            listed = json.loads(self.raw(self._path(resource, selector)))
             objects = {found["metadata"]["name"]: found for found in listed["items"]}
             if satisfied(objects):
                 return objects
@@ -128,7 +142,7 @@ class Kubectl:
             path = self._path(resource, selector) + (
                 f"&watch=1&resourceVersion={version}&timeoutSeconds={math.ceil(left)}"
             )
-            if self._follow(path, objects, satisfied):
+            if self._follow(path, objects, satisfied, left + SILENCE):
                 return objects
         seen = {name: found.get("status") for name, found in objects.items()}
         raise KubectlError(
@@ -154,27 +168,29 @@ class Kubectl:
         path: str,
         objects: dict[str, Manifest],
         satisfied: Callable[[dict[str, Manifest]], bool],
+        seconds: float,
     ) -> bool:
         """Keep objects as the watch tells until they satisfy, or the watch ends."""
-        watch = subprocess.Popen(self._command("get", "--raw", path), stdout=subprocess.PIPE)
-        assert watch.stdout is not None
+        for event in self._events(path, seconds):
+            if event["type"] == "ERROR":
+                return False
+            name = event["object"]["metadata"]["name"]
+            if event["type"] == "DELETED":
+                objects.pop(name, None)
+            else:
+                objects[name] = event["object"]
+            if satisfied(objects):
+                return True
+        return False
+
+    def _events(self, path: str, seconds: float) -> Iterator[Manifest]:
+        """Tell what a watch tells, until it ends or breaks: the next list tells why, if it can."""
         try:
-            for line in watch.stdout:
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    return False
-                name = event["object"]["metadata"]["name"]
-                if event["type"] == "DELETED":
-                    objects.pop(name, None)
-                else:
-                    objects[name] = event["object"]
-                if satisfied(objects):
-                    return True
-            return False
-        finally:
-            watch.kill()
-            watch.wait()
-            watch.stdout.close()
+            with opened(self.kubeconfig, path, seconds) as answer:
+                for line in answer:
+                    yield json.loads(line)
+        except (OSError, HTTPException, json.JSONDecodeError):
+            return
 
     def _path(self, resource: str, selector: str) -> str:
         folder = "" if resource in _OUTSIDE_NAMESPACES else f"/namespaces/{self.namespace}"

@@ -71,7 +71,7 @@ class Prometheus:
 
     def rules(self) -> dict[str, str]:
         """Return how each rule fares, by its name: ok, err, or unknown while it was never tried."""
-        answer = json.loads(self._kubectl("get", "--raw", f"{self._api}/rules"))
+        answer = json.loads(self._kubectl.raw(f"{self._api}/rules"))
         return {
             rule["name"]: rule["health"]
             for group in answer["data"]["groups"]
@@ -82,7 +82,7 @@ class Prometheus:
         """Return the labels of what a query has had a number for since the beginning."""
         window = {"start": self._started, "end": time.time(), "step": "1s"}
         question = f"{self._api}/query_range?{urlencode({'query': query, **window})}"
-        answer = json.loads(self._kubectl("get", "--raw", question))
+        answer = json.loads(self._kubectl.raw(question))
         return [
             series["metric"]
             for series in answer["data"]["result"]

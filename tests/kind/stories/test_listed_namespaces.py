@@ -56,7 +56,7 @@ def refused(cluster: Cluster) -> list[str]:
     Those of its present process alone, which has begun with the roles that it has.
     """
     path = f"/api/v1/namespaces/{chart.NAMESPACE}/services/{chart.RELEASE}:http/proxy/metrics"
-    exported = cluster.kubectl("get", "--raw", path).splitlines()
+    exported = cluster.kubectl.raw(path).splitlines()
     requests = [line for line in exported if line.startswith("imagenet_operator_api_requests")]
     assert requests
     return [line for line in requests if 'code="403"' in line]

@@ -80,5 +80,5 @@ def test_digits_are_learned(place: Place, cluster: Cluster, case: Case) -> None:
 def exported(place: Place, pod: str) -> set[str]:
     """The names of the metrics that a pod exports."""
     path = f"/api/v1/namespaces/{place.name}/pods/{pod}:9090/proxy/metrics"
-    lines = place.kubectl("get", "--raw", path).splitlines()
+    lines = place.kubectl.raw(path).splitlines()
     return {line.split()[2] for line in lines if line.startswith("# TYPE")}
