@@ -4,6 +4,11 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
+from imagenet_workloads.lean import make_operators_late
+
+# As in the programs under test; the processes that test are many, too.
+make_operators_late()
+
 # A shell ignores SIGINT for what it runs in the background, nohup SIGHUP; children inherit that.
 # Programs under test leave an ignored signal alone, as they should; here they are to hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -6,21 +6,25 @@ is in it. When a story fails, what the namespace held is printed with it.
 Stories are told several at a time, but for those that do something to what all of them share: its
 fixtures mark them. Those with the mark `in_turn` stop the operator, or need the GPUs that nodes are
 said to have: one of the former and one of the latter may be told at the same time. Those with the
-mark `alone` bear no other beside them.
+mark `alone` bear no other beside them. What lies beside the folder of the stories is about the
+cluster, not about the operator, and has the mark `without_operator`.
 """
 
 from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kind.cluster import Cluster, existing
 from kind.kubectl import Kubectl
+
+HERE = Path(__file__).resolve().parent
 
 GPUS = "nvidia.com/gpu"
 # The namespace of the chart's release.
@@ -62,13 +66,14 @@ def fresh_namespace(cluster: Cluster, name: str) -> Iterator[Kubectl]:
     """Make a namespace for the block."""
     kubectl = cluster.kubectl.within(name)
     # Leftovers of a run that was killed.
-    kubectl("delete", "namespace", name, "--ignore-not-found")
-    kubectl("create", "namespace", name)
+    kubectl.delete("namespaces", name)
+    kubectl.wait_until("namespaces", lambda namespaces: name not in namespaces)
+    kubectl.create("namespaces", {"metadata": {"name": name}})
     # Without it no pod can be made.
-    kubectl.wait("serviceaccount/default", "create")
+    kubectl.wait_until("serviceaccounts", lambda accounts: "default" in accounts)
     yield kubectl
     # What it holds takes seconds to go, for which the next story need not wait.
-    kubectl("delete", "namespace", name, "--wait=false")
+    kubectl.delete("namespaces", name)
 
 
 def account_of_operator(kubectl: Kubectl, namespace: str) -> str:
@@ -85,7 +90,7 @@ def advertise_gpus(cluster: Cluster) -> Iterator[Callable[[str, int], None]]:
     path = "/" + GPUS.replace("/", "~1")
 
     def patch(node: str, *operations: dict[str, Any]) -> None:
-        cluster.kubectl.patch_status("node", node, list(operations))
+        cluster.kubectl.patch_status("nodes", node, list(operations))
 
     said: set[str] = set()
 
@@ -133,10 +138,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marks known."""
     config.addinivalue_line("markers", "alone: no other story may be told at the same time")
     config.addinivalue_line("markers", "in_turn: takes turns with others that need the same")
+    config.addinivalue_line("markers", "without_operator: does not mind what it does")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the stories that bear no others beside them, and put the longest first."""
+    """Mark the stories that bear no others beside them, or any; put the longest first."""
     for item in items:
         if not isinstance(item, pytest.Function) or item.get_closest_marker("alone"):
             continue
@@ -144,7 +150,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.alone)
         elif IN_TURN.intersection(item.fixturenames):
             item.add_marker(pytest.mark.in_turn)
+        elif item.path.parent == HERE:
+            item.add_marker(pytest.mark.without_operator)
     items.sort(key=rank)
+    places = places_between_turns(items)
+    items.sort(key=lambda item: places.get(item, -1))
+
+
+def places_between_turns(items: Iterable[pytest.Item]) -> dict[pytest.Item, float]:
+    """Return a place, from 0 to 1, for those that take turns and for those that need no operator.
+
+    By it each module of the latter, and the former, is spread evenly over the others.
+    """
+    groups: dict[object, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("in_turn"):
+            groups.setdefault("in_turn", []).append(item)
+        elif item.get_closest_marker("without_operator"):
+            groups.setdefault(item.path, []).append(item)
+    return {
+        item: index / len(group) for group in groups.values() for index, item in enumerate(group)
+    }
 
 
 def rank(item: pytest.Item) -> int:

@@ -1,4 +1,4 @@
-"""Talk to a cluster, by kubectl but for lists and watches: apply, read, and wait without sleeping.
+"""Talk to a cluster: apply as its users do, by kubectl, and make, read and wait without one.
 
 Every wait has a deadline and follows the API server's own watch, so that a story goes on the
 moment that what it waits for is there, and tells what it saw last when it never is.
@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,24 @@ Manifest = dict[str, Any]
 # Where the API server serves what stories wait for.
 _CORE = "/api/v1"
 _SERVED = {
+    "configmaps": _CORE,
     "events": _CORE,
+    "namespaces": _CORE,
     "nodes": _CORE,
     "persistentvolumeclaims": _CORE,
+    "persistentvolumes": _CORE,
     "pods": _CORE,
+    "serviceaccounts": _CORE,
     "services": _CORE,
     "jobs": "/apis/batch/v1",
     "imagenetjobs": "/apis/imagenet.dev/v1alpha1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
 }
-_OUTSIDE_NAMESPACES = ("nodes",)
+_OUTSIDE_NAMESPACES = ("namespaces", "nodes", "persistentvolumes")
+
+_JSON_PATCH = "application/json-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
 
 # What takes seconds may take minutes on a machine that is busy. A story that goes wrong does not
 # wait for so long as a rule: it ends when its job fails.
@@ -44,6 +52,10 @@ SECONDS = 600.0
 
 class KubectlError(AssertionError):
     """kubectl or the API server refused, or what was waited for did not come."""
+
+
+class NotFoundError(KubectlError):
+    """The API server does not have what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -80,31 +92,59 @@ class Kubectl:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self("apply", "--filename=-", given=json.dumps(listed))
 
+    def create(self, resource: str, manifest: Mapping[str, Any]) -> None:
+        """Make an object of a kind, which is in the plural, as in all that follows."""
+        self._ask(self._path(resource), verb="POST", document=manifest)
+
     def get(self, resource: str, name: str) -> Manifest:
         """Return one object."""
-        found: Manifest = json.loads(self("get", resource, name, "--output=json"))
-        return found
+        return self._ask(self._path(resource, name))
 
     def all(self, resource: str, selector: str = "") -> list[Manifest]:
-        """Return all objects of a kind that have the labels."""
-        listed = json.loads(self("get", resource, f"--selector={selector}", "--output=json"))
-        items: list[Manifest] = listed["items"]
-        return items
+        """Return all objects of a kind that have the labels, each with its `kind`."""
+        listed = self._ask(self._path(resource, selector=selector))
+        # In a list no item says its kind: the list does.
+        kind = listed["kind"].removesuffix("List")
+        return [{**item, "kind": kind} for item in listed["items"]]
 
-    def raw(self, path: str) -> str:
-        """Return what the API server has at a path, as `kubectl get --raw` does."""
-        try:
-            with opened(self.kubeconfig, path) as answer:
-                return answer.read().decode()
-        except HTTPError as error:
-            raise KubectlError(f"{path}: {error.read().decode()}") from error
-        except (OSError, HTTPException) as error:
-            raise KubectlError(f"{path}: the API server did not answer: {error}") from error
+    def patch(self, resource: str, name: str, changes: Mapping[str, Any]) -> None:
+        """Merge changes into an object."""
+        path = self._path(resource, name)
+        self._ask(path, verb="PATCH", document=changes, media=_MERGE_PATCH)
 
     def patch_status(self, resource: str, name: str, operations: Sequence[Manifest]) -> None:
         """Change an object's status by the operations of a JSON patch."""
-        patch = json.dumps(operations)
-        self("patch", resource, name, "--subresource=status", "--type=json", f"--patch={patch}")
+        path = self._path(resource, f"{name}/status")
+        self._ask(path, verb="PATCH", document=operations, media=_JSON_PATCH)
+
+    def delete(
+        self, resource: str, name: str = "", selector: str = "", grace_seconds: int | None = None
+    ) -> None:
+        """Ask for the end of one object, or of all that have the labels; wait for none.
+
+        Args:
+            resource: The kind.
+            name: Of the one, which may be gone already.
+            selector: Labels of those that go, without a name.
+            grace_seconds: How long a pod may take to end; what is usual there, without one.
+        """
+        options = {"gracePeriodSeconds": grace_seconds, "propagationPolicy": "Background"}
+        path = self._path(resource, name, selector)
+        try:
+            self._ask(path, verb="DELETE", document=options)
+        except NotFoundError:
+            return
+
+    def raw(self, path: str, **request: Any) -> str:
+        """Return what the API server answers at a path, to a request as `opened` takes it."""
+        try:
+            with opened(self.kubeconfig, path, **request) as answer:
+                return answer.read().decode()
+        except HTTPError as error:
+            refused = NotFoundError if error.code == HTTPStatus.NOT_FOUND else KubectlError
+            raise refused(f"{path}: {error.read().decode()}") from error
+        except (OSError, HTTPException) as error:
+            raise KubectlError(f"{path}: the API server did not answer: {error}") from error
 
     def wait(self, what: str, condition: str, seconds: float = SECONDS) -> None:
         """Wait as `kubectl wait --for=CONDITION` does; WHAT is `pod/NAME` or `pods -l …`."""
@@ -130,7 +170,7 @@ class Kubectl:
         """
         deadline = time.monotonic() + seconds
         while True:
-            listed = json.loads(self.raw(self._path(resource, selector)))
+            listed = self._ask(self._path(resource, selector=selector))
             objects = {found["metadata"]["name"]: found for found in listed["items"]}
             if satisfied(objects):
                 return objects
@@ -139,7 +179,7 @@ class Kubectl:
                 break
             version = listed["metadata"]["resourceVersion"]
             # The server ends the watch at the deadline. One that ends early begins with a new list.
-            path = self._path(resource, selector) + (
+            path = self._path(resource, selector=selector) + (
                 f"&watch=1&resourceVersion={version}&timeoutSeconds={math.ceil(left)}"
             )
             if self._follow(path, objects, satisfied, left + SILENCE):
@@ -192,9 +232,15 @@ class Kubectl:
         except (OSError, HTTPException, json.JSONDecodeError):
             return
 
-    def _path(self, resource: str, selector: str) -> str:
+    def _ask(self, path: str, **request: Any) -> Manifest:
+        """Return the object, or the list, that the API server answers with."""
+        answered: Manifest = json.loads(self.raw(path, **request))
+        return answered
+
+    def _path(self, resource: str, name: str = "", selector: str = "") -> str:
         folder = "" if resource in _OUTSIDE_NAMESPACES else f"/namespaces/{self.namespace}"
-        return f"{_SERVED[resource]}{folder}/{resource}?labelSelector={quote(selector)}"
+        collection = f"{_SERVED[resource]}{folder}/{resource}"
+        return f"{collection}/{name}" if name else f"{collection}?labelSelector={quote(selector)}"
 
     def _command(self, *arguments: str) -> list[str]:
         return [

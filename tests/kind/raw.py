@@ -1,18 +1,19 @@
-"""Reads paths of a cluster's API server as `kubectl get --raw` does, without a process for each.
+"""Asks a cluster's API server as `kubectl get --raw` does, without a process for each question.
 
-Stories read and watch hundreds of them, and a kubectl takes an eighth of a second of a processor to
-start.
+Stories have thousands of them, and a kubectl takes an eighth of a second of a processor to start.
 """
 
 from __future__ import annotations
 
 import base64
 import functools
+import json
 import ssl
 from http.client import HTTPResponse
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
+from typing import Any
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 import yaml
 
@@ -20,20 +21,34 @@ import yaml
 SILENCE = 120.0
 
 
-def opened(kubeconfig: Path, path: str, seconds: float = SILENCE) -> HTTPResponse:
-    """Ask for a path; what is answered is read, and closed, by the caller.
+def opened(
+    kubeconfig: Path,
+    path: str,
+    seconds: float = SILENCE,
+    *,
+    verb: str = "GET",
+    document: Any = None,
+    media: str = "application/json",
+) -> HTTPResponse:
+    """Ask for something at a path; what is answered is read, and closed, by the caller.
 
     Args:
         kubeconfig: Of the cluster, with one cluster and one user as kind writes it.
-        path: Of what is read, with its query.
+        path: Of what is asked for, with its query.
         seconds: How long there may be nothing to read.
+        verb: The method of HTTP.
+        document: What is sent, as JSON.
+        media: The document's media type.
 
     Raises:
         HTTPError: The API server refuses.
         OSError: It does not answer.
     """
     server, opener = _opener(kubeconfig.read_text())
-    answer: HTTPResponse = opener.open(f"{server}{path}", timeout=seconds)
+    data = None if document is None else json.dumps(document).encode()
+    headers = {} if data is None else {"Content-Type": media}
+    request = Request(f"{server}{path}", data, headers, method=verb)
+    answer: HTTPResponse = opener.open(request, timeout=seconds)
     return answer
 
 

@@ -41,12 +41,12 @@ CHART = "imagenet-operator"
 # A story may train, be killed and train again; none is meant to take nearly as long.
 STORY_SECONDS = 1800
 # Stories by their marks, and how they are told. Most of a story is waiting, which five do as fast
-# as one; each is handed out when somebody is free. Of three that take turns two are told, and one
-# waits for its turn.
+# as one; each is handed out when somebody is free. Those that take turns leave the machine idle,
+# which does it good that others, which need no operator, are told between them.
 ONE_BY_ONE = ("--dist=load", "--maxschedchunk=1")
 TOLD = {
-    "not alone and not in_turn": ("--numprocesses=5", *ONE_BY_ONE),
-    "in_turn": ("--numprocesses=3", *ONE_BY_ONE),
+    "not (alone or in_turn or without_operator)": ("--numprocesses=5", *ONE_BY_ONE),
+    "in_turn or without_operator": ("--numprocesses=5", *ONE_BY_ONE),
     "alone": (),
 }
 

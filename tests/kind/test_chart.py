@@ -21,6 +21,7 @@ import yaml
 from imagenet_operator.api import load
 from kind.api_server import Answer, ApiServer, reach
 from kind.cluster import Cluster
+from kind.conftest import fresh_namespace
 from kind.kubectl import Kubectl
 from support import chart
 from support.corpus import Case, cases
@@ -46,11 +47,9 @@ def api_server(cluster: Cluster) -> Iterator[ApiServer]:
 def place(cluster: Cluster) -> Iterator[str]:
     """A namespace for objects that are stored for a moment, or never."""
     # Another process may do the same for others of these tests.
-    kubectl, name = cluster.kubectl, f"dry-run-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
-    kubectl("delete", "namespace", name, "--ignore-not-found")
-    kubectl("create", "namespace", name)
-    yield name
-    kubectl("delete", "namespace", name, "--timeout=300s")
+    name = f"dry-run-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+    with fresh_namespace(cluster, name):
+        yield name
 
 
 def dry_run(kubectl: Kubectl, manifests: list[Manifest]) -> None:
@@ -140,7 +139,7 @@ def test_the_api_server_refuses_the_same_changes(
         assert answer.fields == case.paths("schema")
         assert answer.is_refusal == bool(case.paths("schema"))
     finally:
-        cluster.kubectl.within(place)("delete", "imagenetjobs", "--all")
+        cluster.kubectl.within(place).delete("imagenetjobs")
 
 
 def _unmanaged(document: Manifest) -> Manifest:

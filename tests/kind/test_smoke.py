@@ -107,5 +107,5 @@ def test_a_claim_of_the_default_storage_class_is_bound(namespace: Kubectl) -> No
 
     namespace.wait("pod/writes", "jsonpath={.status.phase}=Succeeded")
     assert namespace("logs", "writes") == "something\n"
-    bound = namespace.get("persistentvolumeclaim", "claim")
+    bound = namespace.get("persistentvolumeclaims", "claim")
     assert bound["spec"]["storageClassName"] == "standard"

@@ -31,6 +31,11 @@ def lighten_mxnet() -> None:
     for name in UNUSED:
         # What `import` does with None is documented: ModuleNotFoundError.
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    make_operators_late()
+
+
+def make_operators_late() -> None:
+    """Let the next `import mxnet` make the function of an operator when it is called first."""
     if _BASE not in sys.modules:
         sys.meta_path.insert(0, _Finder())
 

@@ -21,19 +21,21 @@ from support.tiny_dataset import write_dataset
 def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
     """A namespace with the strictest Pod Security, a shared claim, and the stand-ins."""
     place = Place(namespace, cluster.shared / namespace.namespace)
-    volumes = ("persistentvolumes", f"--selector=story={place.name}")
     # Leftovers of a run that was killed.
-    namespace("delete", *volumes)
+    namespace.delete("persistentvolumes", selector=place.volumes)
+    namespace.wait_until("persistentvolumes", lambda left: not left, selector=place.volumes)
     shutil.rmtree(place.folder, ignore_errors=True)
     place.folder.mkdir()
-    restricted = "pod-security.kubernetes.io/enforce=restricted"
-    namespace("label", "namespace", namespace.namespace, restricted)
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace.patch("namespaces", place.name, {"metadata": {"labels": restricted}})
     place.claim(jobs.CLAIM)
-    namespace.apply(jobs.programs())
+    namespace.create("configmaps", jobs.programs())
     yield place
     # Pods first: they write to the folder.
-    namespace("delete", "imagenetjobs,jobs,pods", "--all", "--grace-period=1", "--timeout=300s")
-    namespace("delete", *volumes, "--wait=false")
+    for kind in ("imagenetjobs", "jobs", "pods"):
+        namespace.delete(kind, grace_seconds=1)
+        namespace.wait_until(kind, lambda left: not left)
+    namespace.delete("persistentvolumes", selector=place.volumes)
     shutil.rmtree(place.folder)
 
 

@@ -53,6 +53,11 @@ class Place:
         """What the claim of the story's jobs holds."""
         return self.folder / CLAIM
 
+    @property
+    def volumes(self) -> str:
+        """The label of its volumes, which belong to no namespace."""
+        return f"story={self.name}"
+
     def make_folder(self, path: str) -> None:
         """Make a folder of a claim, or in one, to which pods can write."""
         (self.folder / path).mkdir()
@@ -61,10 +66,9 @@ class Place:
     def volume(self, claim: str, storage_class: str = "") -> None:
         """Make a volume that all nodes share, for a claim of this name."""
         self.make_folder(claim)
-        self.kubectl.apply(
+        self.kubectl.create(
+            "persistentvolumes",
             {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
                 "metadata": {"name": f"{self.name}-{claim}", "labels": {"story": self.name}},
                 "spec": {
                     "accessModes": ["ReadWriteMany"],
@@ -74,16 +78,15 @@ class Place:
                     "claimRef": {"name": claim, "namespace": self.name},
                     "hostPath": {"path": f"{SHARED}/{self.folder.name}/{claim}"},
                 },
-            }
+            },
         )
 
     def claim(self, claim: str) -> None:
         """Make a claim, and its volume."""
         self.volume(claim)
-        self.kubectl.apply(
+        self.kubectl.create(
+            "persistentvolumeclaims",
             {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
                 "metadata": {"name": claim},
                 "spec": {
                     "accessModes": ["ReadWriteMany"],
@@ -91,7 +94,7 @@ class Place:
                     "volumeName": f"{self.name}-{claim}",
                     "resources": {"requests": {"storage": "1Gi"}},
                 },
-            }
+            },
         )
 
     def make_archive(self) -> None:
@@ -100,12 +103,11 @@ class Place:
 
     def job(self, name: str = "story") -> Manifest:
         """Return a job as it stands."""
-        return self.kubectl.get("imagenetjob", name)
+        return self.kubectl.get("imagenetjobs", name)
 
     def change(self, spec: Manifest, name: str = "story") -> None:
         """Change fields of a job's spec."""
-        patch = json.dumps({"spec": spec})
-        self.kubectl("patch", "imagenetjob", name, "--type=merge", f"--patch={patch}")
+        self.kubectl.patch("imagenetjobs", name, {"spec": spec})
 
     def wait_for_job(
         self,
@@ -163,9 +165,17 @@ class Place:
         )
         return running(found)
 
+    def wait_for_phase(self, pod: str, phase: str) -> None:
+        """Wait until a pod is there, and in a phase."""
+
+        def reached(pods: dict[str, Manifest]) -> bool:
+            return pod in pods and pods[pod]["status"]["phase"] == phase
+
+        self.kubectl.wait_until("pods", reached)
+
     def kill_pod(self, name: str) -> None:
         """Delete a pod as nobody should: its processes are killed, and nobody waits for them."""
-        self.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+        self.kubectl.delete("pods", name, grace_seconds=0)
 
     def kill_program(self, pod: str, number: str = "KILL") -> None:
         """Send a signal to the program that trains in a pod, and not to the init before it."""
@@ -215,7 +225,7 @@ class Place:
 
         found = wait_until(holds, f"a {role} is held before {file or 'its file'}")
         # Kubernetes may not have heard of it yet.
-        self.kubectl.wait(f"pod/{found}", "jsonpath={.status.phase}=Running")
+        self.wait_for_phase(found, "Running")
         return found
 
     def result(self, status: Manifest, job: str = "story") -> Manifest:
@@ -233,8 +243,12 @@ class Place:
 
     def children(self, job: str = "story") -> set[str]:
         """Return all that belongs to a job of this name, as KIND/NAME, but for claims."""
-        listed = self.kubectl.all(",".join(CHILDREN), f"{OF_JOB}={job}")
-        return {f"{item['kind']}/{item['metadata']['name']}" for item in listed}
+        return {f"{item['kind']}/{item['metadata']['name']}" for item in self.child_objects(job)}
+
+    def child_objects(self, job: str = "story") -> list[Manifest]:
+        """Return all that belongs to a job of this name, but for claims."""
+        selector = f"{OF_JOB}={job}"
+        return [item for kind in CHILDREN for item in self.kubectl.all(kind, selector)]
 
     def wait_until_gone(self, selector: str) -> dict[str, Manifest]:
         """Wait until no pod with these labels is left; return the last that was seen of each."""
@@ -270,8 +284,7 @@ class Operator:
 
     def kill(self) -> None:
         """Kill it as nobody should; Kubernetes starts it again."""
-        names = [pod["metadata"]["name"] for pod in self.pods()]
-        self.kubectl("delete", "pods", *names, "--grace-period=0", "--force")
+        self.kubectl.delete("pods", selector=self.selector, grace_seconds=0)
 
     def wait_until_ready(self) -> None:
         """Wait until it is back."""

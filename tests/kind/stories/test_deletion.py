@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kind.stories.jobs import Manifest, played
-from kind.stories.place import CHILDREN, OF_JOB, ROLE, Place, is_running
+from kind.stories.place import OF_JOB, ROLE, Place, is_running
 from support.processes import wait_until
 
 MADE = {"size": "1Gi"}
@@ -86,10 +86,9 @@ def claims(place: Place) -> set[str]:
 
 def owners(place: Place) -> set[str]:
     """The UIDs of the jobs that own anything here, directly."""
-    listed = place.kubectl.all(",".join(CHILDREN), f"{OF_JOB}=story")
     return {
         owner["uid"]
-        for item in listed
+        for item in place.child_objects()
         for owner in item["metadata"]["ownerReferences"]
         if owner["kind"] == "ImageNetJob"
     }

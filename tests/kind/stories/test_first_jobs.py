@@ -93,7 +93,7 @@ def end_of(shown: list[str]) -> list[str]:
 
 def check_claim(place: Place, job: str) -> None:
     """See that a job's claim was made for one node, and that all pods that use it were there."""
-    claim = place.kubectl.get("persistentvolumeclaim", f"{job}-dataset")["spec"]
+    claim = place.kubectl.get("persistentvolumeclaims", f"{job}-dataset")["spec"]
     assert (claim["storageClassName"], claim["accessModes"]) == ("standard", ["ReadWriteOnce"])
     pods = [pod for pod in place.pods(job=job) if mounts(pod, f"{job}-dataset")]
     assert {pod["metadata"]["labels"][ROLE] for pod in pods} == WITH_DATA

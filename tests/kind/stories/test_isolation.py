@@ -46,7 +46,7 @@ def test_an_outsider_reaches_members_only_where_policies_mean_nothing(digits_pla
     ]
 
     place.kubectl.apply(python("outsider", TRY, *addresses))
-    place.kubectl.wait("pod/outsider", "jsonpath={.status.phase}=Succeeded")
+    place.wait_for_phase("outsider", "Succeeded")
 
     reached = json.loads(place.kubectl("logs", "outsider"))
     print("reached by an outsider:", reached)

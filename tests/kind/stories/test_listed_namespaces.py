@@ -42,8 +42,9 @@ def test_only_jobs_of_listed_namespaces_are_run(
     assert refused(cluster) == []
     assert may_list_pods(place.kubectl) and not may_list_pods(elsewhere)
     # A whole job later than it could have been seen, the other is as it was applied.
-    assert "status" not in elsewhere.get("imagenetjob", "story")
-    assert elsewhere.all(",".join((*CHILDREN, "persistentvolumeclaims"))) == []
+    assert "status" not in elsewhere.get("imagenetjobs", "story")
+    made = (*CHILDREN, "persistentvolumeclaims")
+    assert [item for kind in made for item in elsewhere.all(kind)] == []
 
     # It is not seen for its place alone.
     release.upgrade()

@@ -64,13 +64,12 @@ def test_servers_that_die_after_the_last_worker_cost_nothing(
     place.wait_for_attempt(0)
     operator.stop()  # it must not be faster than what dies
     place.release()
-    place.kubectl.wait(
-        "pod/story-r0-worker-0 pod/story-r0-worker-1", "jsonpath={.status.phase}=Succeeded"
-    )
+    for index in range(2):
+        place.wait_for_phase(f"story-r0-worker-{index}", "Succeeded")
 
     for role in ("server", "scheduler"):
         place.end_stand_in(f"story-r0-{role}-0")
-        place.kubectl.wait(f"pod/story-r0-{role}-0", "jsonpath={.status.phase}=Failed")
+        place.wait_for_phase(f"story-r0-{role}-0", "Failed")
     operator.start()
 
     status = place.wait_for_condition("Succeeded")

@@ -50,8 +50,8 @@ def test_programs_of_each_step_are_killed(place: Place, cluster: Cluster) -> Non
     place.kubectl.apply(prepared(hold_at=LAST_FILES))
     for role in LAST_FILES:
         pod = place.wait_until_held(role)
-        cluster.kill_program(place.kubectl.get("pod", pod))
-        place.kubectl.wait(f"pod/{pod}", "jsonpath={.status.phase}=Failed")
+        cluster.kill_program(place.kubectl.get("pods", pod))
+        place.wait_for_phase(pod, "Failed")
         place.release(role)
 
     status = place.wait_for_condition("Succeeded")

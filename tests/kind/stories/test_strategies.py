@@ -63,7 +63,7 @@ def test_digits_are_learned(place: Place, cluster: Cluster, case: Case) -> None:
     writer = place.wait_until_held("worker")
     assert exported(place, writer) >= {metric.name for metric in names.TRAINING}
     if case.is_killed:
-        cluster.kill_program(place.kubectl.get("pod", writer))
+        cluster.kill_program(place.kubectl.get("pods", writer))
     else:
         place.release()
 
