@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from imagenet_operator.api.conflicts import items
+from imagenet_operator.api.conflicts import OWNED_VOLUMES, items
+from imagenet_operator.api.names import LABEL_MAXIMUM
 from imagenet_operator.api.own_program import MAIN_CONTAINER
 from imagenet_operator.api.pod_types import known_fields, place_of
 from imagenet_operator.api.problems import Problem
@@ -26,6 +28,11 @@ from imagenet_operator.api.quantities import parse
 
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Lt", "Gt")
 """Lt and Gt since Kubernetes 1.35, behind a feature gate."""
+
+_LABEL = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+"""A DNS-1123 label, but for its length: what a container and a volume may be called."""
+
+_CONTAINERS = ("containers", "initContainers")
 
 
 def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -40,6 +47,8 @@ def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
     if isinstance(spec, dict):
         yield from _images(spec, path)
         yield from _names(spec, path)
+        yield from _labels(spec, path)
+        yield from _mounts(spec, path)
         yield from _amounts(spec, path)
         for place, toleration in _plain(spec, "tolerations", path):
             yield from _toleration(toleration, place)
@@ -126,9 +135,39 @@ def _names(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
             owners[str(name)] = place.removeprefix(f"{path}.")
 
 
+def _labels(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse containers and volumes with a name that none may have."""
+    for field in (*_CONTAINERS, "volumes"):
+        for place, item in _plain(spec, field, path):
+            name = item.get("name")
+            if not isinstance(name, str) or not name:
+                continue
+            if not _LABEL.fullmatch(name):
+                what = f"{json.dumps(name)} is no DNS label"
+                yield _refusal(f"{place}.name", what, "write lowercase letters, digits and hyphens")
+            elif len(name) > LABEL_MAXIMUM:
+                what = f"has {len(name)} characters"
+                yield _refusal(f"{place}.name", what, f"write at most {LABEL_MAXIMUM}")
+
+
+def _mounts(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse mounts of volumes that are neither in the template nor the operator's."""
+    known = OWNED_VOLUMES | {name for name, _, _ in items(spec, "volumes", path)}
+    for field in _CONTAINERS:
+        for place, container in _plain(spec, field, path):
+            for mount_place, mount in _plain(container, "volumeMounts", place):
+                name = mount.get("name")
+                if isinstance(name, str) and name not in known:
+                    yield _refusal(
+                        f"{mount_place}.name",
+                        f"there is no volume {json.dumps(name)}",
+                        f"add it to {path}.volumes",
+                    )
+
+
 def _amounts(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
     """Refuse requests beyond their limits, where both stand in one item of a list."""
-    for field in ("containers", "initContainers"):
+    for field in _CONTAINERS:
         found = list(_plain(spec, field, path))
         times = Counter(str(container.get("name")) for _, container in found)
         for place, container in found:

@@ -33,6 +33,10 @@ def toleration(**fields: Any) -> dict[str, Any]:
     return pod(tolerations=[fields])
 
 
+def mount(volume: str) -> dict[str, Any]:
+    return {"name": volume, "mountPath": f"/mnt/{volume}"}
+
+
 def sentences(template: Any) -> list[str]:
     return [str(problem) for problem in unstorable(template, "t")]
 
@@ -111,6 +115,33 @@ REFUSED = [
         "another name",
     ),
     (
+        pod(containers=[{**PROXY, "name": "log_shipper"}]),
+        't.spec.containers[0].name: "log_shipper" is no DNS label; write lowercase letters, digits '
+        "and hyphens",
+    ),
+    (
+        pod(initContainers=[{**FETCH, "name": "f" * 64}]),
+        "t.spec.initContainers[0].name: has 64 characters; write at most 63",
+    ),
+    (
+        pod(volumes=[{"name": "Cache", "emptyDir": {}}]),
+        't.spec.volumes[0].name: "Cache" is no DNS label; write lowercase letters, digits and '
+        "hyphens",
+    ),
+    (
+        pod(
+            volumes=[{"name": "cache", "emptyDir": {}}],
+            containers=[{"name": "main", "volumeMounts": [mount("cache"), mount("cahce")]}],
+        ),
+        't.spec.containers[0].volumeMounts[1].name: there is no volume "cahce"; add it to '
+        "t.spec.volumes",
+    ),
+    (
+        pod(initContainers=[{**FETCH, "volumeMounts": [mount("data"), mount("models")]}]),
+        't.spec.initContainers[0].volumeMounts[1].name: there is no volume "models"; add it to '
+        "t.spec.volumes",
+    ),
+    (
         resources({"cpu": "500m"}, {"cpu": 2}),
         "t.spec.containers[0].resources.requests.cpu: is 2, more than its limit of 500m; write at "
         "most 500m, or a higher limit",
@@ -187,6 +218,12 @@ TAKEN = {
         initContainers=[{"name": "proxy", "$patch": "delete"}, {"$patch": "replace"}, PROXY],
     ),
     "what the merge says": pod(containers=[{"image": "registry.example.com/own:1"}]),
+    "volumes of the user's, and the operator's": pod(
+        volumes=[{"name": "0-cache", "emptyDir": {}}],
+        containers=[{"name": "main", "volumeMounts": [mount("0-cache")]}],
+        initContainers=[{**FETCH, "volumeMounts": [mount("data"), mount("0-cache")]}],
+    ),
+    "mounts that are taken away": main(volumeMounts=[{**mount("none"), "$patch": "delete"}]),
     "requests within their limits": resources(
         {"cpu": 2, "memory": "1Gi", "rdma/hca": "2"},
         {"cpu": "2000m", "memory": "1000M", "rdma/hca": 2},
@@ -257,11 +294,12 @@ JSON = st.recursive(
 @given(JSON, JSON)
 def test_no_template_is_too_odd_to_be_judged(odd: object, odder: object) -> None:
     """Guards the builders, which ask this of templates that nobody has validated."""
-    container = {"name": odd, "image": odder, "resources": odd}
+    container = {"name": odd, "image": odder, "resources": odd, "volumeMounts": odder}
     amounts = {"name": "main", "resources": {"limits": odd, "requests": odder}}
     for spec in (
         odd,
-        {"containers": odd, "initContainers": odder, "tolerations": odd},
+        {"containers": odd, "initContainers": odder, "tolerations": odd, "volumes": odd},
+        {"containers": [{"volumeMounts": [{"name": odd}]}], "volumes": [{"name": odder}]},
         {"containers": [container, amounts], "initContainers": [container, container]},
         {"tolerations": [{"key": odd, "operator": odder, "value": odd, "effect": odder}]},
     ):

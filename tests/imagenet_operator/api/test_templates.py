@@ -101,7 +101,7 @@ CONFLICTS = {
     "spec.containers[0].env[0]": main(env=[{"name": "PORT", "value": "1"}]),
     "spec.containers[0].env[0].$patch": main(env=[{"$patch": "replace"}]),
     "spec.containers[0].volumeMounts[0].mountPath": main(
-        volumeMounts=[{"name": "mine", "mountPath": "/dev/shm"}]
+        volumeMounts=[{"name": "scratch", "mountPath": "/dev/shm"}]
     ),
     "spec.containers[0].resources.requests[nvidia.com/gpu]": main(
         resources={"requests": {"nvidia.com/gpu": "2"}}
