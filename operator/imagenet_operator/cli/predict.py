@@ -68,10 +68,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def framework_of(model: Path) -> str:
-    """The framework that trained a result: what its result.json says, and MXNet without one."""
+    """The framework that trained a result: what its result.json says, and MXNet without one.
+
+    Args:
+        model: What imagenet-predict takes for one: a result's folder, its result.json, or the
+            job's folder above `attempts`, whose results have one framework.
+    """
     try:
-        written = json.loads((model / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        places = (model, model / "result.json", *model.glob("attempts/r*/result.json"))
+        file = next(place for place in places if place.is_file())
+        written = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, StopIteration):
         return "MXNet"  # imagenet-predict itself says what is wrong with the folder
     return str(written.get("framework", "MXNet")) if isinstance(written, dict) else "MXNet"
 

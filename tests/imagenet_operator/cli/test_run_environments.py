@@ -90,12 +90,17 @@ def test_a_rendezvous_that_ends_takes_the_attempt_along(workplace: Workplace) ->
     assert "digits-r1-rendezvous-0" in workplace.pods()
 
 
+@pytest.mark.parametrize(
+    "named", ["digits/attempts/r1", "digits/attempts/r1/result.json", "digits"]
+)
 def test_a_result_is_used_in_the_environment_of_its_framework(
-    workplace: Workplace, tmp_path: Path
+    workplace: Workplace, tmp_path: Path, named: str
 ) -> None:
-    (tmp_path / "result.json").write_text('{"framework": "TensorFlow"}')
+    result = tmp_path / "digits" / "attempts" / "r1" / "result.json"
+    result.parent.mkdir(parents=True)
+    result.write_text('{"framework": "TensorFlow"}')
 
-    finished = workplace.start("predict", "a.jpg", "--model", tmp_path).finish()
+    finished = workplace.start("predict", "a.jpg", "--model", tmp_path / named).finish()
 
     assert finished.code == 3
     assert "environment-tensorflow/bin/imagenet-predict" in finished.errors
