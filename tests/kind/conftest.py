@@ -6,8 +6,9 @@ is in it. When a story fails, what the namespace held is printed with it.
 Stories are told several at a time, but for those that do something to what all of them share: its
 fixtures mark them. Those with the mark `in_turn` stop the operator, or need the GPUs that nodes are
 said to have: one of the former and one of the latter may be told at the same time. Those with the
-mark `alone` bear no other beside them. What lies beside the folder of the stories is about the
-cluster, not about the operator, and has the mark `without_operator`.
+mark `alone` bear no other beside them, and one with the mark `timed` not even another program. What
+lies beside the folder of the stories is about the cluster, not about the operator, and has the mark
+`without_operator`.
 """
 
 from __future__ import annotations
@@ -138,13 +139,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marks known."""
     config.addinivalue_line("markers", "alone: no other story may be told at the same time")
     config.addinivalue_line("markers", "in_turn: takes turns with others that need the same")
+    config.addinivalue_line("markers", "timed: says how long something took")
     config.addinivalue_line("markers", "without_operator: does not mind what it does")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the stories that bear no others beside them, or any; put the longest first."""
     for item in items:
-        if not isinstance(item, pytest.Function) or item.get_closest_marker("alone"):
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("timed"):
             continue
         if ALONE.intersection(item.fixturenames):
             item.add_marker(pytest.mark.alone)

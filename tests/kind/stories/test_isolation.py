@@ -41,7 +41,7 @@ def test_an_outsider_reaches_members_only_where_policies_mean_nothing(digits_pla
     place.kubectl.wait_until("pods", lambda pods: is_ready(pods[CLOSED]))
     ports = {"story-r0-scheduler-0": MEETING, "story-r0-worker-0": METRICS, CLOSED: PORT}
     addresses = [
-        f"{place.kubectl.get('pod', name)['status']['podIP']}:{port}"
+        f"{place.kubectl.get('pods', name)['status']['podIP']}:{port}"
         for name, port in ports.items()
     ]
 

@@ -1,9 +1,9 @@
 """A gang leaves its nodes at once: its members have ended in less than 5 s.
 
 The one story that asserts how long something took, since that is what is promised: by the median of
-three, as one of them may have met a busy machine. So it is told alone, and its clock is the
-cluster's: when the API server was asked to delete a pod, and when the kubelet saw the pod's program
-end.
+three, as one of them may have met a busy machine. So it is told last and alone, and its clock is
+the cluster's: when the API server was asked to delete a pod, and when the kubelet saw the pod's
+program end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENDLESS = 10_000
 """Epochs, of a second each: the job is in the middle of them whenever it is ended."""
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_all_members_have_ended_in_less_than_5_seconds(digits_place: Place) -> None:
     place = digits_place
     place.kubectl.apply(trained(epochs=ENDLESS))
