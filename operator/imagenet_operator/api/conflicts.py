@@ -13,9 +13,6 @@ from typing import Any
 
 from imagenet_operator.api.problems import Problem
 
-OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
-"""Names of the volumes that the operator gives its pods."""
-
 
 @dataclass(frozen=True)
 class Owned:

@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from imagenet_operator.api.conflicts import OWNED_VOLUMES, items
+from imagenet_operator.api.conflicts import items
 from imagenet_operator.api.names import LABEL_MAXIMUM
 from imagenet_operator.api.own_program import MAIN_CONTAINER
 from imagenet_operator.api.pod_types import known_fields, place_of
@@ -48,7 +48,6 @@ def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
         yield from _images(spec, path)
         yield from _names(spec, path)
         yield from _labels(spec, path)
-        yield from _mounts(spec, path)
         yield from _amounts(spec, path)
         for place, toleration in _plain(spec, "tolerations", path):
             yield from _toleration(toleration, place)
@@ -148,21 +147,6 @@ def _labels(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
             elif len(name) > LABEL_MAXIMUM:
                 what = f"has {len(name)} characters"
                 yield _refusal(f"{place}.name", what, f"write at most {LABEL_MAXIMUM}")
-
-
-def _mounts(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse mounts of volumes that are neither in the template nor the operator's."""
-    known = OWNED_VOLUMES | {name for name, _, _ in items(spec, "volumes", path)}
-    for field in _CONTAINERS:
-        for place, container in _plain(spec, field, path):
-            for mount_place, mount in _plain(container, "volumeMounts", place):
-                name = mount.get("name")
-                if isinstance(name, str) and name not in known:
-                    yield _refusal(
-                        f"{mount_place}.name",
-                        f"there is no volume {json.dumps(name)}",
-                        f"add it to {path}.volumes",
-                    )
 
 
 def _amounts(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:

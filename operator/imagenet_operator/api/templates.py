@@ -15,7 +15,6 @@ from typing import Any
 
 from imagenet_operator.api import pod_rules, security_floor, strategies
 from imagenet_operator.api.conflicts import (
-    OWNED_VOLUMES,
     Owned,
     conflict,
     directives,
@@ -35,6 +34,7 @@ _OWNED_LABELS = re.compile(
 _OWNED_VARIABLES = ("IMAGENET_*", "POD_*", "JOB_COMPLETION_INDEX")
 """Whatever the strategy; each names its own."""
 
+_OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
 _OWNED_MOUNTS = frozenset({"/source", "/data", "/output", "/scratch", "/dev/shm"})
 _LISTS_WITH_OWN_ITEMS = ("containers", "volumes")
 _MAIN_LISTS_WITH_OWN_ITEMS = ("env", "volumeMounts")
@@ -129,11 +129,11 @@ def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:
     for _, place, container in items(spec, "initContainers", path):
         yield from security_floor.of_container(container, place)
     for name, place, volume in items(spec, "volumes", path):
-        if name in OWNED_VOLUMES:
+        if name in _OWNED_VOLUMES:
             yield conflict(place, f"the volume {name} is the operator's", "use another name")
         yield from security_floor.of_volume(volume, place)
     for field in _LISTS_WITH_OWN_ITEMS:
-        yield from _list_directives(spec, field, path, OWNED_VOLUMES | {MAIN_CONTAINER})
+        yield from _list_directives(spec, field, path, _OWNED_VOLUMES | {MAIN_CONTAINER})
 
 
 def _ephemeral_containers(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:

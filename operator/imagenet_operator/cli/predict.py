@@ -75,7 +75,7 @@ def framework_of(model: Path) -> str:
             job's folder above `attempts`, whose results have one framework.
     """
     try:
-        places = (model, model / "result.json", *model.glob("attempts/r*/result.json"))
+        places = (model, model / "result.json", *model.glob("attempts/r[0-9]*/result.json"))
         file = next(place for place in places if place.is_file())
         written = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, StopIteration):

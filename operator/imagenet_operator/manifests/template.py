@@ -8,12 +8,14 @@ first, and the operator's variables stand before the user's, which may so refer 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.conflicts import items
 from imagenet_operator.api.own_program import OwnProgram
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import owned_field_conflicts
@@ -53,6 +55,7 @@ def merge(
     spec["containers"] = [program, *(item for item in spec["containers"] if item is not program)]
     program["env"] = _operators_first(program["env"], built["spec"]["containers"][0]["env"])
     _limit_threads(program, f"{path}.spec.containers[{names.CONTAINER}]")
+    _check_mounts(spec, f"{path}.spec")
     return merged
 
 
@@ -91,6 +94,20 @@ def quantity(container: Manifest, kind: str, name: str, path: str) -> Fraction |
         return parse(amounts[name])
     except ValueError as error:
         raise InvalidTemplate(f"{path}.resources.{kind}.{name}", str(error)) from None
+
+
+def _check_mounts(spec: Manifest, path: str) -> None:
+    """Refuse mounts of volumes that this pod does not have: the API server would, hours later."""
+    volumes = sorted(name for name, _, _ in items(spec, "volumes", path))
+    for field in ("containers", "initContainers"):
+        for name, _, container in items(spec, field, path):
+            for volume, _, mount in items(container, "volumeMounts", path):
+                if volume not in volumes:
+                    raise InvalidTemplate(
+                        f"{path}.{field}[{name}].volumeMounts[{mount.get('mountPath')}].name",
+                        f"there is no volume {json.dumps(volume)}; add it to {path}.volumes, or "
+                        f"name one of {', '.join(volumes)}",
+                    )
 
 
 def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Manifest]:

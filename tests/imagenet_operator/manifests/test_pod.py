@@ -208,6 +208,35 @@ def test_a_template_that_leaves_no_room_for_the_operators_part_is_refused(
     assert caught.value.path == f"spec.training.workers.template.spec.{path}"
 
 
+def mounting(volume: str, mine: str) -> Manifest:
+    """A template with a volume of its own, and a mount in each kind of container."""
+    mount = {"name": volume, "mountPath": "/mnt"}
+    containers = [{"name": "main"}, {"name": "proxy", "image": "p:1", "volumeMounts": [mount]}]
+    first = [{"name": "fetch", "image": "f:1", "volumeMounts": [{**mount, "name": mine}]}]
+    volumes = [{"name": "models", "emptyDir": {}}]
+    return {"spec": {"containers": containers, "initContainers": first, "volumes": volumes}}
+
+
+@pytest.mark.parametrize("volume", ["models", "scratch", "data"])
+def test_a_template_may_mount_its_volumes_and_those_of_the_pod(volume: str) -> None:
+    assert len(worker_with(mounting(volume, volume), "defaults")["spec"]["containers"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "place"),
+    [
+        (mounting("model", "models"), "containers[proxy]"),
+        # Of the pods that prepare, and not of those that train.
+        (mounting("models", "source"), "initContainers[fetch]"),
+    ],
+)
+def test_a_mount_of_no_volume_of_the_pod_is_refused(template: Manifest, place: str) -> None:
+    with pytest.raises(InvalidTemplate, match="there is no volume") as caught:
+        worker_with(template, "defaults")
+    path = f"spec.training.workers.template.spec.{place}.volumeMounts[/mnt].name"
+    assert caught.value.path == path
+
+
 SCALARS = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["a", "ALL", "main"])
 DIRECTIVES = st.sampled_from(["delete", "replace", "merge"])
 FIELDS = st.sampled_from(
