@@ -68,7 +68,7 @@ class Bench:
         """The images per second of a job; pods by hand do what its worker did."""
         name = self._start_job()
         speed = self._speed_of_job(name)
-        self._worker = self._place.kubectl.get("pod", f"{name}-r0-worker-0")
+        self._worker = self._place.kubectl.get("pods", f"{name}-r0-worker-0")
         return speed
 
     def _start_job(self) -> str:

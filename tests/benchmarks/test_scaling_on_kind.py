@@ -127,7 +127,7 @@ class FakeKubectl:
 
     def get(self, resource: str, name: str) -> Manifest:
         (found,) = (item for item in self.applied if item["metadata"]["name"] == name[:11])
-        assert (resource, name[11:]) == ("pod", "-r0-worker-0")
+        assert (resource, name[11:]) == ("pods", "-r0-worker-0")
         return as_stored(found)
 
     def wait_until(

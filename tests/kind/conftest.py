@@ -6,9 +6,9 @@ is in it. When a story fails, what the namespace held is printed with it.
 Stories are told several at a time, but for those that do something to what all of them share: its
 fixtures mark them. Those with the mark `in_turn` stop the operator, or need the GPUs that nodes are
 said to have: one of the former and one of the latter may be told at the same time. Those with the
-mark `alone` bear no other beside them, and one with the mark `timed` not even another program. What
-lies beside the folder of the stories is about the cluster, not about the operator, and has the mark
-`without_operator`.
+mark `alone` bear no other beside them; what has the mark `timed` comes last, when nothing else is
+left. What lies beside the folder of the stories is about the cluster, not about the operator, and
+has the mark `without_operator`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from __future__ import annotations
 import fcntl
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kind.cluster import Cluster, existing
-from kind.kubectl import Kubectl
+from kind.kubectl import Kubectl, NotFoundError
 
 HERE = Path(__file__).resolve().parent
 
@@ -67,7 +67,8 @@ def fresh_namespace(cluster: Cluster, name: str) -> Iterator[Kubectl]:
     """Make a namespace for the block."""
     kubectl = cluster.kubectl.within(name)
     # Leftovers of a run that was killed.
-    kubectl.delete("namespaces", name)
+    with suppress(NotFoundError):
+        kubectl.delete("namespaces", name)
     kubectl.wait_until("namespaces", lambda namespaces: name not in namespaces)
     kubectl.create("namespaces", {"metadata": {"name": name}})
     # Without it no pod can be made.
@@ -162,12 +163,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def places_between_turns(items: Iterable[pytest.Item]) -> dict[pytest.Item, float]:
     """Return a place, from 0 to 1, for those that take turns and for those that need no operator.
 
-    By it each module of the latter, and the former, is spread evenly over the others.
+    By it each module of the latter, and those of the former that wait for the same, are spread
+    evenly over the others.
     """
     groups: dict[object, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("in_turn"):
-            groups.setdefault("in_turn", []).append(item)
+        if isinstance(item, pytest.Function) and item.get_closest_marker("in_turn"):
+            groups.setdefault(frozenset(IN_TURN.intersection(item.fixturenames)), []).append(item)
         elif item.get_closest_marker("without_operator"):
             groups.setdefault(item.path, []).append(item)
     return {

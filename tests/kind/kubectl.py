@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.error import HTTPError
 from urllib.parse import quote
 
@@ -23,9 +23,26 @@ from kind.raw import SILENCE, opened
 
 Manifest = dict[str, Any]
 
-# Where the API server serves what stories wait for.
+Resource = Literal[
+    "configmaps",
+    "events",
+    "imagenetjobs",
+    "jobs",
+    "namespaces",
+    "networkpolicies",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "poddisruptionbudgets",
+    "pods",
+    "serviceaccounts",
+    "services",
+]
+"""A kind as the API server calls its collection."""
+
+# Where the API server serves what stories make, read and wait for.
 _CORE = "/api/v1"
-_SERVED = {
+_SERVED: dict[Resource, str] = {
     "configmaps": _CORE,
     "events": _CORE,
     "namespaces": _CORE,
@@ -92,48 +109,53 @@ class Kubectl:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self("apply", "--filename=-", given=json.dumps(listed))
 
-    def create(self, resource: str, manifest: Mapping[str, Any]) -> None:
-        """Make an object of a kind, which is in the plural, as in all that follows."""
-        self._ask(self._path(resource), verb="POST", document=manifest)
+    def create(self, resource: Resource, manifest: Mapping[str, Any]) -> None:
+        """Make an object; a field that is not known is an error."""
+        path = f"{self._collection(resource)}?fieldValidation=Strict"
+        self._ask(path, verb="POST", document=manifest)
 
-    def get(self, resource: str, name: str) -> Manifest:
+    def get(self, resource: Resource, name: str) -> Manifest:
         """Return one object."""
-        return self._ask(self._path(resource, name))
+        return self._ask(f"{self._collection(resource)}/{name}")
 
-    def all(self, resource: str, selector: str = "") -> list[Manifest]:
+    def all(self, resource: Resource, selector: str = "") -> list[Manifest]:
         """Return all objects of a kind that have the labels, each with its `kind`."""
-        listed = self._ask(self._path(resource, selector=selector))
+        listed = self._ask(self._selected(resource, selector))
         # In a list no item says its kind: the list does.
         kind = listed["kind"].removesuffix("List")
         return [{**item, "kind": kind} for item in listed["items"]]
 
-    def patch(self, resource: str, name: str, changes: Mapping[str, Any]) -> None:
+    def patch(self, resource: Resource, name: str, changes: Mapping[str, Any]) -> None:
         """Merge changes into an object."""
-        path = self._path(resource, name)
+        path = f"{self._collection(resource)}/{name}"
         self._ask(path, verb="PATCH", document=changes, media=_MERGE_PATCH)
 
-    def patch_status(self, resource: str, name: str, operations: Sequence[Manifest]) -> None:
+    def patch_status(self, resource: Resource, name: str, operations: Sequence[Manifest]) -> None:
         """Change an object's status by the operations of a JSON patch."""
-        path = self._path(resource, f"{name}/status")
+        path = f"{self._collection(resource)}/{name}/status"
         self._ask(path, verb="PATCH", document=operations, media=_JSON_PATCH)
 
-    def delete(
-        self, resource: str, name: str = "", selector: str = "", grace_seconds: int | None = None
-    ) -> None:
-        """Ask for the end of one object, or of all that have the labels; wait for none.
+    def delete(self, resource: Resource, name: str, grace_seconds: int | None = None) -> None:
+        """Ask for the end of one object, and do not wait for it.
 
         Args:
             resource: The kind.
-            name: Of the one, which may be gone already.
-            selector: Labels of those that go, without a name.
+            name: The object's.
             grace_seconds: How long a pod may take to end; what is usual there, without one.
+
+        Raises:
+            NotFoundError: There is none.
         """
-        options = {"gracePeriodSeconds": grace_seconds, "propagationPolicy": "Background"}
-        path = self._path(resource, name, selector)
-        try:
-            self._ask(path, verb="DELETE", document=options)
-        except NotFoundError:
-            return
+        assert name, "without a name all of them would go"
+        path = f"{self._collection(resource)}/{name}"
+        self._ask(path, verb="DELETE", document=_delete_options(grace_seconds))
+
+    def delete_all(
+        self, resource: Resource, selector: str = "", grace_seconds: int | None = None
+    ) -> None:
+        """Ask for the end of all that have the labels, if there are any; wait for none."""
+        path = self._selected(resource, selector)
+        self._ask(path, verb="DELETE", document=_delete_options(grace_seconds))
 
     def raw(self, path: str, **request: Any) -> str:
         """Return what the API server answers at a path, to a request as `opened` takes it."""
@@ -152,7 +174,7 @@ class Kubectl:
 
     def wait_until(
         self,
-        resource: str,
+        resource: Resource,
         satisfied: Callable[[dict[str, Manifest]], bool],
         seconds: float = SECONDS,
         selector: str = "",
@@ -170,7 +192,7 @@ class Kubectl:
         """
         deadline = time.monotonic() + seconds
         while True:
-            listed = self._ask(self._path(resource, selector=selector))
+            listed = self._ask(self._selected(resource, selector))
             objects = {found["metadata"]["name"]: found for found in listed["items"]}
             if satisfied(objects):
                 return objects
@@ -179,7 +201,7 @@ class Kubectl:
                 break
             version = listed["metadata"]["resourceVersion"]
             # The server ends the watch at the deadline. One that ends early begins with a new list.
-            path = self._path(resource, selector=selector) + (
+            path = self._selected(resource, selector) + (
                 f"&watch=1&resourceVersion={version}&timeoutSeconds={math.ceil(left)}"
             )
             if self._follow(path, objects, satisfied, left + SILENCE):
@@ -237,10 +259,12 @@ class Kubectl:
         answered: Manifest = json.loads(self.raw(path, **request))
         return answered
 
-    def _path(self, resource: str, name: str = "", selector: str = "") -> str:
+    def _selected(self, resource: Resource, selector: str) -> str:
+        return f"{self._collection(resource)}?labelSelector={quote(selector)}"
+
+    def _collection(self, resource: Resource) -> str:
         folder = "" if resource in _OUTSIDE_NAMESPACES else f"/namespaces/{self.namespace}"
-        collection = f"{_SERVED[resource]}{folder}/{resource}"
-        return f"{collection}/{name}" if name else f"{collection}?labelSelector={quote(selector)}"
+        return f"{_SERVED[resource]}{folder}/{resource}"
 
     def _command(self, *arguments: str) -> list[str]:
         return [
@@ -249,6 +273,11 @@ class Kubectl:
             f"--namespace={self.namespace}",
             *arguments,
         ]
+
+
+def _delete_options(grace_seconds: int | None) -> Manifest:
+    # A Job's pods would be left to nobody otherwise.
+    return {"gracePeriodSeconds": grace_seconds, "propagationPolicy": "Background"}
 
 
 def _end(text: str, lines: int = 120) -> str:

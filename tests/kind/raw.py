@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import base64
 import functools
+import itertools
 import json
 import ssl
+import time
 from http.client import HTTPResponse
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 import yaml
 
 # Seconds in which something that is no watch has to say something.
 SILENCE = 120.0
+
+# How often it is asked that says when to ask again, as it does while it has too much to do: as
+# often as Kubernetes' own client does.
+BUSY_TIMES = 11
 
 
 def opened(
@@ -48,7 +55,16 @@ def opened(
     data = None if document is None else json.dumps(document).encode()
     headers = {} if data is None else {"Content-Type": media}
     request = Request(f"{server}{path}", data, headers, method=verb)
-    answer: HTTPResponse = opener.open(request, timeout=seconds)
+    for left in itertools.count(BUSY_TIMES, -1):
+        try:
+            answer: HTTPResponse = opener.open(request, timeout=seconds)
+            break
+        except HTTPError as refusal:
+            pause = refusal.headers.get("Retry-After")
+            if pause is None or left == 1:
+                raise
+            refusal.close()
+            time.sleep(int(pause))
     return answer
 
 

@@ -95,7 +95,7 @@ def tell(which: str, *options: str) -> int:
         ended = subprocess.run(
             [*command, f"--timeout={STORY_SECONDS}", *options], cwd=REPOSITORY, check=False
         )
-    # A selection, by -k for one, may leave nothing to one of the two.
+    # A selection, by -k for one, may leave nothing to some of them.
     return 0 if ended.returncode == pytest.ExitCode.NO_TESTS_COLLECTED else ended.returncode
 
 

@@ -36,14 +36,14 @@ NOBODY = "example.com/nobody"
 GIVEN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def api_server(cluster: Cluster) -> Iterator[ApiServer]:
     """The API server, as it answers itself."""
     with reach(cluster.kubectl) as server:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(cluster: Cluster) -> Iterator[str]:
     """A namespace for objects that are stored for a moment, or never."""
     # Another process may do the same for others of these tests.
@@ -139,7 +139,7 @@ def test_the_api_server_refuses_the_same_changes(
         assert answer.fields == case.paths("schema")
         assert answer.is_refusal == bool(case.paths("schema"))
     finally:
-        cluster.kubectl.within(place).delete("imagenetjobs")
+        cluster.kubectl.within(place).delete_all("imagenetjobs")
 
 
 def _unmanaged(document: Manifest) -> Manifest:

@@ -1,4 +1,4 @@
-"""What MXNet says by itself, without a line of this project: the judge of saved models."""
+"""What MXNet says by itself, without this project's networks or loops: the judge of models."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Takes two thirds off the time of `import mxnet`, which every worker of every attempt waits for.
 
 `train.program` and `imagenet-predict` call `lighten_mxnet` in the process that trains or predicts,
-with whichever framework: TensorFlow does without the same packages. It goes by MXNet 1.9.1, the
-last one.
+with whichever framework: TensorFlow does without the same packages. Processes that test make
+operators late, too. It goes by MXNet 1.9.1, the last one.
 """
 
 import functools

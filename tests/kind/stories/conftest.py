@@ -10,11 +10,14 @@ import pytest
 
 from kind.cluster import Cluster
 from kind.conftest import OPERATOR, turn
-from kind.kubectl import Kubectl
+from kind.kubectl import Kubectl, Resource
 from kind.stories import jobs
 from kind.stories.place import Operator, Place
 from kind.stories.release import Release
 from support.tiny_dataset import write_dataset
+
+# What writes to a story's folder, and what would make it again, which goes first.
+WRITERS: tuple[Resource, ...] = ("imagenetjobs", "jobs", "pods")
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
     """A namespace with the strictest Pod Security, a shared claim, and the stand-ins."""
     place = Place(namespace, cluster.shared / namespace.namespace)
     # Leftovers of a run that was killed.
-    namespace.delete("persistentvolumes", selector=place.volumes)
+    namespace.delete_all("persistentvolumes", place.volumes)
     namespace.wait_until("persistentvolumes", lambda left: not left, selector=place.volumes)
     shutil.rmtree(place.folder, ignore_errors=True)
     place.folder.mkdir()
@@ -31,11 +34,10 @@ def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
     place.claim(jobs.CLAIM)
     namespace.create("configmaps", jobs.programs())
     yield place
-    # Pods first: they write to the folder.
-    for kind in ("imagenetjobs", "jobs", "pods"):
-        namespace.delete(kind, grace_seconds=1)
+    for kind in WRITERS:
+        namespace.delete_all(kind, grace_seconds=1)
         namespace.wait_until(kind, lambda left: not left)
-    namespace.delete("persistentvolumes", selector=place.volumes)
+    namespace.delete_all("persistentvolumes", place.volumes)
     shutil.rmtree(place.folder)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kind.cluster import SHARED
-from kind.kubectl import SECONDS, Kubectl, KubectlError
+from kind.kubectl import SECONDS, Kubectl, KubectlError, Resource
 from kind.stories.jobs import ARCHIVE, CLAIM
 from support.processes import wait_until
 
@@ -28,7 +28,13 @@ ATTEMPT = "training.imagenet.dev/attempt"
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 # All that a job can make, beside the claims that outlive it.
-CHILDREN = ("pods", "jobs", "services", "networkpolicies", "poddisruptionbudgets")
+CHILDREN: tuple[Resource, ...] = (
+    "pods",
+    "jobs",
+    "services",
+    "networkpolicies",
+    "poddisruptionbudgets",
+)
 
 
 @dataclass(frozen=True)
@@ -174,8 +180,14 @@ class Place:
         self.kubectl.wait_until("pods", reached)
 
     def kill_pod(self, name: str) -> None:
-        """Delete a pod as nobody should: its processes are killed, and nobody waits for them."""
+        """Delete a pod as nobody should, and wait until it is gone: its processes are killed."""
+        killed = self.kubectl.get("pods", name)["metadata"]["uid"]
         self.kubectl.delete("pods", name, grace_seconds=0)
+
+        def gone(pods: dict[str, Manifest]) -> bool:
+            return all(pod["metadata"]["uid"] != killed for pod in pods.values())
+
+        self.kubectl.wait_until("pods", gone)
 
     def kill_program(self, pod: str, number: str = "KILL") -> None:
         """Send a signal to the program that trains in a pod, and not to the init before it."""
@@ -284,7 +296,10 @@ class Operator:
 
     def kill(self) -> None:
         """Kill it as nobody should; Kubernetes starts it again."""
-        self.kubectl.delete("pods", selector=self.selector, grace_seconds=0)
+        pods = self.pods()
+        assert pods, "no operator is there"
+        for pod in pods:
+            self.kubectl.delete("pods", pod["metadata"]["name"], grace_seconds=0)
 
     def wait_until_ready(self) -> None:
         """Wait until it is back."""

@@ -32,11 +32,12 @@ def is_told_what_is_missing(status: Manifest) -> bool:
 
 
 def test_pods_of_each_step_are_killed(place: Place) -> None:
-    steps = ("index", "pack", "seal")
+    steps = {"index": 1, "pack": 2, "seal": 1}
     place.kubectl.apply(played(behaviour=dict.fromkeys(steps, "hold")))
-    for role in steps:
-        (killed, *_) = place.wait_for_running_pods(role, 1)
+    for role, count in steps.items():
+        (killed, *_) = place.wait_for_running_pods(role, count)
         place.kill_pod(killed)
+        assert killed not in place.wait_for_running_pods(role, count)
         place.release(role)
 
     status = place.wait_for_condition("Succeeded")
