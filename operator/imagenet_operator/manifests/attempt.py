@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import labels, names, pod, protection, strategies
 from imagenet_operator.manifests.identity import training_hash
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
@@ -82,7 +83,7 @@ def _pod(
         "subdomain": names.service(name, attempt),
     }
     if job.spec.run_policy.scheduling_policy.gang == "Wait":
-        spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
+        _hold_back(spec, f"{program.template_path}.spec")
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -94,3 +95,14 @@ def _pod(
         },
         "spec": spec,
     }
+
+
+def _hold_back(spec: Manifest, path: str) -> None:
+    """Give a pod the gate before which the scheduler lets it wait; it must need the scheduler."""
+    if spec.get("nodeName"):
+        raise InvalidTemplate(
+            f"{path}.nodeName",
+            "cannot be given with spec.runPolicy.schedulingPolicy.gang: Wait, since nobody holds "
+            "such a pod back; write nodeSelector, or gang: Timeout",
+        )
+    spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]

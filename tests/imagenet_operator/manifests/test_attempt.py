@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.identity import training_hash
-from support.job_table import JOBS, jobs, members
+from support.job_table import JOBS, TABLE, jobs, members, read
 
 Manifest = dict[str, Any]
 ATTEMPTS = st.integers(0, 10**6)
@@ -107,3 +108,15 @@ def test_an_attempt_without_a_dataset_is_a_mistake_of_the_caller() -> None:
     early = job.model_copy(update={"status": job.status.model_copy(update={"dataset": None})})
     with pytest.raises(ValueError, match="no key yet"):
         attempt.build(early, 0)
+
+
+def test_a_pod_that_needs_no_scheduler_cannot_wait_for_its_gang() -> None:
+    """The API server takes no pod with a gate and a node."""
+    document = copy.deepcopy(TABLE["waits for its gang"])
+    document["spec"]["training"]["workers"]["template"] = {"spec": {"nodeName": "a"}}
+    with pytest.raises(InvalidTemplate, match="write nodeSelector, or gang: Timeout") as caught:
+        attempt.build(read(document), 0)
+    assert caught.value.path == "spec.training.workers.template.spec.nodeName"
+
+    document["spec"]["runPolicy"]["schedulingPolicy"]["gang"] = "Timeout"
+    assert attempt.build(read(document), 0)[-1]["spec"]["nodeName"] == "a"
