@@ -109,6 +109,7 @@ TABLE: dict[str, Manifest] = {
         }
     ),
     "one node": manifest(dataset={"volume": {"size": "9Gi", "accessModes": ["ReadWriteOnce"]}}),
+    "no class": manifest(dataset={"volume": {"size": "9Gi", "storageClassName": ""}}),
     "output on one node": manifest(
         dataset={"volume": {"claimName": "shared"}},
         training={

@@ -25,7 +25,12 @@ Message = Annotated[str, MaxLen(32768)]
 _SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 ObjectName = Annotated[str, MaxLen(253), Field(pattern=_SUBDOMAIN)]
-"""A DNS-1123 subdomain: the name of a claim, a Secret, a storage class."""
+"""A DNS-1123 subdomain: the name of a claim, a Secret."""
+
+_SUBDOMAIN_OR_NONE = f"^$|{_SUBDOMAIN}"
+
+StorageClassName = Annotated[str, MaxLen(253), Field(pattern=_SUBDOMAIN_OR_NONE)]
+"""A storage class, or none: such a claim is bound to a volume that somebody has made."""
 
 _RELATIVE = r"^[^/$\x00-\x1f][^$\x00-\x1f]*$"
 
@@ -41,6 +46,7 @@ Manager = Annotated[str, MaxLen(63), Field(pattern=_DOMAIN_PATH)]
 
 FORMS = {
     _SUBDOMAIN: "a name of a-z, 0-9, - and dots",
+    _SUBDOMAIN_OR_NONE: 'a name of a-z, 0-9, - and dots, or ""',
     _RELATIVE: "a path from the volume's root, without a leading / and without $",
     _DOMAIN_PATH: "a domain and a path, such as kueue.x-k8s.io/multikueue",
     POSITIVE_BYTES: "a quantity above zero, such as 200Gi",

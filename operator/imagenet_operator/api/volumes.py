@@ -8,7 +8,7 @@ from annotated_types import MaxLen, MinLen
 from pydantic import Field
 
 from imagenet_operator.api.base import Model, Rule, Unit
-from imagenet_operator.api.fields import ObjectName
+from imagenet_operator.api.fields import ObjectName, StorageClassName
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 
 AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
@@ -25,8 +25,9 @@ class VolumeClaim(Model):
     ) = None
     """How much a new claim asks for; the claim is named after the job."""
 
-    storage_class_name: ObjectName | None = None
-    """The new claim's storage class. Absent: the cluster's default class."""
+    storage_class_name: StorageClassName | None = None
+    """The new claim's storage class; "" for none, where a volume is there already. Absent: the
+    cluster's default class."""
 
     access_modes: Annotated[tuple[AccessMode, ...], MinLen(1), MaxLen(4)] | None = None
     """The new claim's access modes. Absent: ReadWriteMany, which pods on several nodes need; with

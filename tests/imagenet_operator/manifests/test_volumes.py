@@ -22,6 +22,7 @@ Manifest = dict[str, Any]
         ("output on the dataset's claim", {}),
         ("one node", {"digits-dataset": ("9Gi", ["ReadWriteOnce"], None)}),
         ("output on one node", {"digits-output": ("1Gi", ["ReadWriteOnce"], "local")}),
+        ("no class", {"digits-dataset": ("9Gi", ["ReadWriteMany"], "")}),
         (
             "deletes its volumes",
             {
