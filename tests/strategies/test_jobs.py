@@ -41,29 +41,38 @@ def job(workdir: Path, strategy: str, name: str) -> WholeJob:
     return WholeJob(workdir, manifest)
 
 
+def victim(strategy: str) -> str:
+    """Who is killed: the last worker; where two strategies are one but for the framework, another.
+
+    A parameter server's other members are killed in tests/imagenet_operator/cli.
+    """
+    if strategy == "horovod:TensorFlow":
+        return "r0-rendezvous-0"
+    return f"r0-worker-{int(strategy in MANY_WORKERS)}"
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_digits_are_learned_and_told_of_in_the_same_words(workdir: Path, strategy: str) -> None:
-    """Where there is more than one worker, although one is killed after the first epoch."""
-    is_killed = strategy in MANY_WORKERS
+def test_digits_are_learned_although_somebody_dies_and_told_of_in_the_same_words(
+    workdir: Path, strategy: str
+) -> None:
     whole = job(workdir, strategy, strategy.replace(":", "-").lower())
 
     with whole.running() as process:
         whole.wait_for_checkpoint(0)
         place = whole.address("r0-worker-0")
         wait_until(lambda: tells_everything(*place), "the worker serves every metric")
-        if is_killed:
-            os.kill(whole.program("r0-worker-1"), signal.SIGKILL)
+        os.kill(whole.program(victim(strategy)), signal.SIGKILL)
         result = whole.finished(process)
 
     assert result["outcome"] == "Succeeded"
-    assert (result["restarts"], result["disruptions"]) == (int(is_killed), 0)
-    assert result["attempt"] == int(is_killed)
+    assert (result["restarts"], result["disruptions"]) == (1, 0)
+    assert result["attempt"] == 1
     assert result["validation"]["images"] == 180
     assert result["validation"]["top1"] >= 0.93
     assert result["written"]["framework"] == strategy.partition(":")[2]
     assert result["written"]["epochs"] == EPOCHS
     trained = EPOCHS - epochs_before(result["written"]["resumedFrom"])
-    assert trained < EPOCHS if is_killed else trained == EPOCHS
+    assert trained < EPOCHS
     # Of both workers together, in whichever way they share the images out: 1437 an epoch.
     assert result["written"]["train"]["images"] == pytest.approx(trained * 1437, rel=0.06)
     log = Path(result["model"]["folder"]) / FILE_NAME

@@ -31,7 +31,10 @@ STRATEGIES: list[dict[str, Any]] = [
     {"single": {}},
     {"horovod": {"slotsPerWorker": 1}},
     {"multiWorkerMirrored": {}},
+    {"mirrored": {}},
 ]
+OF_TENSORFLOW = ("multiWorkerMirrored", "mirrored")
+OF_ONE_WORKER = ("single", "mirrored")
 NAMES = ["digits", "d", "a-0", "x" * JOB_NAME_MAXIMUM]
 CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
 
@@ -40,8 +43,9 @@ CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
 def documents(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a job whose deadlines make every policy reachable."""
     prepared = draw(st.booleans())
-    strategy = STRATEGIES[draw(st.sampled_from([0, 0, 0, 1, 2, 2, 3]))]
-    is_tensorflow = "multiWorkerMirrored" in strategy
+    strategy = STRATEGIES[draw(st.sampled_from([0, 0, 0, 1, 2, 2, 3, 4]))]
+    (name,) = strategy
+    is_tensorflow = name in OF_TENSORFLOW
     run_policy = {
         "backoffLimit": draw(st.integers(0, 3)),
         "cleanPodPolicy": draw(st.sampled_from(["None", "Running", "All"])),
@@ -66,7 +70,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "strategy": strategy,
             "framework": "TensorFlow" if is_tensorflow else "MXNet",
             "workers": {
-                "replicas": 1 if "single" in strategy else 2,
+                "replicas": 1 if name in OF_ONE_WORKER else 2,
                 "gpus": draw(st.integers(0, 1)),
             },
         },
