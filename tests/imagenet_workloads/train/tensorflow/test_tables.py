@@ -1,5 +1,6 @@
 """The tutorial's tables."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from imagenet_workloads.train.tensorflow.tables import Tables
 
 
 def test_a_line_for_each_report_and_each_evaluation(tmp_path: Path) -> None:
-    for place, tables in enumerate((Tables(tmp_path, 20, 2), Tables(tmp_path, 20, 2))):
+    for place in range(2):
+        tables = Tables(tmp_path, 20, 2, lambda: datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
         # The second goes on with the first one's files.
         progress = events.Progress(place, 10, 100.0, 2.5, 0.1, 0.5, 0.05)
         tables.write(progress, lambda: 0.25)
@@ -24,9 +26,9 @@ def test_a_line_for_each_report_and_each_evaluation(tmp_path: Path) -> None:
     ]
     evaluation = (tmp_path / "evaluation.log").read_text().splitlines()
     assert [line.split() for line in evaluation] == [
-        ["step", "epoch", "top1", "top5", "loss"],
-        ["20", "1.0", "87.50", "99.00", "1.500"],
-        ["40", "2.0", "87.50", "99.00", "1.500"],
+        ["step", "epoch", "top1", "top5", "loss", "checkpoint_time(UTC)"],
+        ["20", "1.0", "87.50", "99.00", "1.500", "2026-03-04", "05:06:07"],
+        ["40", "2.0", "87.50", "99.00", "1.500", "2026-03-04", "05:06:07"],
     ]
     for table in (training, evaluation):
         assert len({len(line) for line in table}) == 1, "its columns stand below each other"

@@ -1,12 +1,15 @@
 """The tables that the Horovod-on-EC2 tutorial prints, beside this project's own logs.
 
     training.log        Step Epoch Speed Loss FinLoss LR, a line whenever the loop reports
-    evaluation.log      step epoch top1 top5 loss, a line an epoch; accuracies in percent
+    evaluation.log      step epoch top1 top5 loss checkpoint_time(UTC), a line an epoch
 
-FinLoss is the loss with what weight decay adds to it. Written by rank 0. No TensorFlow.
+Accuracies are in percent. FinLoss is the loss with what weight decay adds to it. The time is that
+of the evaluation, which belongs to the checkpoint of the same epoch. Written by rank 0. No
+TensorFlow.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_workloads.errors import PlaceError
@@ -14,15 +17,22 @@ from imagenet_workloads.telemetry import events
 
 TRAINING, EVALUATION = "training.log", "evaluation.log"
 TRAINING_HEAD = "  Step Epoch   Speed   Loss FinLoss      LR"
-EVALUATION_HEAD = "  step epoch   top1   top5   loss"
+EVALUATION_HEAD = "  step epoch   top1   top5   loss checkpoint_time(UTC)"
 
 
 class Tables:
     """Both tables of an attempt."""
 
-    def __init__(self, folder: Path, batches_per_epoch: int, workers: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        batches_per_epoch: int,
+        workers: int,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         """Take the attempt's folder, what makes steps of batches, and speeds of one worker's."""
         self._folder, self._batches, self._workers = folder, batches_per_epoch, workers
+        self._clock = clock
 
     def write(self, event: events.Event, penalty: Callable[[], float]) -> None:
         """Add a line for an event that belongs into a table.
@@ -48,7 +58,7 @@ class Tables:
             epoch = event.epoch + 1
             line = (
                 f"{epoch * self._batches:6} {epoch:5.1f} {100 * event.top1:6.2f} "
-                f"{100 * (event.top5 or 0.0):6.2f} {loss:6.3f}"
+                f"{100 * (event.top5 or 0.0):6.2f} {loss:6.3f}  {self._clock():%Y-%m-%d %H:%M:%S}"
             )
             self._append(EVALUATION, EVALUATION_HEAD, line)
 
