@@ -238,8 +238,7 @@ seeds.
 - *killed and resumed*: `imagenetctl` and all its processes are killed once half of the epochs are
   saved, and the same command goes on from the checkpoint.
 - *dist_async* is not expected to agree: each worker updates the weights by itself, with its own
-  half of the batch and gradients of weights that the other has changed meanwhile. Two runs of one
-  seed differ.
+  half of the batch and gradients of weights that the other has changed meanwhile.
 
 ## Every run
 | strategy | top-1 by seed, from 0 |

@@ -36,7 +36,7 @@ def test_every_file_of_the_drawing_is_named_below_it() -> None:
 def test_every_folder_that_a_strategy_is_part_of_is_there() -> None:
     page = (DOCS / "add-a-strategy.md").read_text()
     named = {path.rstrip("/.") for path in FOLDER.findall(page)}
-    assert {"tests/corpus", "tests/strategies", "tests/kind/stories"} <= named
+    assert {"tests/corpus", "tests/imagenet_operator/manifests/strategies"} <= named
     assert [path for path in sorted(named) if not (REPOSITORY / path).exists()] == []
 
 
@@ -51,6 +51,14 @@ def test_every_policy_is_named() -> None:
     in_words = {"__init__", "conditions", "estimate", "figures", "phase", "replicas"}
     policies = {path.stem for path in folder.glob("*.py")} - in_words
     assert {name for name in policies if f"policies/{name}.py" not in ARCHITECTURE} == set()
+
+
+def test_every_module_that_touches_a_cluster_is_named() -> None:
+    folder = REPOSITORY / "operator" / "imagenet_operator" / "clusters" / "kubernetes"
+    # Words, shapes and assembly: they decide nothing and touch nothing.
+    helpers = {"__init__", "kinds", "kubeconfig", "operator", "stored_job", "trim"}
+    modules = {path.stem for path in folder.glob("*.py")} - helpers
+    assert {name for name in modules if f"kubernetes/{name}.py" not in ARCHITECTURE} == set()
 
 
 def test_the_ports_are_those_of_the_builders() -> None:
