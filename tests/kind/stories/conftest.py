@@ -59,7 +59,7 @@ def digits_place(place: Place, digits: Path) -> Place:
 @pytest.fixture
 def operator(cluster: Cluster) -> Iterator[Operator]:
     """The operator, which runs again after the story."""
-    operator = Operator(cluster.kubectl.within(OPERATOR))
+    operator = Operator(cluster.kubectl.within(OPERATOR), cluster)
     with turn(cluster, "operator"):
         yield operator
         operator.start()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kind.cluster import SHARED
+from kind.cluster import SHARED, Cluster
 from kind.kubectl import SECONDS, Kubectl, KubectlError, Resource
 from kind.stories.jobs import ARCHIVE, CLAIM
 from support.processes import wait_until
@@ -180,7 +180,7 @@ class Place:
         self.kubectl.wait_until("pods", reached)
 
     def kill_pod(self, name: str) -> None:
-        """Delete a pod as nobody should, and wait until it is gone: its processes are killed."""
+        """Delete a pod as nobody should, and wait until it is gone."""
         killed = self.kubectl.get("pods", name)["metadata"]["uid"]
         self.kubectl.delete("pods", name, grace_seconds=0)
 
@@ -285,9 +285,11 @@ class Operator:
 
     Attributes:
         kubectl: For its namespace.
+        cluster: Where it runs.
     """
 
     kubectl: Kubectl
+    cluster: Cluster
     selector: str = "app.kubernetes.io/name=imagenet-operator"
 
     def pods(self) -> list[Manifest]:
@@ -295,10 +297,12 @@ class Operator:
         return self.kubectl.all("pods", self.selector)
 
     def kill(self) -> None:
-        """Kill it as nobody should; Kubernetes starts it again."""
+        """Kill its process, and delete its pod: Kubernetes makes another one at once."""
         pods = self.pods()
         assert pods, "no operator is there"
         for pod in pods:
+            # Deleted by force, it would be told to end first, and given its time.
+            self.cluster.kill_program(pod)
             self.kubectl.delete("pods", pod["metadata"]["name"], grace_seconds=0)
 
     def wait_until_ready(self) -> None:

@@ -1,10 +1,13 @@
-"""A program of somebody else's as the workers: the example's script, in an image that is here."""
+"""A program of somebody else's as the workers: the example's script, and a line of shell."""
 
 from __future__ import annotations
 
+import json
+
+import pytest
 import yaml
 
-from kind.stories.jobs import IMAGE, Manifest, trained
+from kind.stories.jobs import CLAIM, DIGITS, IMAGE, Manifest, trained
 from kind.stories.place import EXAMPLES, Place
 
 
@@ -20,6 +23,59 @@ def test_a_program_of_ones_own_meets_its_peers_and_reads_the_dataset(digits_plac
         f"worker-{index}.txt": [f"worker {index} of 2", meeting, "reads 2 shards"]
         for index in range(2)
     }
+
+
+# What no framework is needed for: it writes down what it is told.
+TELLS = """
+folder="$IMAGENET_RESULTS/attempts/r$IMAGENET_ATTEMPT"
+mkdir -p "$folder" && test -f "$IMAGENET_DATASET/dataset.json" && env > "$folder/$POD_NAME"
+"""
+SCHEDULER = {
+    "DMLC_ROLE": "worker",
+    "DMLC_PS_ROOT_URI": "story-r0-scheduler-0.story-r0",
+    "DMLC_PS_ROOT_PORT": "9091",
+    "DMLC_NUM_WORKER": "2",
+    "DMLC_NUM_SERVER": "1",
+}
+FORMATS = {"MXNet": "RecordIO", "TensorFlow": "TFRecord"}
+WORKERS = [f"story-r0-worker-{index}.story-r0:9092" for index in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy"),
+    [
+        ("MXNet", {"parameterServer": {"kvStore": "dist_sync", "servers": {"replicas": 1}}}),
+        ("TensorFlow", {"multiWorkerMirrored": {}}),
+    ],
+    ids=["parameter server", "multi-worker mirrored"],
+)
+def test_a_line_of_shell_is_told_where_its_peers_are(
+    digits_place: Place, framework: str, strategy: Manifest
+) -> None:
+    container = {"name": "main", "command": ["sh", "-c", TELLS]}
+    source = {"prepared": {"claimName": CLAIM, "path": DIGITS}}
+    digits_place.kubectl.apply(
+        trained(
+            dataset={"source": source, "preprocessing": {"format": FORMATS[framework]}},
+            strategy=strategy,
+            workers={"replicas": 2, "template": {"spec": {"containers": [container]}}},
+            training={"image": IMAGE, "framework": framework},
+        )
+    )
+
+    status = digits_place.wait_for_condition("Succeeded")
+
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+    for index in range(2):
+        written = digits_place.output() / "attempts" / "r0" / f"story-r0-worker-{index}"
+        lines = written.read_text().splitlines()
+        told = dict(line.split("=", 1) for line in lines if "=" in line)
+        if framework == "MXNet":
+            assert told.items() >= SCHEDULER.items()
+        else:
+            config = json.loads(told["TF_CONFIG"])
+            assert config["cluster"]["worker"] == WORKERS
+            assert config["task"] == {"type": "worker", "index": index}
 
 
 def own_image() -> Manifest:

@@ -13,9 +13,14 @@ import pytest
 from imagenet_workloads.telemetry import names
 from kind.cluster import Cluster
 from kind.stories.jobs import AT_CHECKPOINT, VALIDATED, Manifest, from_archive, trained
-from kind.stories.place import Place
+from kind.stories.place import Place, is_ready
 
 EPOCHS = 3
+ASK = """
+import os, urllib.request
+address = os.environ["POD_IP"] + ":" + os.environ["IMAGENET_METRICS_PORT"]
+print(urllib.request.urlopen("http://" + address + "/metrics", timeout=60).read().decode())
+"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,9 @@ def test_digits_are_learned(place: Place, cluster: Cluster, case: Case) -> None:
     )
     # Held before the second checkpoint, and so after the evaluation that follows the first.
     writer = place.wait_until_held("worker")
+    others = ("server", "scheduler") if "parameterServer" in case.strategy else ()
+    ready = {writer, *(f"story-r0-{role}-0" for role in others)}
+    place.kubectl.wait_until("pods", lambda pods: all(is_ready(pods[name]) for name in ready))
     assert exported(place, writer) >= {metric.name for metric in names.TRAINING}
     if case.is_killed:
         cluster.kill_program(place.kubectl.get("pods", writer))
@@ -78,7 +86,6 @@ def test_digits_are_learned(place: Place, cluster: Cluster, case: Case) -> None:
 
 
 def exported(place: Place, pod: str) -> set[str]:
-    """The names of the metrics that a pod exports."""
-    path = f"/api/v1/namespaces/{place.name}/pods/{pod}:9090/proxy/metrics"
-    lines = place.kubectl.raw(path).splitlines()
+    """The names of the metrics that a pod exports; a policy may keep others than itself away."""
+    lines = place.run_in(pod, f"python -c '{ASK}'").splitlines()
     return {line.split()[2] for line in lines if line.startswith("# TYPE")}
