@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kind.stories.jobs import Manifest, played
+from kind.stories.jobs import CLAIM, Manifest, played
 from kind.stories.place import OF_JOB, ROLE, Place, is_running
 from support.processes import wait_until
 
 MADE = {"size": "1Gi"}
 HELD = ("index", "pack", "seal", "worker")
-PHASES = (*HELD, "starting", "restarting", "suspended", "succeeded", "failed")
+PHASES = ("created", *HELD, "starting", "restarting", "suspended", "succeeded", "failed")
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -29,7 +29,7 @@ def test_a_deleted_job_leaves_only_claims_to_whoever_follows(place: Place, phase
     uid = second["metadata"]["uid"]
     assert uid != first["metadata"]["uid"]
     assert charged(second) == charged(first)
-    own = set() if phase == "suspended" else {uid}
+    own = set() if phase in ("created", "suspended") else {uid}
     wait_until(lambda: owners(place) == own, "all that is there is the successor's")
 
     place.kubectl("delete", "imagenetjob", "story")
@@ -38,10 +38,24 @@ def test_a_deleted_job_leaves_only_claims_to_whoever_follows(place: Place, phase
     assert claims(place) == before
 
 
+def test_a_job_that_is_over_goes_with_the_claim_that_it_is_to_delete(place: Place) -> None:
+    place.volume("story-dataset", "standard")
+    policy = {"retentionPolicy": "Delete", "ttlSecondsAfterFinished": 0}
+    place.kubectl.apply(played(volume=MADE, run_policy=policy))
+    both = {CLAIM, "story-dataset"}
+    place.kubectl.wait_until("persistentvolumeclaims", lambda made: set(made) == both)
+
+    place.kubectl.wait_until("imagenetjobs", lambda jobs: not jobs)
+    place.wait_for_no_children()
+    place.kubectl.wait_until("persistentvolumeclaims", lambda left: set(left) == {CLAIM})
+
+
 def job_for(phase: str) -> Manifest:
     """A job that stays in a phase, or at least comes there."""
     if phase in HELD:
         return played(volume=MADE, behaviour={phase: "hold"})
+    if phase == "created":
+        return played(volume={"claimName": "nobodys"})
     if phase == "suspended":
         return played(volume=MADE, run_policy={"suspend": True})
     if phase == "starting":
@@ -67,8 +81,8 @@ def wait_for(place: Place, phase: str, others: set[str] | None = None) -> None:
 
     if phase in HELD:
         place.kubectl.wait_until("pods", runs, selector=f"{OF_JOB}=story,{ROLE}={phase}")
-    elif phase == "starting":
-        place.wait_for_job(lambda status: status.get("phase") == "Starting")
+    elif phase in ("created", "starting"):
+        place.wait_for_job(lambda status: status.get("phase") == phase.capitalize())
     else:
         place.wait_for_condition(phase.capitalize())
 
