@@ -62,6 +62,7 @@ VALUES: dict[str, list[Any]] = {
         {},
         {"minImagesPerClass": 0},
         {"shards": 0},
+        {"shards": 11, "minImagesPerClass": 0},
         ALONE,
         {"format": "TFRecord"},
     ],

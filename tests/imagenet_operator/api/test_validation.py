@@ -207,6 +207,16 @@ SENTENCES = [
         "validation.split.imagesPerClass",
     ),
     (
+        "spec.dataset",
+        {
+            "source": {"synthetic": {"classes": 7, "imagesPerClass": 51}},
+            "preprocessing": {"minImagesPerClass": 0},
+            "volume": {"size": "10Gi"},
+        },
+        "spec.dataset.preprocessing.shards: 8 shards are more than the 7 training images; "
+        "write 7 or fewer, or more images",
+    ),
+    (
         f"{TRAINING}.image",
         "x" * 2000,
         "spec.training.image: must have at most 1024 characters, not 2000",

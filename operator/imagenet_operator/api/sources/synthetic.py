@@ -44,6 +44,18 @@ def _split(dataset: Any) -> int:
     return 0 if split is None else int(split.images_per_class)
 
 
+def _training_images(dataset: Any) -> int:
+    """Return how many images of a synthetic source train, before any class is dropped."""
+    source = dataset.source.synthetic
+    return int(source.classes) * (int(source.images_per_class) - _split(dataset))
+
+
+_SPLIT = (
+    f"(!has(self.validation) ? {SPLIT_DEFAULT} : !has(self.validation.split) ? 0"
+    " : self.validation.split.imagesPerClass)"
+)
+"""`_split` as the API server computes it."""
+
 DATASET_RULES = (
     Rule(
         cel="!has(self.source.synthetic) || has(self.volume)",
@@ -71,11 +83,7 @@ DATASET_RULES = (
         ),
     ),
     Rule(
-        cel=(
-            "!has(self.source.synthetic) || self.source.synthetic.imagesPerClass >"
-            f" (!has(self.validation) ? {SPLIT_DEFAULT} : !has(self.validation.split) ? 0"
-            " : self.validation.split.imagesPerClass)"
-        ),
+        cel=f"!has(self.source.synthetic) || self.source.synthetic.imagesPerClass > {_SPLIT}",
         message="must be above validation.split.imagesPerClass, or no images train",
         field="source.synthetic.imagesPerClass",
         holds=lambda dataset: (
@@ -86,6 +94,27 @@ DATASET_RULES = (
             f"{dataset.source.synthetic.images_per_class} images leave none to train, since"
             f" validation.split takes {_split(dataset)} of each class",
             f"write {_split(dataset) + 1} or more, or a lower validation.split.imagesPerClass",
+        ),
+    ),
+    Rule(
+        cel=(
+            "!has(self.source.synthetic)"
+            # Where none are left to train, the rule above says so.
+            f" || self.source.synthetic.imagesPerClass <= {_SPLIT}"
+            " || self.source.synthetic.classes *"
+            f" (self.source.synthetic.imagesPerClass - {_SPLIT}) >= self.preprocessing.shards"
+        ),
+        message="must be at most the number of training images, or a shard would be empty",
+        field="preprocessing.shards",
+        holds=lambda dataset: (
+            dataset.source.synthetic is None
+            or _training_images(dataset) <= 0
+            or _training_images(dataset) >= dataset.preprocessing.shards
+        ),
+        explain=lambda dataset: (
+            f"{dataset.preprocessing.shards} shards are more than the"
+            f" {_training_images(dataset)} training images",
+            f"write {_training_images(dataset)} or fewer, or more images",
         ),
     ),
     Rule(
