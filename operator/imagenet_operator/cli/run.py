@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -133,7 +133,9 @@ def settings(metrics_port: int) -> Settings:
 def run(arguments: argparse.Namespace) -> int:
     """Run the job; return the exit code."""
     display = display_of(arguments.output)
-    return _conclude(execute(read(arguments.file), place(arguments), display), display)
+    job, where = read(arguments.file), place(arguments)
+    check_mapped([job], where)
+    return _conclude(execute(job, where, display), display)
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,16 @@ def check(
     wanted = replace(wanted, claims=wanted.claims - promised)
     preflight.check(wanted, where.gpus.capacity, where.volumes, _programs(job))
     return wanted
+
+
+def check_mapped(jobs: Iterable[ImageNetJob], where: Place) -> None:
+    """See that each --volume is for a claim of one of the jobs.
+
+    Raises:
+        ImageNetJobError: One is not, or a job cannot run here at all.
+    """
+    mounted = (preflight.needs(job, where.settings.manifests).mounted for job in jobs)
+    preflight.check_mapped(frozenset().union(*mounted), where.volumes)
 
 
 def execute(job: ImageNetJob, where: Place, display: Display) -> result.Result:

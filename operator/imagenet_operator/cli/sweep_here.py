@@ -32,8 +32,10 @@ class Here:
         if points:
             self._folder(points[0]).check()
         promised = frozenset() if self._claim is None else frozenset({self._claim})
-        for point in points:
-            run.check(parse(point.manifest), self._place, promised)
+        jobs = [parse(point.manifest) for point in points]
+        run.check_mapped(jobs, self._place)
+        for job in jobs:
+            run.check(job, self._place, promised)
         if self._claim is not None:
             self._place.volumes.provision(self._claim)
 

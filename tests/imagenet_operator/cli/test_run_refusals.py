@@ -144,6 +144,14 @@ def test_bad_options_are_wrong_usage(
     assert message in finished.errors
 
 
+def test_a_folder_for_a_claim_that_the_job_does_not_have_is_refused(workplace: Workplace) -> None:
+    finished = workplace.run("--volume", f"rwa={workplace.workdir}")
+
+    assert finished.code == 3
+    assert "--volume rwa=…: nothing mounts a claim 'rwa'; write one of " in finished.errors
+    assert "raw" in finished.errors.partition("write one of ")[2]
+
+
 def test_a_metrics_port_that_is_taken_can_be_moved(workplace: Workplace) -> None:
     with (
         closing(socket.create_server(("0.0.0.0", 0))) as everywhere,

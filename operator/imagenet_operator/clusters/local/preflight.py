@@ -22,12 +22,14 @@ class Needs:
 
     Attributes:
         programs: The console scripts that they run, and whether it is to train.
-        claims: The claims that they mount and that the job does not make.
+        mounted: The claims that they mount.
+        claims: Of these, those that the job does not make.
         gpus: GPUs of one attempt.
         ports: Ports that they listen on.
     """
 
     programs: frozenset[tuple[str, bool]]
+    mounted: frozenset[str]
     claims: frozenset[str]
     gpus: int
     ports: frozenset[int]
@@ -58,10 +60,12 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
     everything = [item["spec"]["template"] for item in built if item["kind"] == "Job"] + members
     for pod in everything:
         pods.check(pod, images(settings))
+    mounted = frozenset(claim for pod in everything for claim in pods.claims(pod))
     made = {claim["metadata"]["name"] for claim in volumes.claims(job)}
     return Needs(
         programs=frozenset((pods.program(pod), is_member(pod)) for pod in everything),
-        claims=frozenset(claim for pod in everything for claim in pods.claims(pod)) - made,
+        mounted=mounted,
+        claims=mounted - made,
         gpus=sum(pods.gpus(pod) for pod in members),
         ports=frozenset(port for pod in everything for port in pods.ports(pod)),
     )
@@ -88,3 +92,20 @@ def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> N
         )
     for claim in sorted(wanted.claims):
         found.folder(claim)
+
+
+def check_mapped(mounted: frozenset[str], found: Volumes) -> None:
+    """See that what --volume names is a claim of the job: a misspelt one would mean nothing.
+
+    Args:
+        mounted: The claims of all that is going to run.
+        found: The claims.
+
+    Raises:
+        LocalError: One is not.
+    """
+    for claim in sorted(found.mapped - mounted):
+        raise LocalError(
+            f"--volume {claim}=…: nothing mounts a claim {claim!r}; "
+            f"write one of {', '.join(sorted(mounted))}"
+        )

@@ -23,6 +23,11 @@ class Volumes:
         self._root = root
         self._mapped = dict(mapped)
 
+    @property
+    def mapped(self) -> frozenset[str]:
+        """The claims that stand for folders elsewhere."""
+        return frozenset(self._mapped)
+
     def path(self, claim: str) -> Path:
         """Where a claim's files are or would be."""
         return self._mapped.get(claim, self._root / claim)

@@ -59,7 +59,7 @@ def test_claims_that_the_job_does_not_make_must_be_there(name: str, claims: set[
 
 
 def check(tmp_path: Path, *, capacity: int = 0, **changes: object) -> None:
-    needs = {"programs": (), "claims": (), "gpus": 0, "ports": (), **changes}
+    needs = {"programs": (), "mounted": (), "claims": (), "gpus": 0, "ports": (), **changes}
     programs = environments.programs(None, {"PATH": "/bin"})
     preflight.check(Needs(**needs), capacity, Volumes(tmp_path, {}), programs)  # type: ignore[arg-type]
 
@@ -81,3 +81,13 @@ def test_a_machine_that_has_everything_passes(tmp_path: Path) -> None:
 def test_what_is_missing_is_said(tmp_path: Path, lacking: dict[str, object], message: str) -> None:
     with pytest.raises(LocalError, match=message):
         check(tmp_path, capacity=2, **lacking)
+
+
+def test_a_folder_is_named_for_a_claim_that_somebody_mounts(tmp_path: Path) -> None:
+    found = Volumes(tmp_path, {"raw": tmp_path, "model": tmp_path})
+
+    preflight.check_mapped(frozenset({"raw", "model", "digits-dataset"}), found)
+    with pytest.raises(
+        LocalError, match=r"--volume model=…: nothing mounts a claim 'model'; write"
+    ):
+        preflight.check_mapped(frozenset({"raw", "digits-dataset"}), found)
