@@ -18,6 +18,7 @@ from imagenet_operator.clusters.errors import Unsupported
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.manifests import ports, preview
 from imagenet_operator.manifests.settings import DEFAULTS
+from imagenet_operator.scaling import variants
 from support import loopback
 from support.pod_subset import REPOSITORY
 
@@ -136,3 +137,27 @@ def test_the_page_names_every_variable_of_the_example() -> None:
     ours = {name for name in given if name.startswith(("IMAGENET_", "POD_"))}
     # The hash of the fields that are trained ties our own checkpoints to a job.
     assert {name for name in ours if f"`{name}`" not in PAGE} == {"IMAGENET_SPEC_HASH"}
+
+
+@pytest.mark.parametrize(
+    "strategy", ["parameterServer", "horovod", "multiWorkerMirrored", "mirrored"]
+)
+def test_the_page_tells_what_a_worker_gets_of_its_strategy(strategy: str) -> None:
+    cell = re.search(rf"^\| [^|]*`{strategy}`[^|]*\|([^|]*)\|[^|]*\|$", PAGE, re.MULTILINE)
+    assert cell is not None
+    told = set(re.findall(r"`([A-Z_]+)`", cell[1]))
+    prefixes = {name for name in told if name.endswith("_")}
+    told -= prefixes
+    for prefix in prefixes:
+        told |= {f"HOROVOD_{prefix}RANK", f"HOROVOD_{prefix}SIZE"}
+    assert variables_by(strategy) - variables_by("single") == told
+
+
+def variables_by(strategy: str) -> set[str]:
+    """The variables of the example's worker in another strategy."""
+    (document,) = load(EXAMPLE)
+    changed = variants.applied(variants.read(strategy), document)
+    changed["spec"]["training"]["workers"]["replicas"] = 1
+    built = preview.everything(files.as_stored(parse(changed)))
+    (worker,) = (item for item in built if item["metadata"]["name"].endswith("-worker-0"))
+    return {item["name"] for item in worker["spec"]["containers"][0]["env"]}
