@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_operator.scaling.variants import read
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import FILE_NAME
 from imagenet_workloads.telemetry.names import TRAINING
@@ -22,6 +23,10 @@ pytestmark = pytest.mark.timeout(900)
 
 EPOCHS = 5
 """So many that a job can be killed after the first."""
+
+ASYNCHRONOUS = "parameterServer:dist_async"
+"""The one that is not expected to learn what one process learns: each worker's gradients are of
+weights that the other has changed meanwhile."""
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +60,18 @@ def victim(strategy: str) -> str:
 def test_digits_are_learned_although_somebody_dies_and_told_of_in_the_same_words(
     workdir: Path, strategy: str
 ) -> None:
-    whole = job(workdir, strategy, strategy.replace(":", "-").lower())
+    whole = job(workdir, strategy, read(strategy).slug)
+    workers = [f"r0-worker-{index}" for index in range(1 + (strategy in MANY_WORKERS))]
+    # Where nobody waits for anybody only one evaluates, whichever of them came first.
+    told_by = any if strategy == ASYNCHRONOUS else all
 
     with whole.running() as process:
         whole.wait_for_checkpoint(0)
-        place = whole.address("r0-worker-0")
-        wait_until(lambda: tells_everything(*place), "the worker serves every metric")
+        places = [whole.address(worker) for worker in workers]
+        wait_until(
+            lambda: told_by([tells_everything(*place) for place in places]),
+            "the workers serve every metric",
+        )
         os.kill(whole.program(victim(strategy)), signal.SIGKILL)
         result = whole.finished(process)
 
@@ -68,8 +79,8 @@ def test_digits_are_learned_although_somebody_dies_and_told_of_in_the_same_words
     assert (result["restarts"], result["disruptions"]) == (1, 0)
     assert result["attempt"] == 1
     assert result["validation"]["images"] == 180
-    assert result["validation"]["top1"] >= 0.93
-    assert result["written"]["framework"] == strategy.partition(":")[2]
+    assert result["validation"]["top1"] >= (0.85 if strategy == ASYNCHRONOUS else 0.93)
+    assert result["written"]["framework"] == (read(strategy).framework or "MXNet")
     assert result["written"]["epochs"] == EPOCHS
     trained = EPOCHS - epochs_before(result["written"]["resumedFrom"])
     assert trained < EPOCHS

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
 from imagenet_operator.api.compatibility import COMBINATIONS
+from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.scaling import variants
 from support.processes import processes_with, program_of, wait_until
 
@@ -21,8 +22,14 @@ Manifest = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits.yaml"
 
-STRATEGIES = sorted({f"{row.strategy}:{row.framework}" for row in COMBINATIONS})
-"""Every strategy with every framework that has it, as `imagenetctl scale` calls them."""
+KV_STORES = get_args(ParameterServer.model_fields["kv_store"].annotation)
+"""MXNet's, which are all that a parameter server has."""
+
+STRATEGIES = sorted(
+    {f"{row.strategy}:{row.framework}" for row in COMBINATIONS if row.strategy != "parameterServer"}
+    | {f"parameterServer:{kv_store}" for kv_store in KV_STORES}
+)
+"""Every strategy with every framework or kvstore that it has, as `imagenetctl scale` calls them."""
 
 MANY_WORKERS = [name for name in STRATEGIES if name.partition(":")[0] not in ("single", "mirrored")]
 """Those with more than one worker."""
