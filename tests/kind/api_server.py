@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import yaml
 
-from kind.kubectl import Kubectl
+from kind.raw import opened
 
 Manifest = dict[str, Any]
 
@@ -45,9 +42,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class ApiServer:
-    """The API server at an address that asks for no credentials."""
+    """The API server of a cluster.
 
-    address: str
+    Attributes:
+        kubeconfig: The file by which to reach it.
+    """
+
+    kubeconfig: Path
 
     def send(self, verb: str, path: str, document: Manifest | str, dry_run: bool = True) -> Answer:
         """Send an object as it is, strictly: a field that is not known is an error.
@@ -61,28 +62,15 @@ class ApiServer:
         # As YAML in any case: its 128.0 is the whole number 128, as it is for kubectl.
         content = document if isinstance(document, str) else yaml.safe_dump(document)
         parameters = "fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
-        request = Request(
-            f"{self.address}{path}?{parameters}",
-            method=verb,
-            data=content.encode(),
-            headers={"Content-Type": "application/yaml"},
-        )
         try:
-            with urlopen(request, timeout=60) as response:
+            with opened(
+                self.kubeconfig,
+                f"{path}?{parameters}",
+                verb=verb,
+                document=content,
+                media="application/yaml",
+            ) as response:
                 return Answer(response.status, json.load(response))
         except HTTPError as refusal:
             with refusal:
                 return Answer(refusal.code, json.load(refusal))
-
-
-@contextmanager
-def reach(kubectl: Kubectl) -> Iterator[ApiServer]:
-    """Reach the API server by a proxy of kubectl's, which adds the credentials."""
-    command = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", "proxy", "--port=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
-        try:
-            assert proxy.stdout is not None
-            # "Starting to serve on 127.0.0.1:PORT"
-            yield ApiServer(f"http://{proxy.stdout.readline().split()[-1]}")
-        finally:
-            proxy.terminate()

@@ -44,7 +44,7 @@ def opened(
         path: Of what is asked for, with its query.
         seconds: How long there may be nothing to read.
         verb: The method of HTTP.
-        document: What is sent, as JSON.
+        document: What is sent: a text as it is, all else as JSON.
         media: The document's media type.
 
     Raises:
@@ -52,7 +52,7 @@ def opened(
         OSError: It does not answer.
     """
     server, opener = _opener(kubeconfig.read_text())
-    data = None if document is None else json.dumps(document).encode()
+    data = None if document is None else _sent(document).encode()
     headers = {} if data is None else {"Content-Type": media}
     request = Request(f"{server}{path}", data, headers, method=verb)
     for left in itertools.count(BUSY_TIMES, -1):
@@ -80,6 +80,10 @@ def _opener(kubeconfig: str) -> tuple[str, OpenerDirector]:
         trusted.load_cert_chain(own.name)
     # The cluster is on this machine, whatever proxy the environment names.
     return cluster["server"], build_opener(ProxyHandler({}), HTTPSHandler(context=trusted))
+
+
+def _sent(document: Any) -> str:
+    return document if isinstance(document, str) else json.dumps(document)
 
 
 def _decoded(data: str) -> str:

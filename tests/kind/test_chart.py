@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from imagenet_operator.api import load
-from kind.api_server import Answer, ApiServer, reach
+from kind.api_server import Answer, ApiServer
 from kind.cluster import Cluster
 from kind.conftest import fresh_namespace
 from kind.kubectl import Kubectl
@@ -37,10 +37,9 @@ GIVEN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", 
 
 
 @pytest.fixture(scope="session")
-def api_server(cluster: Cluster) -> Iterator[ApiServer]:
+def api_server(cluster: Cluster) -> ApiServer:
     """The API server, as it answers itself."""
-    with reach(cluster.kubectl) as server:
-        yield server
+    return ApiServer(cluster.kubeconfig)
 
 
 @pytest.fixture(scope="session")
