@@ -33,6 +33,10 @@ class Release:
         """Uninstall it, and wait until its operator is gone."""
         self._helm("uninstall", chart.RELEASE, "--wait", "--timeout=300s")
 
+    def values(self) -> str:
+        """Return the values that it has beside the chart's own."""
+        return self._helm("get", "values", chart.RELEASE)
+
     def notes(self) -> str:
         """Return what it has told those who installed it."""
         return self._helm("get", "notes", chart.RELEASE)

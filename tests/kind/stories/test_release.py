@@ -1,14 +1,25 @@
-"""The chart is upgraded and uninstalled while jobs run: they do not notice."""
+"""The chart is upgraded and uninstalled while jobs run: they do not notice. In the end all goes.
+
+What docs/install.md tells to type for it is typed as it stands there.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
 
 from kind.cluster import Cluster
+from kind.kubectl import NotFoundError
 from kind.stories.jobs import played
 from kind.stories.place import Operator, Place
 from kind.stories.release import Release
+from kind.stories.terminal import open_terminal
+from support import chart
+from support.pages import blocks
 
+INSTALL = (chart.REPOSITORY / "docs" / "install.md").read_text()
 DEFINITION = "imagenetjobs.imagenet.dev"
 
 
@@ -19,10 +30,14 @@ def columns(cluster: Cluster) -> list[str]:
     return [column["name"] for column in version["additionalPrinterColumns"]]
 
 
-def test_upgrade_and_uninstall_keep_jobs(
-    place: Place, operator: Operator, release: Release, cluster: Cluster
+def test_upgrade_and_uninstall_keep_jobs_and_removal_keeps_claims(
+    place: Place, operator: Operator, release: Release, cluster: Cluster, tmp_path: Path
 ) -> None:
-    place.kubectl.apply(played(prepared=True, behaviour={"worker": "hold"}))
+    terminal = open_terminal(place.kubectl, cluster.environment.programs["helm"], tmp_path)
+    (upgrade,) = blocks(INSTALL, "## Upgrade")
+    uninstall, remove_all = blocks(INSTALL, "## Uninstall")
+    place.volume("story-dataset", "standard")
+    place.kubectl.apply(played(volume={"size": "1Gi"}, behaviour={"worker": "hold"}))
     place.wait_for_attempt(0)
     before = {pod["metadata"]["uid"] for pod in place.pods()}
 
@@ -33,17 +48,31 @@ def test_upgrade_and_uninstall_keep_jobs(
     cluster.kubectl("patch", "customresourcedefinition", DEFINITION, "--type=json", patch)
     assert columns(cluster) == shown[1:]
 
-    release.upgrade("--set=pods.podDisruptionBudget=true")
+    values = release.values()
+    terminal.type("\n".join(upgrade))
     assert columns(cluster) == shown
+    assert release.values() == values
+    # Another configuration replaces the operator's pod.
+    release.upgrade("--set=pods.podDisruptionBudget=true")
     assert {pod["metadata"]["uid"] for pod in place.pods()} == before
 
-    release.uninstall()
+    terminal.type("\n".join(uninstall))
     operator.wait_until_gone()
     assert {pod["metadata"]["uid"] for pod in place.pods()} == before
     assert place.job()["status"]["phase"] == "Running"
-    place.release()
+    place.release(folder="../story-dataset")
 
     release.upgrade()
     status = place.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert {pod["metadata"]["uid"] for pod in place.pods(role="worker")} <= before
+
+    for command in remove_all:
+        terminal.type(command)
+    operator.wait_until_gone()
+    place.wait_for_no_children()
+    with pytest.raises(NotFoundError):
+        place.job()
+    claim = place.kubectl.get("persistentvolumeclaims", "story-dataset")
+    assert claim["status"]["phase"] == "Bound"
+    assert "deletionTimestamp" not in claim["metadata"]
