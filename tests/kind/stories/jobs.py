@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from support.stand_ins import PROGRAMS
+from support.stand_ins import MEMBERS, PROGRAMS
 
 Manifest = dict[str, Any]
 
@@ -172,7 +172,7 @@ def programs() -> Manifest:
         "kind": "ConfigMap",
         "metadata": {"name": PROGRAMS_OF_STORIES},
         "data": {
-            **{f"imagenet-{program}": stand_in for program in PROGRAMS},
+            **{f"imagenet-{program}": stand_in for program in {*PROGRAMS, *MEMBERS}},
             # Imported by Python before any program, where its folder is on PYTHONPATH.
             "sitecustomize.py": (_SUPPORT / "hold_point.py").read_text(),
         },

@@ -50,7 +50,7 @@ def test_prometheus_answers_all_that_the_chart_asks(
 
         def are_known() -> bool:
             # Kubernetes may hear of a pod's address later than the pod does its work.
-            prometheus.scrape([*operator, *place.pods()])
+            prometheus.scrape([*operator, *place.kubectl.all("pods")])
             return set(roles) <= {series.get("role", "") for series in prometheus.answer(ROLES)}
 
         wait_until(are_known, f"{roles} are scraped")
@@ -62,6 +62,16 @@ def test_prometheus_answers_all_that_the_chart_asks(
         place.release(role)
     writer = place.wait_until_held("worker", FIRST)
     look_at("worker", "server", "scheduler")
+    # The one role that such a job does not have.
+    place.kubectl.apply(
+        played(
+            "ring",
+            prepared=True,
+            behaviour={"worker": "hold"},
+            training={"strategy": {"horovod": {}}},
+        )
+    )
+    look_at("rendezvous")
     place.release(FIRST)
     place.wait_until_held("worker", RESULT)
     wait_for_answers(prometheus, [query for query in QUESTIONS if "imagenet_operator" not in query])
