@@ -36,7 +36,7 @@ def test_an_unknown_environment_is_refused_with_what_to_write() -> None:
 def test_only_programs_that_are_missing_are_built() -> None:
     assert missing({"kind": "/usr/bin/kind", "helm": None, "kubectl": None}) == [
         "helm",
-        "kubernetes",
+        "kubectl",
     ]
     assert missing({"kind": "/k", "helm": "/h", "kubectl": "/c"}) == []
 

@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kind.airgap import build
-from kind.airgap.parts import read_versions
+from kind.airgap.parts import TOOLS, read_versions
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENTS = ("registry", "airgap")
 VARIABLE = "IMAGENET_KIND_ENVIRONMENT"
-# A program lies in the folder of the part that it is built with.
-_PART_OF = {"kind": "kind", "helm": "helm", "kubectl": "kubernetes"}
+# The nodes' programs are compiled together, kubectl among them.
+_BUILT_WITH_NODES = {"kubectl": "kubernetes"}
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def choose(named: str | None, registry_answers: Callable[[], bool]) -> str:
 
 
 def missing(found: Mapping[str, str | None]) -> list[str]:
-    """Return the parts to build for the programs that were not found."""
-    return [_PART_OF[program] for program, path in found.items() if path is None]
+    """Return the parts to build: the programs that were not found."""
+    return [program for program, path in found.items() if path is None]
 
 
 def prepare() -> Environment:
@@ -75,12 +75,12 @@ def prepare() -> Environment:
 
 
 def _from_registry() -> Environment:
-    found = {program: shutil.which(program) for program in _PART_OF}
+    found = {program: shutil.which(program) for program in TOOLS}
     built = build.build(missing(found))
     return Environment(
         name="registry",
         programs={
-            program: path or _built_program(program, built) for program, path in found.items()
+            program: path or str(Path(built[program]) / program) for program, path in found.items()
         },
         configuration=str(HERE / "stock.yaml"),
     )
@@ -91,16 +91,15 @@ def _from_airgap() -> Environment:
     _stand_in(built["python"], read_versions()["python"]["image"])
     return Environment(
         name="airgap",
-        programs={program: _built_program(program, built) for program in _PART_OF},
+        programs={
+            program: str(Path(built[_BUILT_WITH_NODES.get(program, program)]) / program)
+            for program in TOOLS
+        },
         configuration=str(HERE / "airgap" / "kind.yaml"),
         node_image=built["node"],
         # The stand-in reaches the package indexes as this machine does.
         build_options="--network host",
     )
-
-
-def _built_program(program: str, built: Mapping[str, str]) -> str:
-    return str(Path(built[_PART_OF[program]]) / program)
 
 
 def _registry_answers() -> bool:

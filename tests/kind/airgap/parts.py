@@ -18,7 +18,7 @@ from typing import Any
 
 AIRGAP = Path(__file__).resolve().parent
 
-# Programs that people and stories run, not the nodes.
+# Programs that people and stories run; each is a part by itself.
 TOOLS = ("kind", "helm", "kubectl")
 
 _OF_KUBERNETES = (
@@ -133,15 +133,19 @@ def _of_one_module(versions: Mapping[str, Any]) -> list[Part]:
         {**required, "PACKAGES": " ".join(named.values())},
         files=("coredns.go",),
     )
-    kubernetes = Part(
-        "kubernetes",
-        "kubernetes.sh",
-        {
-            "KUBERNETES_VERSION": versions["kubernetes"]["version"],
-            "PACKAGES": named["kubernetes"],
-        },
-        needs=(module.name,),
-    )
+    # kubectl by itself is for a machine that pulls its nodes' image: the nodes have theirs.
+    kubernetes = [
+        Part(
+            name,
+            "kubernetes.sh",
+            {"KUBERNETES_VERSION": versions["kubernetes"]["version"], "PACKAGES": packages},
+            needs=(module.name,),
+        )
+        for name, packages in (
+            ("kubernetes", named["kubernetes"]),
+            ("kubectl", MODULE_PROGRAMS["kubernetes"]["kubectl"]),
+        )
+    ]
     others = [
         Part(
             name,
@@ -150,9 +154,9 @@ def _of_one_module(versions: Mapping[str, Any]) -> list[Part]:
             needs=(module.name,),
         )
         for name, table in MODULE_PROGRAMS.items()
-        if name != kubernetes.name
+        if name != "kubernetes"
     ]
-    return [module, kubernetes, *others]
+    return [module, *kubernetes, *others]
 
 
 def with_needs(names: Iterable[str], parts: Mapping[str, Part]) -> list[Part]:
