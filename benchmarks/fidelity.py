@@ -1,6 +1,6 @@
 """Measures whether every strategy learns as well as one process: accuracies over several seeds.
 
-    make fidelity                                   # about an hour on 2 cores
+    make fidelity                                   # 20 minutes on 2 cores, if idle
     .venv/bin/python benchmarks/fidelity.py --strategies parameterServer --report -
 
 Trains the handwritten digits of examples/digits.yaml with each strategy and several seeds, the
