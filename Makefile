@@ -17,6 +17,7 @@ DOCKER_BUILD_OPTIONS ?=
 IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
 IMAGES := operator workloads-mxnet workloads-mxnet-cu112 workloads-tensorflow
+HOROVOD_BUILD := images/build_horovod.py images/horovod-idle-cycle.patch
 # Horovod's wheels that images/build_horovod.py has kept on this machine: the build of an image takes
 # the one that it would make itself.
 HOROVOD_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/imagenetjob/horovod
@@ -52,7 +53,7 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 
 install-horovod: .venv-horovod/.installed ## Make .venv-horovod with Horovod for MXNet (builds it)
 
-.venv-horovod/.installed: workloads/pyproject.toml images/build_horovod.py \
+.venv-horovod/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) \
 		$(foreach name,workloads.txt development.txt horovod.in horovod.txt,constraints/$(name))
 	$(PYTHON) -m venv .venv-horovod
 	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt \
@@ -64,7 +65,7 @@ install-horovod: .venv-horovod/.installed ## Make .venv-horovod with Horovod for
 
 install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow, with Horovod (builds it)
 
-.venv-tensorflow/.installed: workloads/pyproject.toml images/build_horovod.py $(foreach name, \
+.venv-tensorflow/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) $(foreach name, \
 		workloads.txt development.txt horovod.in horovod.txt tensorflow.txt,constraints/$(name))
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \

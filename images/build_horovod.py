@@ -8,7 +8,8 @@ is that of an environment which has the framework, and the tools that constraint
 A build takes minutes, so wheels are kept, under a name that stands for everything that goes into
 one. The build of an image has those that `make image-NAME` has put into images/kept, and takes one
 by the same name. They serve in any folder: Horovod imports the framework first, and the loader then
-takes the libraries that are there already. Gloo is the only transport: no MPI, no NCCL.
+takes the libraries that are there already. Gloo is the only transport: no MPI, no NCCL. The patch
+beside this program lets workers on CPUs keep their cores while they have nothing to reduce.
 """
 
 import argparse
@@ -34,6 +35,7 @@ DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
 }
 TOOLS = ("cmake", "setuptools", "wheel")
+PATCH = Path(__file__).with_name("horovod-idle-cycle.patch")
 # RelWithDebInfo, which Horovod's setup.py insists on, without its -g: that is a third of the
 # compilation and most of the wheel.
 TOOLCHAIN = 'set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -DNDEBUG" CACHE STRING "")\n'
@@ -63,6 +65,7 @@ def ingredients(framework: str, compiler: str, variables: Mapping[str, str]) -> 
         "horovod": VERSION,
         **{name: value for name, value in variables.items() if TOLD.match(name)},
         **settings(framework),
+        "patch": PATCH.read_text(),
         "toolchain": TOOLCHAIN,
         **_installed(DISTRIBUTIONS[framework]),
         **{name: version for tool in TOOLS for name, version in _installed((tool,)).items()},
@@ -81,14 +84,14 @@ def find_compiler(variables: Mapping[str, str]) -> str:
     """Give the C++ compiler that CMake will take.
 
     Raises:
-        BuildError: there is none, or no make.
+        BuildError: there is none, or no make or patch.
     """
     compiler = variables.get("CXX") or "c++"
-    for program in (compiler, "make"):
+    for program in (compiler, "make", "patch"):
         if shutil.which(program, path=variables.get("PATH")) is None:
             raise BuildError(
-                f"no {program} on the PATH: Horovod is built from source and needs a C++ compiler "
-                "and make (Debian, Ubuntu: apt-get install g++ make)"
+                f"no {program} on the PATH: Horovod is built from source and needs a C++ "
+                "compiler, make and patch (Debian, Ubuntu: apt-get install g++ make patch)"
             )
     return compiler
 
@@ -113,17 +116,37 @@ def build(framework: str, into: Path) -> Path:
         BuildError: Horovod does not build here.
     """
     variables = environment(framework, os.environ)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    command += ["--no-cache-dir", "--no-binary", "horovod", "--wheel-dir", str(into)]
     print(f"Horovod {VERSION} is built for {framework}; that takes some minutes", file=sys.stderr)
-    with tempfile.NamedTemporaryFile("w", suffix=".cmake") as toolchain:
-        toolchain.write(TOOLCHAIN)
-        toolchain.flush()
-        variables.setdefault("CMAKE_TOOLCHAIN_FILE", toolchain.name)
-        ended = subprocess.run([*command, f"horovod=={VERSION}"], env=variables, check=False)
-    if ended.returncode:
-        raise BuildError(f"Horovod {VERSION} does not build for {framework}: see above")
+    with tempfile.TemporaryDirectory() as folder:
+        toolchain = Path(folder, "toolchain.cmake")
+        toolchain.write_text(TOOLCHAIN)
+        variables.setdefault("CMAKE_TOOLCHAIN_FILE", str(toolchain))
+        source = _patched_source(Path(folder), variables)
+        _pip("wheel", "--no-cache-dir", "--wheel-dir", into, source, variables=variables)
     return next(into.glob("horovod-*.whl"))
+
+
+def _patched_source(folder: Path, variables: Mapping[str, str]) -> Path:
+    """Return the folder of Horovod's source with the patch in it."""
+    options = ("--no-binary", "horovod", "--dest", folder)
+    _pip("download", *options, f"horovod=={VERSION}", variables=variables)
+    shutil.unpack_archive(next(folder.glob("horovod-*.tar.gz")), folder)
+    source = folder / f"horovod-{VERSION}"
+    # Without fuzz: hunks go where they were written for, or nowhere.
+    exactly = ("--quiet", "--strip=1", "--fuzz=0", f"--input={PATCH}")
+    _run(["patch", f"--directory={source}", *exactly], variables)
+    return source
+
+
+def _pip(command: str, *options: str | Path, variables: Mapping[str, str]) -> None:
+    own = [sys.executable, "-m", "pip", command, "--quiet", "--no-deps", "--no-build-isolation"]
+    _run([*own, *map(str, options)], variables)
+
+
+def _run(command: list[str], variables: Mapping[str, str]) -> None:
+    ended = subprocess.run(command, env=variables, check=False)
+    if ended.returncode:
+        raise BuildError(f"Horovod {VERSION} does not build here: see above")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,8 +77,19 @@ def test_what_variables_tell_the_build_is_an_ingredient(monkeypatch: pytest.Monk
     assert build_horovod.ingredients("mxnet", "c++", others) == plain
 
 
+def test_another_patch_makes_another_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
+    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
+    ours = build_horovod.key(build_horovod.ingredients("mxnet", "c++", {}))
+    monkeypatch.setattr(build_horovod, "PATCH", tmp_path / "another.patch")
+    build_horovod.PATCH.write_text("--- a/setup.py\n")
+    assert build_horovod.key(build_horovod.ingredients("mxnet", "c++", {})) != ours
+
+
 def test_a_compiler_is_found(tmp_path: Path) -> None:
-    for name in ("c++", "clang++", "make"):
+    for name in ("c++", "clang++", "make", "patch"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     assert build_horovod.find_compiler({"PATH": str(tmp_path)}) == "c++"
@@ -85,11 +97,12 @@ def test_a_compiler_is_found(tmp_path: Path) -> None:
     assert build_horovod.find_compiler(named) == "clang++"
 
 
-@pytest.mark.parametrize(("present", "missing"), [("make", "c++"), ("c++", "make")])
-def test_without_one_it_says_what_to_install(tmp_path: Path, present: str, missing: str) -> None:
-    (tmp_path / present).write_text("#!/bin/sh\n")
-    (tmp_path / present).chmod(0o755)
-    message = rf"no {missing.replace('+', '.')} on the PATH.*apt-get install g\+\+ make"
+@pytest.mark.parametrize("missing", ["c++", "make", "patch"])
+def test_without_one_it_says_what_to_install(tmp_path: Path, missing: str) -> None:
+    for name in {"c++", "make", "patch"} - {missing}:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    message = rf"no {re.escape(missing)} on the PATH.*apt-get install g\+\+ make patch"
     with pytest.raises(build_horovod.BuildError, match=message):
         build_horovod.find_compiler({"PATH": str(tmp_path)})
 
@@ -98,7 +111,7 @@ def test_without_framework_or_tools_it_says_what_to_install(tmp_path: Path) -> N
     """An environment that has nothing; the machine's c++ is not asked before that is known."""
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    for name in ("c++", "make"):
+    for name in ("c++", "make", "patch"):
         (bare / "bin" / name).write_text("#!/bin/sh\n")
         (bare / "bin" / name).chmod(0o755)
     ended = subprocess.run(

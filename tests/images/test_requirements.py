@@ -94,7 +94,8 @@ def test_what_this_machine_has_kept_of_horovod_decides_no_other_layer(image: str
     """The frameworks are installed before; a folder without wheels is in every clone."""
     text = DOCKERFILES[image]
     assert text.count("images/kept") == 2
-    before, copied, after = text.partition("COPY images/build_horovod.py images/kept /horovod/\n")
+    copy = "COPY images/build_horovod.py images/horovod-idle-cycle.patch images/kept /horovod/\n"
+    before, copied, after = text.partition(copy)
     assert copied
     assert "--requirement /source/requirements.txt" in before
     assert "--into /wheels --cache /horovod\n" in after

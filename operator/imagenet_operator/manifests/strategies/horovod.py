@@ -20,10 +20,14 @@ RENDEZVOUS = "rendezvous"
 HOSTS = "IMAGENET_HOROVOD_HOSTS"
 """Horovod's host assignments, ``NAME:SLOTS,…``, for the rendezvous."""
 
-CPU_CYCLE_MILLISECONDS = 10
-"""How often Horovod's thread wakes to negotiate, for workers without GPUs. Its own default is 1,
-and a thread that wakes so often takes time from cores that compute (docs/benchmarks.md); one that
-sleeps for much longer keeps the short steps of small networks waiting."""
+IDLE_CYCLE = {"HOROVOD_IDLE_CYCLE_TIME": "100"}
+"""Milliseconds until a thread of Horovod's that has nothing to reduce asks the others again; it is
+woken when it has. Only the Horovod of our images knows this (images/horovod-idle-cycle.patch)."""
+
+ANY_CYCLE = {"HOROVOD_CYCLE_TIME": "10"}
+"""Milliseconds from one round of questions to the next, which any Horovod knows. Its default of 1
+is right where gradients wake it; otherwise it takes time from cores that compute, and one that
+sleeps for much longer keeps short steps waiting (docs/benchmarks.md)."""
 
 _OPTIONS = {
     "MXNet": ("--kv-store", "horovod"),
@@ -74,7 +78,7 @@ def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
     """Return what tells a worker's first slot its place."""
     slots, workers = _slots(job), job.spec.training.workers
     return {
-        **({} if workers.gpus else {"HOROVOD_CYCLE_TIME": str(CPU_CYCLE_MILLISECONDS)}),
+        **_cycles(job),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": names.address(job.metadata.name, attempt, RENDEZVOUS, 0),
@@ -90,6 +94,14 @@ def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
         "HOROVOD_CROSS_SIZE": str(workers.replicas),
         "HOROVOD_CROSS_RANK": str(index),
     }
+
+
+def _cycles(job: ImageNetJob) -> dict[str, str]:
+    """Return how often Horovod's thread looks for something to reduce, where it costs a core."""
+    if job.spec.training.workers.gpus:
+        return {}
+    # An image of somebody else's has a Horovod of its own.
+    return IDLE_CYCLE if job.spec.training.image is None else IDLE_CYCLE | ANY_CYCLE
 
 
 def _slots(job: ImageNetJob) -> int:

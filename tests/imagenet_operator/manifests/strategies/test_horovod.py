@@ -28,10 +28,10 @@ def test_each_worker_is_told_its_place() -> None:
     common = {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_CYCLE_TIME": "10",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": "digits-r3-rendezvous-0.digits-r3",
         "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "1500",
+        "HOROVOD_IDLE_CYCLE_TIME": "100",
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "1500",
         "HOROVOD_SIZE": "8",
         "HOROVOD_LOCAL_SIZE": "4",
@@ -52,9 +52,23 @@ def test_each_worker_is_told_its_place() -> None:
     }
 
 
+def cycles(pod: Manifest) -> Manifest:
+    return {name: value for name, value in horovods(pod).items() if "CYCLE" in name}
+
+
 def test_gpus_keep_horovods_own_cycle_time() -> None:
     _, worker, *_ = members(JOBS["horovod with gpus"])
-    assert "HOROVOD_CYCLE_TIME" not in horovods(worker)
+    assert cycles(worker) == {}
+
+
+def test_a_horovod_that_gradients_do_not_wake_looks_for_them_less_often() -> None:
+    """Which may be the one in an image of somebody else's."""
+    ours = manifest(training={"strategy": {"horovod": {}}})
+    theirs = manifest(training={"strategy": {"horovod": {}}, "image": "example.com/mine:1"})
+    _, worker, *_ = members(read(ours))
+    assert cycles(worker) == {"HOROVOD_IDLE_CYCLE_TIME": "100"}
+    _, worker, *_ = members(read(theirs))
+    assert cycles(worker) == {"HOROVOD_IDLE_CYCLE_TIME": "100", "HOROVOD_CYCLE_TIME": "10"}
 
 
 def test_a_template_has_the_last_word_on_tuning() -> None:
