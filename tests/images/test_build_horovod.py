@@ -77,9 +77,7 @@ def test_what_variables_tell_the_build_is_an_ingredient(monkeypatch: pytest.Monk
     assert build_horovod.ingredients("mxnet", "c++", others) == plain
 
 
-def test_another_patch_makes_another_wheel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_patch_makes_another_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
     monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
     ours = build_horovod.key(build_horovod.ingredients("mxnet", "c++", {}))
