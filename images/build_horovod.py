@@ -36,6 +36,8 @@ DISTRIBUTIONS = {
 }
 TOOLS = ("cmake", "setuptools", "wheel")
 PATCH = Path(__file__).with_name("horovod-idle-cycle.patch")
+# So that nobody takes the wheel for Horovod as it comes: 0.28.1+idle.cycle.
+PATCHED = {"HOROVOD_LOCAL_VERSION": "idle.cycle"}
 # RelWithDebInfo, which Horovod's setup.py insists on, without its -g: that is a third of the
 # compilation and most of the wheel.
 TOOLCHAIN = 'set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -DNDEBUG" CACHE STRING "")\n'
@@ -65,6 +67,7 @@ def ingredients(framework: str, compiler: str, variables: Mapping[str, str]) -> 
         "horovod": VERSION,
         **{name: value for name, value in variables.items() if TOLD.match(name)},
         **settings(framework),
+        **PATCHED,
         "patch": PATCH.read_text(),
         "toolchain": TOOLCHAIN,
         **_installed(DISTRIBUTIONS[framework]),
@@ -122,8 +125,10 @@ def build(framework: str, into: Path) -> Path:
         toolchain.write_text(TOOLCHAIN)
         variables.setdefault("CMAKE_TOOLCHAIN_FILE", str(toolchain))
         source = _patched_source(Path(folder), variables)
-        _pip("wheel", "--no-cache-dir", "--wheel-dir", into, source, variables=variables)
-    return next(into.glob("horovod-*.whl"))
+        options = ("--no-cache-dir", "--wheel-dir", folder)
+        _pip("wheel", *options, source, variables=variables | PATCHED)
+        (wheel,) = Path(folder).glob("horovod-*.whl")
+        return Path(shutil.copy(wheel, into))
 
 
 def _patched_source(folder: Path, variables: Mapping[str, str]) -> Path:
@@ -132,7 +137,7 @@ def _patched_source(folder: Path, variables: Mapping[str, str]) -> Path:
     _pip("download", *options, f"horovod=={VERSION}", variables=variables)
     shutil.unpack_archive(next(folder.glob("horovod-*.tar.gz")), folder)
     source = folder / f"horovod-{VERSION}"
-    # Without fuzz: hunks go where they were written for, or nowhere.
+    # Without fuzz: a hunk whose surroundings are others was not written for this source.
     exactly = ("--quiet", "--strip=1", "--fuzz=0", f"--input={PATCH}")
     _run(["patch", f"--directory={source}", *exactly], variables)
     return source
@@ -157,6 +162,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=_cache(), help="folder of kept wheels")
     chosen = parser.parse_args(arguments)
     chosen.into.mkdir(parents=True, exist_ok=True)
+    for former in chosen.into.glob("horovod-*.whl"):
+        former.unlink()
     try:
         compiler = find_compiler(os.environ)
         kept = chosen.cache / key(ingredients(chosen.framework, compiler, os.environ))

@@ -165,6 +165,21 @@ def test_a_kept_wheel_is_not_built_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert built == ["mxnet"]
 
 
+def test_a_wheel_of_another_time_does_not_stay_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pip is asked to install all that the folder has."""
+    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
+    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
+    kept, into = tmp_path / "cache" / build_horovod.key(PARTS), tmp_path / "wheels"
+    for folder, name in ((kept, "horovod-0.28.1-cp311.whl"), (into, "horovod-0.27.0-cp310.whl")):
+        folder.mkdir(parents=True)
+        (folder / name).write_text(name)
+    options = ["--into", str(into), "--cache", str(tmp_path / "cache")]
+    assert build_horovod.main(["mxnet", *options]) == 0
+    assert [wheel.name for wheel in into.iterdir()] == ["horovod-0.28.1-cp311.whl"]
+
+
 def test_a_cache_that_cannot_be_written_decides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

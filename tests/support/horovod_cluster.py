@@ -20,13 +20,14 @@ class HorovodCluster(Members):
     """Starts the rendezvous and the pods.
 
     Attributes:
-        arguments: of `imagenet-train` in every slot.
+        arguments: of the program in every slot.
         pods: how many.
         slots: of each pod.
         environment: of all members.
         of_pod: additional arguments of single pods.
         absent: pods that never come.
         programs: the folder of the environment's programs.
+        program: what every slot runs.
     """
 
     arguments: Sequence[str]
@@ -36,6 +37,7 @@ class HorovodCluster(Members):
     of_pod: Mapping[int, Sequence[str]] = field(default_factory=dict)
     absent: Sequence[int] = ()
     programs: Path = PROGRAMS
+    program: Sequence[str] = ("imagenet-train", "--kv-store", "horovod")
 
     def __enter__(self) -> Self:
         self.begin()
@@ -63,8 +65,8 @@ class HorovodCluster(Members):
         return [int(child) for child in children.split()]
 
     def _start_pod(self, number: int) -> None:
-        command = ["imagenet-slots", "--slots", str(self.slots), "--", "imagenet-train"]
-        command += ["--kv-store", "horovod", *self.arguments, *self.of_pod.get(number, ())]
+        command = ["imagenet-slots", "--slots", str(self.slots), "--", *self.program]
+        command += [*self.arguments, *self.of_pod.get(number, ())]
         variables = {
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
