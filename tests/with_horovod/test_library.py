@@ -37,9 +37,8 @@ for step in range(10):
 def cycles(folder: Path, **variables: str) -> int:
     """How many cycles two processes begin that are idle for a second, by Horovod's own timeline."""
     timeline = folder / "timeline.json"
-    told = {"HOROVOD_TIMELINE": str(timeline), "HOROVOD_TIMELINE_MARK_CYCLES": "1", **variables}
-    told["HOROVOD_CYCLE_TIME"] = "1"
-    run(folder, IDLE, told)
+    marked = {"HOROVOD_TIMELINE": str(timeline), "HOROVOD_TIMELINE_MARK_CYCLES": "1"}
+    run(folder, IDLE, {**marked, "HOROVOD_CYCLE_TIME": "1", **variables})
     return timeline.read_text().count('"CYCLE_START"')
 
 
@@ -61,13 +60,13 @@ import mxnet as mx
 def reduced(name):
     return hvd.allreduce(mx.nd.ones(3), op=hvd.Sum, name=name)
 
-for time in range(2):
+for start in range(2):
     hvd.init()
     if hvd.rank() == 0:
         # The other is asked about the first long before it has it.
         awaited = [reduced("late"), reduced("early")]
     else:
-        early = reduced("early").asnumpy()
+        reduced("early").wait_to_read()
         awaited = [reduced("late")]
     assert all(value.asnumpy().tolist() == [2] * 3 for value in awaited)
     hvd.shutdown()
