@@ -2,7 +2,7 @@
 
 The layer of the dependencies, gigabytes with CUDA, then stays as it is while the sources change.
 
-    python images/requirements.py workloads/pyproject.toml mxnet planes
+    python images/requirements.py workloads/pyproject.toml mxnet
 """
 
 import sys

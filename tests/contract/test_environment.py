@@ -12,8 +12,8 @@ from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
 from imagenet_workloads import environment as workloads
 from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
 from imagenet_workloads.prepare.index import Result
-from imagenet_workloads.train.horovod import rendezvous_server
-from imagenet_workloads.train.horovod.slot import Slot
+from imagenet_workloads.rendezvous import horovod_server
+from imagenet_workloads.rendezvous.horovod import Slot
 from support.job_table import JOBS, KEY, UID
 from support.pod_subset import REFERENCE
 
@@ -83,7 +83,7 @@ def test_every_variable_is_read_by_somebody(name: str) -> None:
     for container in containers(name):
         recorded = Recorded(variables(container))
         workloads.Environment.from_mapping(recorded)
-        known = PS_LITE | HOROVOD | FOR_LIBRARIES | FOR_USERS | {rendezvous_server.HOSTS}
+        known = PS_LITE | HOROVOD | FOR_LIBRARIES | FOR_USERS | {horovod_server.HOSTS}
         assert recorded.keys() <= recorded.asked | known
 
 
@@ -135,7 +135,7 @@ def test_the_roles_are_the_same_on_both_sides() -> None:
 
 def test_the_rendezvous_reads_every_worker_and_each_worker_its_place() -> None:
     rendezvous, *workers = containers("horovod with slots")[-3:]
-    hosts = rendezvous_server.read_hosts(variables(rendezvous))
+    hosts = horovod_server.read_hosts(variables(rendezvous))
     assert hosts == [("digits-r3-worker-0", 4), ("digits-r3-worker-1", 4)]
     slots = [Slot.from_mapping(variables(worker)) for worker in workers]
     assert [(slot.rank, slot.size) for slot in slots if slot] == [(0, 8), (4, 8)]

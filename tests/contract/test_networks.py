@@ -1,22 +1,20 @@
 """Every network that the resource allows is one that the workloads can build."""
 
-from typing import get_args
-
 import pytest
 
-from imagenet_operator.api.capabilities import networks_of
-from imagenet_operator.api.networks import FAMILIES, SMALL_IMAGE, Network, NetworkName
+from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS
+from imagenet_operator.api.networks import SMALL_IMAGE, Network
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train import residual
-from imagenet_workloads.train.networks import catalogue
-from imagenet_workloads.train.networks.request import Request
+from imagenet_workloads.frameworks.mxnet import networks
+from imagenet_workloads.frameworks.tensorflow import networks as keras
+from imagenet_workloads.train.networks import SMALL_IMAGE as SMALL_IMAGE_OF_TRAINING
+from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options.groups import ModelOptions
-from imagenet_workloads.train.tensorflow.networks import catalogue as keras
 
 CLASSES = 10
 ALLOWED: list[tuple[str, int | None, int]] = [
     (name, layers, max(family.smallest, SMALL_IMAGE + 1 if name == "resnet" else 1))
-    for name, family in FAMILIES.items()
+    for name, family in NETWORKS.items()
     for layers in family.depths or (None,)
 ]
 ALLOWED += [("resnet", layers, SMALL_IMAGE) for layers in (8, 20, 56, 110, 164)]
@@ -25,20 +23,20 @@ ALLOWED += [("resnet", layers, SMALL_IMAGE) for layers in (8, 20, 56, 110, 164)]
 def built(name: str, layers: int | None, side: int) -> None:
     """Build as a worker would that is given these options and the defaults of the others."""
     depth = ModelOptions().num_layers if layers is None else layers
-    catalogue.build(Request(name, depth, CLASSES, (3, side, side)))
+    networks.build(NetworkRequest(name, depth, CLASSES, (3, side, side)))
 
 
 def test_the_families_are_the_same_on_both_sides() -> None:
-    assert set(get_args(NetworkName)) == set(FAMILIES) == set(catalogue.FAMILIES)
-    assert residual.SMALL_IMAGE == SMALL_IMAGE
+    assert set(FRAMEWORKS["MXNet"].networks) == set(networks.FAMILIES)
+    assert SMALL_IMAGE_OF_TRAINING == SMALL_IMAGE
 
 
 def test_tensorflow_has_the_networks_that_the_resource_allows_it() -> None:
     """In their depths, from images of the same size on; tests/with_tensorflow builds them."""
-    assert set(keras.FAMILIES) == set(networks_of("TensorFlow"))
+    assert set(keras.FAMILIES) == set(FRAMEWORKS["TensorFlow"].networks)
     for name, family in keras.FAMILIES.items():
-        assert family.depths == FAMILIES[name].depths
-        assert family.smallest <= max(FAMILIES[name].smallest, 1)
+        assert family.depths == NETWORKS[name].depths
+        assert family.smallest <= max(NETWORKS[name].smallest, 1)
 
 
 @pytest.mark.parametrize(("name", "layers", "side"), ALLOWED)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_workloads.train.horovod.slot import Slot
-from imagenet_workloads.train.options import parse
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.rendezvous.horovod import Slot
 from support.job_table import JOBS, members, variables
 
 SCHEDULE_TIMEOUT = 3600

@@ -8,14 +8,14 @@ import pytest
 
 from imagenet_operator.api import validate
 from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.api.capabilities import MXNET_COLOUR_AUGMENTATIONS
-from imagenet_workloads.train.data.records import augmentation_arguments
-from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.options.variations import MXNET_COLOURS
+from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.frameworks.mxnet.description import COLOURS as WORKLOADS_COLOURS
+from imagenet_workloads.frameworks.mxnet.records import augmentation_arguments
 from support.job_table import manifest
 from support.tiny_dataset import write_dataset
 
-COLOURS = dict.fromkeys(MXNET_COLOUR_AUGMENTATIONS, 1)
+COLOURS = dict.fromkeys(FRAMEWORKS["MXNet"].lacks_grey_augmentations, 1)
 CROP = {"random_resized_crop": True}
 
 # Channels, and how images of so many are varied.
@@ -109,4 +109,4 @@ def refused(channels: int, varied: dict[str, Any]) -> None:
 
 
 def test_the_colours_that_mxnet_changes_are_the_same_on_both_sides() -> None:
-    assert set(MXNET_COLOUR_AUGMENTATIONS) == set(MXNET_COLOURS)
+    assert set(FRAMEWORKS["MXNet"].lacks_grey_augmentations) == set(WORKLOADS_COLOURS)

@@ -6,13 +6,13 @@ of each network, and those networks that have none, test_networks builds and tri
 
 import pytest
 
-from imagenet_workloads.train.request import Request
-from imagenet_workloads.train.tensorflow.networks import catalogue
+from imagenet_workloads.frameworks.tensorflow import networks
+from imagenet_workloads.train.networks import NetworkRequest
 
 CLASSES = 10
 DEEPER = [
     (name, layers, max(family.smallest, 33))
-    for name, family in catalogue.FAMILIES.items()
+    for name, family in networks.FAMILIES.items()
     for layers in family.depths[1:]
 ]
 
@@ -22,6 +22,6 @@ DEEPER = [
     [*DEEPER, *(("resnet", layers, 32) for layers in (8, 56, 110))],
 )
 def test_it_is_built(name: str, layers: int, side: int) -> None:
-    model = catalogue.build(Request(name, layers, CLASSES, (3, side, side)))
+    model = networks.build(NetworkRequest(name, layers, CLASSES, (3, side, side)))
     assert model.output_shape == (None, CLASSES)
     assert model.input_shape == (None, side, side, 3)

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from imagenet_workloads.train.learner import Votes
-from imagenet_workloads.train.request import Request
+from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.networks import NetworkRequest
 from support.learners import CLASSES, assert_close, batch, learner, values
 
 SHAPE = (3, 20, 20)
-MLP = Request("mlp", None, CLASSES, SHAPE)
-LENET = Request("lenet", None, CLASSES, SHAPE)
-RESNET = Request("resnet", 8, CLASSES, SHAPE)
+MLP = NetworkRequest("mlp", None, CLASSES, SHAPE)
+LENET = NetworkRequest("lenet", None, CLASSES, SHAPE)
+RESNET = NetworkRequest("resnet", 8, CLASSES, SHAPE)
 
 
 # In LeNet a rounding can change which pixel of a pool is the largest, so its steps are short.
 @pytest.mark.parametrize(("request_", "rate"), [(MLP, 0.1), (LENET, 0.01)], ids=["mlp", "lenet"])
-def test_two_devices_take_the_steps_of_one(request_: Request, rate: float) -> None:
+def test_two_devices_take_the_steps_of_one(request_: NetworkRequest, rate: float) -> None:
     # 9 images: one device has more of them than the other.
     plain = ("--mom", "0", "--wd", "0")
     one, two = (learner(request_, devices, plain, images=9, rate=rate) for devices in (1, 2))
@@ -24,7 +24,7 @@ def test_two_devices_take_the_steps_of_one(request_: Request, rate: float) -> No
     assert_close(values(two), before)
     for step in range(20):
         images = batch(step, 9, SHAPE)
-        (_, expected), (_, found) = (made.train(images, True, Votes()) for made in (one, two))
+        (_, expected), (_, found) = (made.train(images, True, Flags()) for made in (one, two))
         np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-4)
         assert np.array_equal(found.labels, images.label.numpy())
     assert_close(values(two), values(one))
@@ -34,15 +34,15 @@ def test_two_devices_take_the_steps_of_one(request_: Request, rate: float) -> No
 @pytest.mark.parametrize("devices", [1, 2])
 def test_batches_together_make_the_update_of_a_large_one(devices: int) -> None:
     large = learner(MLP, images=12)
-    small = learner(MLP, devices, images=12, together=3)
+    small = learner(MLP, devices, images=12, accumulation_steps=3)
     for step in range(4):
         parts = [batch(10 * step + place, 4, SHAPE) for place in range(3)]
         whole = batch(0, 12, SHAPE)
         data = tf.concat([part.data for part in parts], 0)
         label = tf.concat([part.label for part in parts], 0)
-        large.train(type(whole)(data, label, 12), True, Votes())
+        large.train(type(whole)(data, label, 12), True, Flags())
         for place, part in enumerate(parts):
-            small.train(part, place == 2, Votes())
+            small.train(part, place == 2, Flags())
     assert_close(values(small), values(large))
 
 
@@ -51,7 +51,7 @@ def test_the_mean_gradient_moves_the_weights_by_the_schedule() -> None:
     made = learner(MLP, arguments=["--mom", "0", "--wd", "0"], rate=0.5)
     images = batch(3, 8, SHAPE)
     before = values(made)["fc3_bias"]
-    _, outputs = made.train(images, True, Votes())
+    _, outputs = made.train(images, True, Flags())
     error = outputs.probabilities - np.eye(CLASSES)[outputs.labels.astype(int)]
     np.testing.assert_allclose(
         values(made)["fc3_bias"], before - 0.5 * error.mean(axis=0), atol=1e-6
@@ -60,9 +60,12 @@ def test_the_mean_gradient_moves_the_weights_by_the_schedule() -> None:
 
 def test_votes_are_everybodys() -> None:
     made = learner(MLP, devices=2)
-    for votes in (Votes(), Votes(save=True), Votes(stop=True), Votes(True, True)):
-        assert made.train(batch(0, 8, SHAPE), True, votes)[0] == votes
-    assert learner(MLP, together=2).train(batch(0, 8, SHAPE), False, Votes(True))[0] == Votes()
+    for flags in (Flags(), Flags(save=True), Flags(stop=True), Flags(True, True)):
+        assert made.train(batch(0, 8, SHAPE), True, flags)[0] == flags
+    assert (
+        learner(MLP, accumulation_steps=2).train(batch(0, 8, SHAPE), False, Flags(True))[0]
+        == Flags()
+    )
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -78,7 +81,7 @@ def test_padding_is_left_out_of_the_outputs(devices: int) -> None:
 def test_each_device_has_statistics_until_they_are_averaged() -> None:
     made = learner(RESNET, devices=2)
     images = batch(0, 8, SHAPE)
-    made.train(images, True, Votes())
+    made.train(images, True, Flags())
     halves = [images.data.numpy()[place : place + 4] for place in (0, 4)]
     moved = [0.1 * half.mean(axis=(0, 1, 2)) for half in halves]
     (mean,) = (one for one in made.statistics if one.name == "bn_data_moving_mean")

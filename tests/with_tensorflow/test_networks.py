@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.request import Request
-from imagenet_workloads.train.tensorflow.first_values import MAKERS, initialize
-from imagenet_workloads.train.tensorflow.networks import catalogue
-from imagenet_workloads.train.tensorflow.weights import (
+from imagenet_workloads.frameworks.tensorflow import networks
+from imagenet_workloads.frameworks.tensorflow.initializers import MAKERS, initialize
+from imagenet_workloads.frameworks.tensorflow.weights import (
     assign,
     load_arrays,
     named,
     read_values,
     save_arrays,
 )
+from imagenet_workloads.train.networks import NetworkRequest
 
 SMALLEST = [
     (name, layers, max(family.smallest, 33 if name == "resnet" else 8))
-    for name, family in catalogue.FAMILIES.items()
+    for name, family in networks.FAMILIES.items()
     for layers in (family.depths[:1] or (None,))
 ]
 
@@ -30,7 +30,7 @@ SMALLEST = [
     ("name", "layers", "side"), [*SMALLEST, ("resnet", 20, 32), ("resnet", 164, 28)]
 )
 def test_scores_come_of_images(name: str, layers: int | None, side: int) -> None:
-    model = catalogue.build(Request(name, layers, 7, (3, side, side)))
+    model = networks.build(NetworkRequest(name, layers, 7, (3, side, side)))
     assert model(tf.zeros((2, side, side, 3)), training=False).shape == (2, 7)
     weights, statistics = named(model)
     names = [one.name for one in (*weights, *statistics)]
@@ -57,12 +57,12 @@ def test_scores_come_of_images(name: str, layers: int | None, side: int) -> None
 def test_they_have_as_many_weights_as_mxnets(
     name: str, layers: int | None, shape: tuple[int, int, int], parameters: int
 ) -> None:
-    weights, _ = named(catalogue.build(Request(name, layers, 10, shape)))
+    weights, _ = named(networks.build(NetworkRequest(name, layers, 10, shape)))
     assert sum(int(np.prod(one.variable.shape)) for one in weights) == parameters
 
 
 def test_layouts_are_mxnets() -> None:
-    weights, statistics = named(catalogue.build(Request("resnet", 8, 5, (1, 28, 28))))
+    weights, statistics = named(networks.build(NetworkRequest("resnet", 8, 5, (1, 28, 28))))
     shapes = {name: value.shape for name, value in read_values([*weights, *statistics]).items()}
     assert shapes["conv0_weight"] == (16, 1, 3, 3)
     assert shapes["stage2_unit1_sc_weight"] == (32, 16, 1, 1)
@@ -72,8 +72,8 @@ def test_layouts_are_mxnets() -> None:
 
 
 def test_values_come_back_from_a_file(tmp_path: Path) -> None:
-    request = Request("lenet", None, 5, (3, 20, 20))
-    first, second = (catalogue.build(request) for _ in range(2))
+    request = NetworkRequest("lenet", None, 5, (3, 20, 20))
+    first, second = (networks.build(request) for _ in range(2))
     initialize(parse(["--network", "lenet"]), first)
     values = read_values(named(first)[0])
     save_arrays(tmp_path / "p.npz", values)
@@ -89,7 +89,7 @@ def test_values_come_back_from_a_file(tmp_path: Path) -> None:
 def test_values_that_do_not_fit_are_named(
     change: dict[str, tuple[int, ...] | None], message: str
 ) -> None:
-    weights, _ = named(catalogue.build(Request("mlp", None, 5, (1, 8, 8))))
+    weights, _ = named(networks.build(NetworkRequest("mlp", None, 5, (1, 8, 8))))
     values = read_values(weights)
     for name, shape in change.items():
         del values[name]
@@ -111,7 +111,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes | No
 @pytest.mark.parametrize("initializer", ["default", *sorted(set(MAKERS) - {"he"})])
 def test_every_initializer_is_one(initializer: str) -> None:
     options = parse(["--network", "mlp", "--initializer", initializer])
-    models = [catalogue.build(Request("mlp", None, 5, (1, 8, 8))) for _ in range(2)]
+    models = [networks.build(NetworkRequest("mlp", None, 5, (1, 8, 8))) for _ in range(2)]
     for model in models:
         initialize(options, model)
     first, second = (read_values(named(model)[0]) for model in models)

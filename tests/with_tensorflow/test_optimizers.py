@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.tensorflow import optimizers
-from imagenet_workloads.train.tensorflow.weights import Named
+from imagenet_workloads.frameworks.tensorflow import optimizers
+from imagenet_workloads.frameworks.tensorflow.weights import Named
 
 WEIGHT = (0.5, -1.0, 2.0)
 GRADIENTS = ((0.1, -0.2, 0.3), (2.0, 0.05, -0.1), (-0.3, 0.4, 0.01))

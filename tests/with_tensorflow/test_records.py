@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.data.interface import Batch, Data
-from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.tensorflow.data import decode
-from imagenet_workloads.train.tensorflow.data.choose import choose
+from imagenet_workloads.frameworks.tensorflow import decode
+from imagenet_workloads.frameworks.tensorflow.data import choose
+from imagenet_workloads.train.data import Batch, Data
 from support.digits import digit, label
 from support.tiny_records import MEAN, STD, encoded, write_dataset, write_shard
 
@@ -24,9 +24,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("digits"), TRAIN, VALIDATION, shards=3)
 
 
-def opened(dataset: Path, *more: str, rank: int = 0, ranks: int = 1, together: int = 1) -> Data:
+def opened(
+    dataset: Path, *more: str, rank: int = 0, ranks: int = 1, accumulation_steps: int = 1
+) -> Data:
     arguments = ["--dataset", str(dataset), "--image-shape", "3,28,28", "--batch-size", str(BATCH)]
-    return choose(parse([*arguments, *more]), rank, ranks, together)
+    return choose(parse([*arguments, *more]), rank, ranks, accumulation_steps)
 
 
 def images(batches: list[Batch]) -> list[bytes]:
@@ -171,7 +173,7 @@ def test_training_images_are_varied(dataset: Path, more: tuple[str, ...]) -> Non
 def test_validation_takes_the_middle_of_the_shorter_edge() -> None:
     image = np.arange(60 * 80 * 3, dtype=np.float32).reshape(60, 80, 3) % 251
     options = parse(["--image-shape", "3,20,20", "--validation-resize", "30"])
-    from imagenet_workloads.train.data.inputs import choose_inputs
+    from imagenet_workloads.train.data import choose_inputs
 
     found = decode.central(tf.constant(image), choose_inputs(options)).numpy()
     resized = np.round(tf.image.resize(image, (30, 40)).numpy())

@@ -7,25 +7,25 @@ import pytest
 import tensorflow as tf
 
 from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, PlaceError
-from imagenet_workloads.train.learner import Votes
-from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.request import Request
-from imagenet_workloads.train.start import Start
-from imagenet_workloads.train.tensorflow.learner import TensorFlowLearner
-from imagenet_workloads.train.tensorflow.saved import restore
-from imagenet_workloads.train.tensorflow.weights import load_arrays
+from imagenet_workloads.frameworks.tensorflow.checkpoint_files import restore
+from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
+from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
+from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.resume import ResumePoint
 from support.learners import CLASSES, assert_close, batch, learner, values
 
 SHAPE = (3, 12, 12)
-RESNET = Request("resnet", 8, CLASSES, SHAPE)
-MLP = Request("mlp", None, CLASSES, SHAPE)
+RESNET = NetworkRequest("resnet", 8, CLASSES, SHAPE)
+MLP = NetworkRequest("mlp", None, CLASSES, SHAPE)
 OPTIONS = parse(["--network", "resnet"])
 
 
 def trained(steps: int, made: TensorFlowLearner) -> TensorFlowLearner:
     for step in range(steps):
-        made.train(batch(step, 8, SHAPE), True, Votes())
+        made.train(batch(step, 8, SHAPE), True, Flags())
     return made
 
 
@@ -33,9 +33,11 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     whole = trained(2, learner(RESNET))
     whole.save(tmp_path)
     again = learner(RESNET)
-    assert restore(OPTIONS, again.model, again.optimizer, Start(Position(0, 2), tmp_path, True))
+    assert restore(
+        OPTIONS, again.model, again.optimizer, ResumePoint(Position(0, 2), tmp_path, True)
+    )
     for made in (whole, again):
-        made.train(batch(7, 8, SHAPE), True, Votes())
+        made.train(batch(7, 8, SHAPE), True, Flags())
     assert_close(values(again), values(whole), atol=0)
 
 
@@ -43,14 +45,14 @@ def test_of_another_training_only_the_weights_are_taken(tmp_path: Path) -> None:
     first = trained(2, learner(RESNET))
     first.save(tmp_path)
     again = learner(RESNET)
-    restore(OPTIONS, again.model, again.optimizer, Start(Position(0, 0), tmp_path, False))
+    restore(OPTIONS, again.model, again.optimizer, ResumePoint(Position(0, 0), tmp_path, False))
     assert_close(values(again), values(first), atol=0)
     assert not any(array.any() for array in again.optimizer.states().values())
 
 
 def test_a_start_from_nothing_restores_nothing() -> None:
     made = learner(RESNET)
-    assert not restore(OPTIONS, made.model, made.optimizer, Start(Position(0, 0)))
+    assert not restore(OPTIONS, made.model, made.optimizer, ResumePoint(Position(0, 0)))
 
 
 def test_load_epoch_takes_the_exported_values(tmp_path: Path) -> None:
@@ -58,14 +60,14 @@ def test_load_epoch_takes_the_exported_values(tmp_path: Path) -> None:
     first.export(tmp_path / "p", 3)
     again = learner(RESNET)
     options = parse(["--model-prefix", str(tmp_path / "p"), "--load-epoch", "3"])
-    assert restore(options, again.model, again.optimizer, Start(Position(3, 0)))
+    assert restore(options, again.model, again.optimizer, ResumePoint(Position(3, 0)))
     assert_close(values(again), values(first), atol=0)
 
 
 def test_another_network_and_another_optimizer_are_refused(tmp_path: Path) -> None:
     trained(1, learner(RESNET)).save(tmp_path)
-    begin = Start(Position(0, 1), tmp_path, True)
-    other = learner(Request("resnet", 8, 3, SHAPE))
+    begin = ResumePoint(Position(0, 1), tmp_path, True)
+    other = learner(NetworkRequest("resnet", 8, 3, SHAPE))
     with pytest.raises(InputError, match="does not fit resnet: fc1_weight is"):
         restore(OPTIONS, other.model, other.optimizer, begin)
     adam = learner(RESNET, arguments=["--optimizer", "adam"])

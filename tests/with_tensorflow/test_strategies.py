@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from imagenet_workloads.train.tensorflow.strategies.distributed import Distributed
+from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import Distributed
 from support.horovod_cluster import HorovodCluster
 from support.listed_workers import ListedWorkers
 from support.tiny_records import write_dataset

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
 from imagenet_workloads.telemetry.events import Started, Validated, read_events
-from imagenet_workloads.train.tensorflow.weights import load_arrays
 from support.digits import digit, label
 from support.processes import wait_until
 from support.tiny_records import MEAN, STD, write_dataset

@@ -1,7 +1,7 @@
 """The errors that end a workload's program, each with the exit code that the pod's Job acts on.
 
 Anything in this package that cannot go on raises one of these with a message for a person: which
-file, variable or option, what was wrong with it, and what to write instead. `commands.program`
+file, variable or option, what was wrong with it, and what to write instead. `process.program`
 turns it into one line on stderr, the pod's termination message and an exit code.
 """
 

@@ -1,23 +1,23 @@
 """Classifies images with what a training left: its model, its labels, its result.json.
 
-The work of `imagenet-predict`. An image is brought to the network as in the validation, which
-result.json describes: shorter edge, central crop, mean and standard deviation. `models` loads the
-network, by the framework that trained it. Imports OpenCV.
+The work of `imagenet-predict`. An image is prepared as in the validation, which result.json
+describes: shorter edge, central crop, mean and standard deviation. The framework that trained the
+network loads it. Imports OpenCV.
 """
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from imagenet_workloads import models
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields, read_json
+from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +25,21 @@ RESULT_NAME = "result.json"
 LABELS_NAME = "labels.json"
 
 Pixels = npt.NDArray[Any]
+
+
+class Model(Protocol):
+    """A trained network on the CPU.
+
+    Attributes:
+        classes: outputs.
+        origin: its file, for messages.
+    """
+
+    classes: int
+    origin: str
+
+    def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Give (images, classes) of (images, channels, height, width), normalised."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +146,7 @@ class Classifier:
         """
         self.inputs = Inputs.read(result.object("inputs"))
         shape = (self.inputs.channels, self.inputs.height, self.inputs.width)
-        self._model = models.load(folder, result, shape)
+        self._model = load_model(folder, result, shape)
         self.names = _read_names(folder / LABELS_NAME)
         if self.names is not None and len(self.names) != self._model.classes:
             raise InputError(
@@ -222,3 +237,31 @@ def _read_names(path: Path) -> Sequence[str] | None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{path}: must be a list of class names")
     return names
+
+
+def load_model(folder: Path, result: Fields, image_shape: tuple[int, int, int]) -> Model:
+    """Load what a result.json names.
+
+    Args:
+        folder: that holds the files.
+        result: the content of the result.json.
+        image_shape: channels, height, width of the network's input.
+
+    Raises:
+        InputError: a file is missing or damaged, or the framework is unknown or not installed.
+    """
+    framework = result.text("framework") if result.has("framework") else DEFAULT
+    if framework not in FRAMEWORKS:
+        raise result.wrong("framework", f"is {framework!r}; known are {', '.join(FRAMEWORKS)}")
+    description = FRAMEWORKS[framework]
+    try:
+        module = description.load("predictor")
+    except ModuleNotFoundError as error:
+        if error.name != description.library:
+            raise
+        raise InputError(
+            f"{folder}: was trained with {framework}, which {error.name!r} is missing for here; "
+            f"use the environment or image of {framework}"
+        ) from error
+    model: Model = module.load(folder, result.object("model"), image_shape)
+    return model

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from imagenet_workloads.dataset import FORMATS
-from imagenet_workloads.prepare import estimate, formats, place
+from imagenet_workloads.prepare import atomic_files, estimate, formats
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.interface import Recipe
+from imagenet_workloads.prepare.codecs.codec import Recipe
 from imagenet_workloads.prepare.scan import scan
 from imagenet_workloads.prepare.sources.folder import Folder
 from support.pictures import Collection, collection, jpeg, write_folder
@@ -17,7 +17,7 @@ from support.preparation import prepare
 
 def estimated(source: Path, scratch: Path, format: str, recipe: Recipe) -> int:
     folder = Folder(source)
-    with place.unnamed_file(scratch) as rows:
+    with atomic_files.unnamed_file(scratch) as rows:
         found = scan(folder, rows, lambda *_: None)
         numbers = np.arange(len(found), dtype=np.uint32)
         codec = choose("opencv")

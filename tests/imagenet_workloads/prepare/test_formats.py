@@ -10,6 +10,7 @@ from imagenet_workloads.dataset import FORMATS, Shard, read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import formats
 from support import tfrecord
+from support.codecs import CODECS
 from support.pictures import (
     Collection,
     collection,
@@ -98,7 +99,7 @@ def test_every_feature_is_there(write: object, tmp_path: Path) -> None:
         assert features["image/channels"] == [3]
 
 
-@pytest.mark.parametrize("codec", ["opencv", "planes"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_height_and_width_are_those_after_the_resize(codec: str, tmp_path: Path) -> None:
     images = {"a": {f"{n}.JPEG": jpeg(n, 60 + n, 90 - n) for n in range(6)}}
     source = write_folder(tmp_path / "source", images)

@@ -9,6 +9,7 @@ import pytest
 
 from imagenet_workloads.commands import index
 from imagenet_workloads.prepare import plan as plans
+from support.codecs import needs_libturbojpeg
 from support.pictures import (
     collection,
     jpeg,
@@ -95,7 +96,8 @@ def test_the_same_input_and_options_give_the_same_plan(source: Path, tmp_path: P
     "options",
     [
         ("--seed", "1"), ("--resize", "20"), ("--quality", "80"), ("--shards", "2"),
-        ("--min-images-per-class", "11"), ("--validation-per-class", "5"), ("--codec", "opencv"),
+        ("--min-images-per-class", "11"), ("--validation-per-class", "5"),
+        pytest.param(("--codec", "opencv"), marks=needs_libturbojpeg),
     ],
 )  # fmt: skip
 def test_each_option_that_changes_bytes_changes_the_key(
@@ -237,7 +239,8 @@ def test_the_estimate_is_near_what_the_dataset_takes(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(
-        "imagenet_workloads.prepare.place.require_space", lambda _, needed, __: asked.append(needed)
+        "imagenet_workloads.prepare.atomic_files.require_space",
+        lambda _, needed, __: asked.append(needed),
     )
     dataset = prepare(source, tmp_path / "data", *OPTIONS, "--resize", "30")
     taken = sum(path.stat().st_size for path in dataset.glob("*.rec"))

@@ -9,9 +9,9 @@ import pytest
 
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare import pack as packing
-from imagenet_workloads.prepare import place
-from imagenet_workloads.prepare.key import WRITER_VERSION
+from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
 from support.pictures import Collection, collection, jpeg, write_folder, write_tar_of_tars
 from support.preparation import contents, dataset_of, prepare, records, run_index, stamps
 
@@ -279,18 +279,18 @@ def test_a_shard_that_another_run_finished_first_is_kept(
     source, data, key = planned(tmp_path, IMAGES)
     arguments = ("--data", data, "--key", key, "--source", source)
     dataset = dataset_of(data, key)
-    real = place.NewFile.finish
+    real = atomic_files.NewFile.finish
     before = {}
 
-    def finish(new: place.NewFile) -> None:
+    def finish(new: atomic_files.NewFile) -> None:
         # Just before we publish, somebody else packs all, seals and sweeps our files up.
-        monkeypatch.setattr(place.NewFile, "finish", real)
+        monkeypatch.setattr(atomic_files.NewFile, "finish", real)
         assert run("pack", *arguments) == 0
         assert run("seal", "--data", data, "--key", key) == 0
         before.update(stamps(dataset))
         real(new)
 
-    monkeypatch.setattr(place.NewFile, "finish", finish)
+    monkeypatch.setattr(atomic_files.NewFile, "finish", finish)
     assert run("pack", *arguments, "--shard", 0) == 0
     assert "was finished by another run" in caplog.text
     assert stamps(dataset) == before
@@ -301,16 +301,16 @@ def test_a_file_that_vanishes_while_it_is_written_is_worth_another_try(
 ) -> None:
     source, data, key = planned(tmp_path, IMAGES)
     arguments = ("--data", data, "--key", key, "--source", source)
-    real = place.NewFile.finish
+    real = atomic_files.NewFile.finish
 
-    def finish(new: place.NewFile) -> None:
+    def finish(new: atomic_files.NewFile) -> None:
         real(new)
-        place.sweep(dataset_of(data, key), older_than=-1)
+        atomic_files.sweep(dataset_of(data, key), older_than=-1)
 
-    monkeypatch.setattr(place.NewFile, "finish", finish)
+    monkeypatch.setattr(atomic_files.NewFile, "finish", finish)
     assert run("pack", *arguments) == 1
     assert "has vanished" in capfd.readouterr().err
-    monkeypatch.setattr(place.NewFile, "finish", real)
+    monkeypatch.setattr(atomic_files.NewFile, "finish", real)
     assert run("pack", *arguments) == 0
 
 

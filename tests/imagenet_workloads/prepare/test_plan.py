@@ -12,7 +12,7 @@ from imagenet_workloads.dataset import FORMATS, RECORD_IO, TF_RECORD, Writer
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan
-from imagenet_workloads.prepare.options import Options
+from imagenet_workloads.prepare.dataset_key import Options
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)

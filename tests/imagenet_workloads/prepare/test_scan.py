@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import place
+from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.scan import REPORT_EVERY, Row, Scan, scan
-from imagenet_workloads.prepare.sources.interface import Image, Notes
+from imagenet_workloads.prepare.sources.source import Image, Notes, Source
 
 names = st.binary(min_size=1, max_size=400).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 images = st.builds(
@@ -26,13 +26,14 @@ images = st.builds(
 
 
 @dataclass
-class Listed:
+class Listed(Source):
     """A source that is a list."""
 
     images: list[Image]
     notes: Notes = field(default_factory=Notes)
-    kind: str = "list"
     where: str = "the list"
+
+    kind = "list"
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         notes.ignored, notes.empty = self.notes.ignored, self.notes.empty
@@ -42,9 +43,6 @@ class Listed:
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         raise NotImplementedError
-
-    def close(self) -> None:
-        pass
 
 
 def scanned(folder: Path, images: list[Image]) -> Scan:
@@ -89,7 +87,7 @@ def test_the_fingerprint_covers_all_that_was_listed(
 def test_all_images_are_told_and_the_end_too(count: int, tmp_path: Path) -> None:
     told: list[tuple[int, float]] = []
     found = [Image("a", f"{number}.jpg", 0, 1, 0) for number in range(count)]
-    with place.unnamed_file(tmp_path) as rows:
+    with atomic_files.unnamed_file(tmp_path) as rows:
         scan(Listed(found), rows, lambda images, share: told.append((images, share)))
     assert sum(images for images, _ in told) == count
     shares = [share for _, share in told]
@@ -107,6 +105,6 @@ def test_all_images_are_told_and_the_end_too(count: int, tmp_path: Path) -> None
     ],
 )
 def test_a_source_without_images_is_refused(notes: Notes, message: str, tmp_path: Path) -> None:
-    with place.unnamed_file(tmp_path) as rows, pytest.raises(InputError) as caught:
+    with atomic_files.unnamed_file(tmp_path) as rows, pytest.raises(InputError) as caught:
         scan(Listed([], notes), rows, lambda *_: None)
     assert message in str(caught.value)

@@ -12,7 +12,7 @@ from imagenet_workloads.dataset import FORMATS
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan, shards
-from imagenet_workloads.prepare.moments import Moments
+from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import PlannedShard
 from imagenet_workloads.prepare.shards import Sidecar, Skipped
 
@@ -27,7 +27,7 @@ sidecars = st.builds(
     record_sha256=texts,
     index_sha256=st.none() | texts,
     per_class=st.lists(counts, max_size=5).map(tuple),
-    moments=st.builds(Moments, counts, triples, triples),
+    statistics=st.builds(ChannelStatistics, counts, triples, triples),
     skipped=st.lists(st.builds(Skipped, texts, texts, texts), max_size=3).map(tuple),
 )
 
@@ -44,7 +44,7 @@ def shard(request: pytest.FixtureRequest, tmp_path: Path) -> PlannedShard:
     for name in shard.files:
         (tmp_path / name).write_bytes(b"twelve bytes")
     index = None if shard.index is None else "0"
-    sidecar = Sidecar("k", 1, 12, "0", index, (1,), Moments(), ())
+    sidecar = Sidecar("k", 1, 12, "0", index, (1,), ChannelStatistics(), ())
     (tmp_path / shard.sidecar).write_text(sidecar.to_json())
     return shard
 

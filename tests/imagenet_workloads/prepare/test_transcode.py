@@ -9,8 +9,9 @@ import simplejpeg
 
 from imagenet_workloads.prepare import transcode as module
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.interface import Codec, DamagedImageError, Recipe
+from imagenet_workloads.prepare.codecs.codec import Codec, DamagedImageError, Recipe
 from imagenet_workloads.prepare.transcode import transcode
+from support.codecs import CODECS, needs_libturbojpeg
 from support.pictures import Pixels, decode, difference, jpeg, pixels, png, with_exif
 
 AS_IT_IS = Recipe(resize=None, quality=90)
@@ -28,7 +29,7 @@ STORED: dict[int, Callable[[Pixels], Pixels]] = {
 }
 
 
-@pytest.fixture(params=["opencv", "planes"])
+@pytest.fixture(params=CODECS)
 def codec(request: pytest.FixtureRequest) -> Codec:
     return choose(request.param)
 
@@ -146,6 +147,7 @@ def test_the_shorter_edge_gets_its_length_as_by_im2rec(
     assert difference(found, expected) < (30 if min(found.shape[:2]) < 30 else 10)
 
 
+@needs_libturbojpeg
 def test_the_codecs_agree_on_pixels_and_on_the_sample() -> None:
     image = encode(pixels(3, 300, 401), "420")
     one, other = (transcode(image, Recipe(200, 95), choose(name)) for name in ("opencv", "planes"))

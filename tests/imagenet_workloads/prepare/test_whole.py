@@ -11,6 +11,7 @@ import pytest
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare.formats import recordio
+from support.codecs import CODECS
 from support.pictures import (
     Collection,
     collection,
@@ -113,21 +114,21 @@ def test_records_with_the_magic_number_pass_through_mxnet(tmp_path: Path) -> Non
     assert difference(image, decode(record.jpeg)) < 2
 
 
-def test_resized_images_keep_their_pixels(tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", CODECS)
+def test_resized_images_keep_their_pixels(codec: str, tmp_path: Path) -> None:
     images = {"a": {f"{n}.JPEG": jpeg(n, 60 + n, 90 - n) for n in range(8)}}
     images["a"]["n02105855_2933.JPEG"] = png(pixels(50, 60, 80))
     images["a"]["turned.JPEG"] = with_exif(jpeg(51, 60, 80), 6)
     source = write_tar_of_tars(tmp_path / "x.tar", images)
-    for codec in ("opencv", "planes"):
-        options = ("--shards", "1", "--resize", "30", "--codec", codec)
-        dataset = prepare(source, tmp_path / codec, *options)
-        assert read_dataset(dataset).writer.codec == codec
-        found = by_name(dataset)
-        for name in images["a"]:
-            stored = decode(found[name][2])
-            assert min(stored.shape[:2]) == 30
-        assert decode(found["turned.JPEG"][2]).shape == (40, 30, 3)
-        assert decode(found["n02105855_2933.JPEG"][2]).shape == (30, 40, 3)
+    options = ("--shards", "1", "--resize", "30", "--codec", codec)
+    dataset = prepare(source, tmp_path / "data", *options)
+    assert read_dataset(dataset).writer.codec == codec
+    found = by_name(dataset)
+    for name in images["a"]:
+        stored = decode(found[name][2])
+        assert min(stored.shape[:2]) == 30
+    assert decode(found["turned.JPEG"][2]).shape == (40, 30, 3)
+    assert decode(found["n02105855_2933.JPEG"][2]).shape == (30, 40, 3)
 
 
 def test_mean_and_deviation_are_those_of_the_training_pixels(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_mean_and_deviation_are_those_of_the_training_pixels(tmp_path: Path) -> 
     assert np.allclose(sealed.std, points.std(axis=0), atol=0.5)
 
 
-@pytest.mark.parametrize("codec", ["opencv", "planes"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_mean_and_deviation_of_larger_images_are_near_those_of_all_their_pixels(
     codec: str, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 import math
 
-import mxnet as mx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,30 +38,6 @@ def test_limbs_of_4096_workers_are_exact() -> None:
 def test_limbs_refuse_what_they_cannot_hold(number: int) -> None:
     with pytest.raises(ValueError, match="from 0 to"):
         to_limbs([number])
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_counts_are_mxnets(ties: bool) -> None:
-    random = np.random.default_rng(0)
-    scores = random.random((500, 12)).astype(np.float32)
-    if ties:
-        scores = np.round(scores * 2) / 2
-    labels = random.integers(0, 12, 500).astype(np.float32)
-    metrics = [mx.metric.Accuracy(), mx.metric.TopKAccuracy(5), mx.metric.TopKAccuracy(3)]
-    for metric in metrics:
-        metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
-    found = count(scores, labels, 3)
-    assert found.images == 500
-    assert [found.top1, found.top5, found.top_k] == [int(metric.sum_metric) for metric in metrics]
-
-
-def test_loss_is_mxnets_cross_entropy() -> None:
-    random = np.random.default_rng(0)
-    scores = random.dirichlet(np.ones(10), 64).astype(np.float32)
-    labels = random.integers(0, 10, 64).astype(np.float32)
-    metric = mx.metric.CrossEntropy()
-    metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
-    assert count(scores, labels, 0).loss == pytest.approx(metric.get()[1], abs=1e-5)
 
 
 def test_a_loss_that_is_no_number_stays_one_in_sums() -> None:

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads.commands import arguments as types
-from imagenet_workloads.commands.program import run_program, write_termination_message
+from imagenet_workloads import arguments as types
 from imagenet_workloads.dataset import FORMATS, RECORD_IO
+from imagenet_workloads.prepare import sources
+from imagenet_workloads.process.program import run_program, write_termination_message
 
 if TYPE_CHECKING:
+    from imagenet_workloads.prepare.dataset_key import Options
     from imagenet_workloads.prepare.index import Request
-    from imagenet_workloads.prepare.options import Options
-    from imagenet_workloads.prepare.sources.interface import Source
 
 PROGRAM = "imagenet-index"
 
@@ -31,62 +31,22 @@ def build_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="List every image of a source in place, and plan the shards of a dataset.",
     )
-    _add_source(parser)
-    _add_validation(parser)
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
+    )
+    sources.add_index_options(parser)
     _add_options(parser)
     return parser
 
 
-def _add_source(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what to read and where to write")
-    group.add_argument(
-        "--source",
-        type=Path,
-        metavar="PATH",
-        help="a folder of class folders, a tar of class tars, or a tar of class folders",
-    )
-    group.add_argument(
-        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
-    )
-    group.add_argument(
-        "--synthetic-classes",
-        type=types.count,
-        metavar="C",
-        help="make images of C classes instead of reading a source",
-    )
-    group.add_argument("--synthetic-images-per-class", type=types.count, metavar="N")
-    group.add_argument(
-        "--synthetic-image-shape",
-        type=types.image_shape,
-        metavar="3,H,W",
-        help="channels, height and width in pixels",
-    )
-
-
-def _add_validation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("validation images")
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("options of the dataset")
     group.add_argument(
         "--validation-per-class",
         type=types.natural,
         metavar="N",
-        help="draw N images of each class with the seed; default: none",
+        help="draw N validation images of each class with the seed; default: none",
     )
-    group.add_argument(
-        "--validation-source",
-        type=Path,
-        metavar="PATH",
-        help="a flat tar or folder, as ILSVRC2012_img_val.tar",
-    )
-    group.add_argument(
-        "--validation-labels",
-        type=Path,
-        metavar="FILE",
-        help="its label file: lines of NAME CLASS, or of CLASS in the order of the images' names",
-    )
-
-
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("options of the dataset")
     group.add_argument("--format", choices=FORMATS, default=RECORD_IO)
     group.add_argument(
         "--resize",
@@ -128,25 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `imagenet-index`; returns the exit code."""
     parser = build_parser()
     parsed = parser.parse_args(arguments)
-    _check(parser, parsed)
+    if mistake := sources.mistake(parsed):
+        parser.error(mistake)
     return run_program(PROGRAM, lambda: _run(parsed))
-
-
-def _check(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
-    synthetic = (
-        parsed.synthetic_classes,
-        parsed.synthetic_images_per_class,
-        parsed.synthetic_image_shape,
-    )
-    given = [value is not None for value in synthetic]
-    if any(given) == (parsed.source is not None):
-        parser.error("give either --source or the three --synthetic-… options")
-    if any(given) and not all(given):
-        parser.error("--synthetic-classes, -images-per-class and -image-shape go together")
-    if (parsed.validation_source is None) != (parsed.validation_labels is None):
-        parser.error("--validation-source and --validation-labels go together")
-    if parsed.validation_source is not None and parsed.validation_per_class is not None:
-        parser.error("give either --validation-per-class or --validation-source, not both")
 
 
 def _run(parsed: argparse.Namespace) -> None:
@@ -164,15 +108,10 @@ def _run(parsed: argparse.Namespace) -> None:
 
 def _request(parsed: argparse.Namespace) -> "Request":
     from imagenet_workloads.prepare import index
-    from imagenet_workloads.prepare.sources import detect
 
-    validation = None
-    if parsed.validation_source is not None:
-        flat = detect.open_flat(parsed.validation_source)
-        validation = index.Validation(flat, parsed.validation_labels)
     return index.Request(
-        source=_source(parsed),
-        validation=validation,
+        source=sources.open_source(parsed),
+        validation=sources.open_validation(parsed),
         data=parsed.data,
         options=_options(parsed),
         codec=parsed.codec,
@@ -180,18 +119,8 @@ def _request(parsed: argparse.Namespace) -> "Request":
     )
 
 
-def _source(parsed: argparse.Namespace) -> "Source":
-    from imagenet_workloads.prepare.sources import detect, synthetic
-
-    if parsed.source is not None:
-        return detect.open_source(parsed.source)
-    return synthetic.SyntheticSource(
-        parsed.synthetic_classes, parsed.synthetic_images_per_class, parsed.synthetic_image_shape
-    )
-
-
 def _options(parsed: argparse.Namespace) -> "Options":
-    from imagenet_workloads.prepare.options import Options
+    from imagenet_workloads.prepare.dataset_key import Options
 
     return Options(
         format=parsed.format,

@@ -9,10 +9,10 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from imagenet_workloads.commands import arguments as types
-from imagenet_workloads.commands.program import run_program
+from imagenet_workloads import arguments as types
+from imagenet_workloads.prepare import sources
+from imagenet_workloads.process.program import run_program
 
 PROGRAM = "imagenet-pack"
 
@@ -24,12 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Decode, resize and pack the images of a planned shard.",
     )
     types.add_dataset(parser)
-    parser.add_argument(
-        "--source", type=Path, metavar="PATH", help="as given to imagenet-index; none if synthetic"
-    )
-    parser.add_argument(
-        "--validation-source", type=Path, metavar="PATH", help="as given to imagenet-index"
-    )
+    sources.add_pack_options(parser)
     parser.add_argument(
         "--shard",
         type=types.natural,
@@ -51,7 +46,7 @@ def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     # Here, and not above, since the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
-    from imagenet_workloads.prepare import cores, pack
+    from imagenet_workloads.prepare import pack
     from imagenet_workloads.telemetry import preparation
 
     environment = Environment.from_mapping(os.environ)
@@ -61,10 +56,9 @@ def _run(parsed: argparse.Namespace) -> None:
         pack.Request(
             data=parsed.data,
             key=parsed.key,
-            source=parsed.source,
-            validation_source=parsed.validation_source,
+            open_source=lambda planned: sources.open_planned(planned, parsed),
             shard=shard,
-            threads=parsed.threads or cores.available(),
+            threads=parsed.threads or types.available_cores(),
         ),
         recorder,
     )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads.commands.program import run_program
 from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
+from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,14 +5,12 @@ The command line of `prediction`. Needs the folder of a finished attempt and not
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads.commands.program import run_program
-from imagenet_workloads.lean import lighten_mxnet
+from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
     from imagenet_workloads.prediction import Prediction
@@ -53,13 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    # Otherwise they say on stderr which of their back ends they take.
-    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    lighten_mxnet()
     # Here, and not above, since the parser must be importable without OpenCV.
+    from imagenet_workloads.frameworks import FRAMEWORKS
     from imagenet_workloads.prediction import Classifier
 
+    for framework in FRAMEWORKS.values():
+        framework.before_import()
     classifier = Classifier.load(parsed.model)
     found = [(path, classifier.classify(path, parsed.top)) for path in parsed.images]
     if parsed.output == "json":

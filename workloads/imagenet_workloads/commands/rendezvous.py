@@ -1,6 +1,6 @@
 """`imagenet-rendezvous`: the member of a Horovod attempt where its slots find each other.
 
-All that it needs stands in its environment; `train.horovod.rendezvous_server` does the work.
+Its environment holds all that it needs; `rendezvous.horovod_server` does the work.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads.commands.program import run_program
+from imagenet_workloads.process.program import run_program
 
 PROGRAM = "imagenet-rendezvous"
 
@@ -38,13 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run() -> None:
+    from imagenet_workloads.rendezvous import horovod_server
     from imagenet_workloads.telemetry.log import log_readably
-    from imagenet_workloads.train.horovod import rendezvous_server
 
     log_readably()
     # Horovod's own modules log each request otherwise.
     logging.getLogger("horovod").setLevel(logging.WARNING)
-    rendezvous_server.run(os.environ)
+    horovod_server.run(os.environ)
 
 
 if __name__ == "__main__":

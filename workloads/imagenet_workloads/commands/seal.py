@@ -12,8 +12,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads.commands import arguments as types
-from imagenet_workloads.commands.program import run_program, write_termination_message
+from imagenet_workloads import arguments as types
+from imagenet_workloads.process.program import run_program, write_termination_message
 
 PROGRAM = "imagenet-seal"
 
@@ -39,11 +39,11 @@ def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     from imagenet_workloads.dataset import read_dataset
     from imagenet_workloads.environment import Environment
-    from imagenet_workloads.prepare import cores, plan, seal
+    from imagenet_workloads.prepare import plan, seal
     from imagenet_workloads.telemetry import server
 
     server.start(Environment.from_mapping(os.environ))
-    seal.run(parsed.data, parsed.key, parsed.threads or cores.available())
+    seal.run(parsed.data, parsed.key, parsed.threads or types.available_cores())
     sealed = read_dataset(plan.folder_of(parsed.data, parsed.key))
     images = {"train": sealed.train.images, "validation": sealed.validation.images}
     text = json.dumps({"images": images, "skipped": sealed.skipped.count})

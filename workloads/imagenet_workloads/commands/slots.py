@@ -1,6 +1,6 @@
 """`imagenet-slots`: runs a pod's slots, one process of a Horovod job each, as one program.
 
-The command line of `train.horovod.launcher`.
+The command line of `slots.launcher`.
 """
 
 import argparse
@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads.commands import arguments as types
-from imagenet_workloads.commands.program import run_program
+from imagenet_workloads import arguments as types
+from imagenet_workloads.process.program import run_program
 from imagenet_workloads.train.options import kinds
 
 PROGRAM = "imagenet-slots"
@@ -64,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    from imagenet_workloads.slots.launcher import launch
     from imagenet_workloads.telemetry.log import log_readably
-    from imagenet_workloads.train.horovod.launcher import launch
 
     log_readably()
     return launch(

@@ -1,33 +1,68 @@
 """`imagenet-train`: the entry point of every pod of a training attempt, whatever its role.
 
-The command line is `train.options`; what happens then is `train.program`, in a child process.
-Import-light, since the operator's contract tests build this parser, and since until the child is
-made a SIGTERM to PID 1 goes unheard.
+It parses the command line, lets the framework's description run members that are no workers, and
+runs a worker otherwise, in a child process of PID 1. Import-light, since the operator's contract
+tests build this parser, and since PID 1 ignores SIGTERM until the child is made.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imagenet_workloads.train.options import Options
+
+PROGRAM = "imagenet-train"
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of `imagenet-train`."""
+    from imagenet_workloads.frameworks import FRAMEWORKS
     from imagenet_workloads.train import options
 
-    return options.build_parser()
+    return options.build_parser(FRAMEWORKS)
+
+
+def parse(arguments: Sequence[str] | None = None) -> "Options":
+    """Parse a command line with the registered frameworks; exits with 2 for a bad one."""
+    from imagenet_workloads.frameworks import FRAMEWORKS
+    from imagenet_workloads.train import options
+
+    return options.parse(arguments, FRAMEWORKS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the role that DMLC_ROLE names, or train in this process alone; return the exit code."""
-    from imagenet_workloads.train.init import run_in_child
+    """Run the member that the environment names, or train alone; return the exit code."""
+    from imagenet_workloads.process.pid1 import run_in_child
 
     return run_in_child(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    from imagenet_workloads.train import options, program
+    from imagenet_workloads.process.program import run_program
 
-    return program.run(options.parse(arguments))
+    options = parse(arguments)
+    return run_program(PROGRAM, lambda: _member(options))
+
+
+def _member(options: "Options") -> int:
+    from imagenet_workloads.frameworks import FRAMEWORKS
+    from imagenet_workloads.telemetry.log import log_readably
+    from imagenet_workloads.train.options.description import refuse_lacking
+
+    log_readably()
+    framework = FRAMEWORKS[options.cluster.framework]
+    framework.before_import()
+    code = framework.serve(options, os.environ)
+    if code is not None:
+        return code
+    refuse_lacking(options, FRAMEWORKS)
+    # Here, since members that are no workers do without.
+    from imagenet_workloads.train import worker
+
+    return worker.run(options, framework, os.environ)
 
 
 if __name__ == "__main__":

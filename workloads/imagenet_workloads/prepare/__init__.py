@@ -4,5 +4,5 @@
 (`split`), and leaves a `plan` under the dataset's `key`. `pack` writes one planned shard: it reads
 each image by its offset, makes an RGB JPEG of it (`transcode`, `codecs`), and appends it to a file
 of records (`formats`). `seal` checks every shard and writes dataset.json last. Whatever they write
-goes through `place`, under a temporary name until it is whole.
+goes through `atomic_files`, under a temporary name until it is whole.
 """

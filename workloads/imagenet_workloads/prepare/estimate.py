@@ -6,10 +6,10 @@ is not, and it shows at once when a codec does not work or all images are damage
 
 import numpy as np
 
-from imagenet_workloads.prepare.codecs.interface import Codec, DamagedImageError, Recipe
-from imagenet_workloads.prepare.formats.interface import Format
+from imagenet_workloads.prepare.codecs.codec import Codec, DamagedImageError, Recipe
+from imagenet_workloads.prepare.formats.format import Format
 from imagenet_workloads.prepare.scan import Scan
-from imagenet_workloads.prepare.sources.interface import Source
+from imagenet_workloads.prepare.sources.source import Source
 from imagenet_workloads.prepare.split import Numbers
 from imagenet_workloads.prepare.transcode import transcode
 

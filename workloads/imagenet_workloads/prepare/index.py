@@ -16,16 +16,15 @@ import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import estimate, formats, key, limits, place, shards, split
+from imagenet_workloads.prepare import atomic_files, estimate, formats, limits, shards, split
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.interface import Codec, Recipe
-from imagenet_workloads.prepare.options import Options
+from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
+from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, Options, make_key
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
-from imagenet_workloads.prepare.sources.interface import Source
-from imagenet_workloads.prepare.sources.synthetic import SyntheticSource
+from imagenet_workloads.prepare.sources.source import Source, Validation
 from imagenet_workloads.prepare.split import Classes, Numbers
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
@@ -36,25 +35,12 @@ _NAMED = 20
 
 
 @dataclass(frozen=True)
-class Validation:
-    """Validation images that have a source of their own.
-
-    Attributes:
-        source: flat.
-        labels: its label file.
-    """
-
-    source: Source
-    labels: Path
-
-
-@dataclass(frozen=True)
 class Request:
     """What to index.
 
     Attributes:
         source: of the training images, and of the validation images too unless these have one.
-        validation: the validation images' own source.
+        validation: the validation images, if they are apart from the source.
         data: the dataset volume.
         options: those that decide the bytes.
         codec: `auto`, `opencv` or `planes`.
@@ -136,8 +122,11 @@ def run(request: Request, recorder: PreparationRecorder) -> Result:
         PlaceError: the volume cannot be written, or is too small.
     """
     codec = choose(request.codec)
-    place.make_folder(request.data / "datasets")
-    with place.unnamed_file(request.data) as rows, place.unnamed_file(request.data) as own_rows:
+    atomic_files.make_folder(request.data / "datasets")
+    with (
+        atomic_files.unnamed_file(request.data) as rows,
+        atomic_files.unnamed_file(request.data) as own_rows,
+    ):
         found = scan(request.source, rows, recorder.listed)
         _tell_notes(found)
         classes = _choose_classes(found, request.options)
@@ -220,7 +209,7 @@ def _own_validation(
 def _plan(
     request: Request, found: Scan, classes: Classes, parts: dict[str, _Part], codec: Codec
 ) -> Plan:
-    writer = datasets.Writer(version=key.WRITER_VERSION, codec=codec.name)
+    writer = datasets.Writer(version=WRITER_VERSION, codec=codec.name)
     validation = None
     if request.validation is not None:
         own = parts[VALIDATION].scan.fingerprint()
@@ -229,12 +218,12 @@ def _plan(
     format = formats.named(request.options.format)
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
     return Plan(
-        key=key.make(writer, request.options, found.fingerprint(), validation),
+        key=make_key(writer, request.options, found.fingerprint(), validation),
         writer=writer,
         options=request.options,
         classes=classes.names,
         dropped_classes=classes.dropped,
-        sources={name: _describe(part.source) for name, part in parts.items()},
+        sources={name: part.source.to_document() for name, part in parts.items()},
         shards=tuple(
             shard
             for name, count in zip((TRAIN, VALIDATION), counts, strict=True)
@@ -247,24 +236,18 @@ def _plan(
     )
 
 
-def _describe(source: Source) -> dict[str, Any]:
-    if isinstance(source, SyntheticSource):
-        return source.to_document()
-    return {"kind": source.kind}
-
-
 def _leave(
     dataset: Path, plan: Plan, parts: dict[str, _Part], codec: Codec, max_skipped_fraction: float
 ) -> None:
-    place.make_folder(dataset)
-    place.sweep(dataset, place.ABANDONED_SECONDS)
+    atomic_files.make_folder(dataset)
+    atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
     format = formats.named(plan.options.format)
     recipe = Recipe(plan.options.resize, plan.options.quality)
     needed = sum(
         estimate.bytes_of(part.source, part.scan, part.numbers, recipe, codec, format)
         for part in parts.values()
     )
-    place.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
+    atomic_files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
     limits.write(dataset, max_skipped_fraction)
     if not plans.exists(dataset):
         plans.write(dataset, plan, _images(plan, parts))

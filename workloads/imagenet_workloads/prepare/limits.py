@@ -11,9 +11,9 @@ from pathlib import Path
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import place
+from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.shards import Skipped
-from imagenet_workloads.prepare.sources.interface import readable
+from imagenet_workloads.prepare.sources.source import readable
 
 _FILE = "limits.json"
 _NAMED = 3
@@ -28,7 +28,7 @@ def write(dataset: Path, max_skipped_fraction: float) -> None:
     content = json.dumps({"maxSkippedFraction": max_skipped_fraction}).encode() + b"\n"
     path = dataset / _FILE
     if not path.exists() or path.read_bytes() != content:
-        place.write_file(path, content)
+        atomic_files.write_file(path, content)
 
 
 def read(dataset: Path, images: int) -> int:

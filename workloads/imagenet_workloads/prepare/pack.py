@@ -9,7 +9,7 @@ import gc
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,23 +22,21 @@ import cv2
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import limits, place, shards
+from imagenet_workloads.prepare import atomic_files, limits, shards
 from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.interface import (
+from imagenet_workloads.prepare.codecs.codec import (
     Codec,
     DamagedImageError,
     Pixels,
     Recipe,
 )
-from imagenet_workloads.prepare.formats.interface import ShardWriter, StoredImage
-from imagenet_workloads.prepare.key import WRITER_VERSION
-from imagenet_workloads.prepare.moments import Moments
-from imagenet_workloads.prepare.plan import VALIDATION, Plan, PlannedImage, PlannedShard
+from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
+from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
+from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
 from imagenet_workloads.prepare.shards import Sidecar, Skipped
-from imagenet_workloads.prepare.sources import detect
-from imagenet_workloads.prepare.sources.interface import Source, changed, readable
-from imagenet_workloads.prepare.sources.synthetic import SyntheticSource
+from imagenet_workloads.prepare.sources.source import Source, readable
 from imagenet_workloads.prepare.transcode import transcode
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
@@ -60,16 +58,14 @@ class Request:
     Attributes:
         data: the dataset volume.
         key: the dataset's.
-        source: the path that index was given; None for a synthetic source.
-        validation_source: likewise.
+        open_source: opens a source again, given what the plan says of it.
         shard: its number, training shards first; None for every shard.
         threads: cores to keep busy.
     """
 
     data: Path
     key: str
-    source: Path | None
-    validation_source: Path | None
+    open_source: Callable[[Fields], Source]
     shard: int | None
     threads: int
 
@@ -85,7 +81,7 @@ class _Batch(NamedTuple):
     """What became of a few images, and their colours."""
 
     done: list[StoredImage | _Damaged]
-    moments: Moments
+    statistics: ChannelStatistics
 
 
 def run(request: Request, recorder: PreparationRecorder) -> None:
@@ -104,8 +100,8 @@ def run(request: Request, recorder: PreparationRecorder) -> None:
         _log.info("%s is sealed already", dataset)
         missing: list[PlannedShard] = []
     else:
-        place.make_folder(dataset)
-        place.sweep(dataset, place.ABANDONED_SECONDS)
+        atomic_files.make_folder(dataset)
+        atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
         missing = [shard for shard in wanted if not shards.is_whole(dataset, shard)]
     for shard in wanted:
         if shard not in missing:
@@ -144,7 +140,8 @@ def _pack_all(
     codec = choose(plan.writer.codec)
     allowed = limits.read(dataset, plan.images())
     sources = {
-        split: _open(request, plan, split) for split in sorted({shard.split for shard in missing})
+        split: request.open_source(Fields(plan.sources[split], f"sources.{split}"))
+        for split in sorted({shard.split for shard in missing})
     }
     try:
         for shard in missing:
@@ -153,23 +150,6 @@ def _pack_all(
     finally:
         for source in sources.values():
             source.close()
-
-
-def _open(request: Request, plan: Plan, split: str) -> Source:
-    """Opens the source of a split, and makes sure that it is of the kind that was planned."""
-    planned = plan.sources[split]
-    if planned["kind"] == SyntheticSource.kind:
-        return SyntheticSource.from_fields(Fields(planned, f"sources.{split}"))
-    flat = split == VALIDATION and planned["kind"].startswith("flat")
-    option = "--validation-source" if flat else "--source"
-    path = request.validation_source if flat else request.source
-    if path is None:
-        raise InputError(f"{option} is missing: the plan needs a {planned['kind']}")
-    source = detect.open_flat(path) if flat else detect.open_source(path)
-    if source.kind != planned["kind"]:
-        source.close()
-        raise changed(str(path), f"is a {source.kind} in place of a {planned['kind']}")
-    return source
 
 
 class _Work:
@@ -183,7 +163,9 @@ class _Work:
 
     def batch(self, images: list[PlannedImage]) -> _Batch:
         samples: list[Pixels] = []
-        return _Batch([self._one(image, samples) for image in images], Moments.of(samples))
+        return _Batch(
+            [self._one(image, samples) for image in images], ChannelStatistics.of(samples)
+        )
 
     def _one(self, image: PlannedImage, samples: list[Pixels]) -> StoredImage | _Damaged:
         try:
@@ -227,13 +209,13 @@ class _Packing:
         self._recorder = recorder
         self._skipped: list[Skipped] = []
         self._per_class = [0] * len(plan.classes)
-        self._moments = Moments()
+        self._statistics = ChannelStatistics()
         self._pace = _Pace(shard)
 
     def write(self, work: _Work, threads: int) -> None:
         with ExitStack() as stack:
             files = [
-                stack.enter_context(place.NewFile(self._dataset / name))
+                stack.enter_context(atomic_files.NewFile(self._dataset / name))
                 for name in self._shard.files
             ]
             writer = self._shard.format.writer(*(new.file for new in files))
@@ -254,9 +236,9 @@ class _Packing:
                 whole.append(image)
                 self._per_class[image.label] += 1
         before = writer.bytes
-        with place.telling_where(self._dataset / self._shard.record):
+        with atomic_files.telling_where(self._dataset / self._shard.record):
             writer.append(whole)
-        self._moments += batch.moments
+        self._statistics += batch.statistics
         self._recorder.packed(len(whole), writer.bytes - before)
         self._pace.more(len(batch.done), len(self._skipped))
 
@@ -270,7 +252,7 @@ class _Packing:
                 self._skipped, self._plan.images(), self._allowed, f"{self._shard.name} alone"
             )
 
-    def _publish(self, writer: ShardWriter, files: list[place.NewFile]) -> None:
+    def _publish(self, writer: ShardWriter, files: list[atomic_files.NewFile]) -> None:
         if shards.is_whole(self._dataset, self._shard):
             _log.info("%s was finished by another run", self._shard.name)
             return
@@ -282,14 +264,14 @@ class _Packing:
             record_sha256=record_sha256,
             index_sha256=index_sha256,
             per_class=tuple(self._per_class),
-            moments=self._moments,
+            statistics=self._statistics,
             skipped=tuple(self._skipped),
         )
         try:
             for new in files:
                 new.publish()
-            place.sync_folder(self._dataset)
-            place.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
+            atomic_files.sync_folder(self._dataset)
+            atomic_files.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
         except FileNotFoundError:
             # Another run with this key sealed the dataset and swept up; else somebody deletes.
             if not shards.is_whole(self._dataset, self._shard):

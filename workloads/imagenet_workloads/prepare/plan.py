@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 from imagenet_workloads.dataset import Writer
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import formats, place
-from imagenet_workloads.prepare.formats.interface import Format
-from imagenet_workloads.prepare.options import Options
+from imagenet_workloads.prepare import atomic_files, formats
+from imagenet_workloads.prepare.dataset_key import Options
+from imagenet_workloads.prepare.formats.format import Format
 
 VERSION = 1
 # Lines of a shard's file that are parsed at a time: one by one takes three times as long.
@@ -186,11 +186,11 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
     Raises:
         PlaceError: it cannot be written.
     """
-    with place.new_folder(dataset / _FOLDER) as folder:
+    with atomic_files.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
             content = (json.dumps(image).encode() + b"\n" for image in images[shard.name])
-            place.write_pieces(folder / _images_file(shard), content)
-        place.write_file(folder / _FILE, plan.to_json().encode())
+            atomic_files.write_pieces(folder / _images_file(shard), content)
+        atomic_files.write_file(folder / _FILE, plan.to_json().encode())
 
 
 def read(data: Path, key: str) -> Plan:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import place
-from imagenet_workloads.prepare.sources.interface import IMAGE_SUFFIXES, Image, Notes, Source
+from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES, Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
 # What is read at once to find a row: its fixed part and nearly every name.
@@ -76,7 +76,7 @@ class Scan:
         try:
             self._rows.write(row)
         except OSError as error:
-            place.explain(self._folder, error)
+            atomic_files.explain(self._folder, error)
         self._classes.append(number)
         self._places.append(self._end)
         self._end += len(row)
@@ -88,7 +88,7 @@ class Scan:
 
     def finish(self) -> None:
         """Makes every row readable; nothing may be added after."""
-        with place.telling_where(self._folder):
+        with atomic_files.telling_where(self._folder):
             self._rows.flush()
 
     def fingerprint(self) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads.dataset import Dataset, Shard, Split
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import limits, place, shards
+from imagenet_workloads.prepare import atomic_files, limits, shards
 from imagenet_workloads.prepare import plan as plans
-from imagenet_workloads.prepare.moments import Moments
+from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedShard
 from imagenet_workloads.prepare.shards import Sidecar, Skipped
 
@@ -44,12 +44,12 @@ def run(data: Path, key: str, threads: int) -> None:
     if (dataset / datasets.FILE_NAME).exists():
         _log.info("%s is sealed already", dataset)
         return
-    place.make_folder(dataset)
+    atomic_files.make_folder(dataset)
     sidecars = _check_all(dataset, plan, threads)
     skipped = [image for sidecar in sidecars.values() for image in sidecar.skipped]
     if skipped:
         lines = [json.dumps(image.to_document()) + "\n" for image in skipped]
-        place.write_file(dataset / REPORT, "".join(lines).encode())
+        atomic_files.write_file(dataset / REPORT, "".join(lines).encode())
     allowed = limits.read(dataset, plan.images())
     if len(skipped) > allowed:
         raise limits.too_many(
@@ -57,8 +57,8 @@ def run(data: Path, key: str, threads: int) -> None:
         )
     sealed = _dataset(plan, sidecars, skipped)
     # Before the dataset is sealed, since nobody looks after a sealed one.
-    place.sweep(dataset, older_than=0)
-    place.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
+    atomic_files.sweep(dataset, older_than=0)
+    atomic_files.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
     _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
 
 
@@ -124,11 +124,13 @@ def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
 
 
 def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[Skipped]) -> Dataset:
-    moments = Moments()
+    statistics = ChannelStatistics()
     for shard in plan.shards:
         if shard.split == TRAIN:
-            moments += sidecars[shard.name].moments
-    mean, std = ([round(value, 3) for value in moment()] for moment in (moments.mean, moments.std))
+            statistics += sidecars[shard.name].statistics
+    mean, std = (
+        [round(value, 3) for value in moment()] for moment in (statistics.mean, statistics.std)
+    )
     return Dataset(
         key=plan.key,
         format=plan.options.format,

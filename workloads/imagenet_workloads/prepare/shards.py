@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.moments import Moments
+from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import Plan, PlannedShard
 
 VERSION = 1
@@ -35,7 +35,7 @@ class Sidecar:
         record_sha256: hex, of the file of records.
         index_sha256: hex, of its index; None without one.
         per_class: images of each class, by label.
-        moments: of the images' colours.
+        statistics: of the images' colours.
         skipped: damaged images that it lacks.
     """
 
@@ -45,7 +45,7 @@ class Sidecar:
     record_sha256: str
     index_sha256: str | None
     per_class: tuple[int, ...]
-    moments: Moments
+    statistics: ChannelStatistics
     skipped: tuple[Skipped, ...]
 
     def to_json(self) -> str:
@@ -58,7 +58,7 @@ class Sidecar:
             "sha256": self.record_sha256,
             **({} if self.index_sha256 is None else {"indexSha256": self.index_sha256}),
             "perClass": list(self.per_class),
-            "channels": self.moments.to_document(),
+            "channels": self.statistics.to_document(),
             "skipped": [image.to_document() for image in self.skipped],
         }
         return json.dumps(document) + "\n"
@@ -79,7 +79,7 @@ class Sidecar:
             record_sha256=fields.text("sha256"),
             index_sha256=fields.text("indexSha256") if fields.has("indexSha256") else None,
             per_class=fields.integers("perClass"),
-            moments=Moments.from_fields(fields.object("channels")),
+            statistics=ChannelStatistics.from_fields(fields.object("channels")),
             skipped=tuple(
                 Skipped(image.text("name"), image.text("class"), image.text("reason"))
                 for image in fields.objects("skipped")

@@ -16,9 +16,9 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from imagenet_workloads.prepare import exif, png
+from imagenet_workloads.prepare import image_metadata
 from imagenet_workloads.prepare.codecs import opencv
-from imagenet_workloads.prepare.codecs.interface import (
+from imagenet_workloads.prepare.codecs.codec import (
     MOST_PIXELS,
     Codec,
     DamagedImageError,
@@ -28,7 +28,7 @@ from imagenet_workloads.prepare.codecs.interface import (
     Recipe,
     target_size,
 )
-from imagenet_workloads.prepare.formats.interface import LARGEST_JPEG
+from imagenet_workloads.prepare.formats.format import LARGEST_JPEG
 
 _JPEG = b"\xff\xd8\xff"
 
@@ -60,19 +60,19 @@ def _header(data: bytes) -> Jpeg:
         raise DamagedImageError(str(error)) from None
     if height * width > MOST_PIXELS:
         raise DamagedImageError(f"claims {width}x{height} pixels; at most {MOST_PIXELS} are read")
-    return Jpeg(data, height, width, colours, subsampling, exif.of_jpeg(data))
+    return Jpeg(data, height, width, colours, subsampling, image_metadata.jpeg_orientation(data))
 
 
 def _from_other(data: bytes, recipe: Recipe) -> Packed:
     if not data:
         raise DamagedImageError("is empty")
-    orientation = exif.UPRIGHT
-    if data.startswith(png.SIGNATURE):
+    orientation = image_metadata.UPRIGHT
+    if data.startswith(image_metadata.PNG_SIGNATURE):
         try:
-            block = png.exif_block(data)
+            block = image_metadata.png_exif_block(data)
         except ValueError as error:
             raise DamagedImageError(str(error)) from None
-        orientation = exif.of_tiff(block) if block else exif.UPRIGHT
+        orientation = image_metadata.tiff_orientation(block) if block else image_metadata.UPRIGHT
     pixels = opencv.turned(_read_by_opencv(data), orientation)
     height, width = pixels.shape[:2]
     target = target_size(height, width, recipe.resize)

@@ -1,8 +1,7 @@
-"""Distributed training: what `imagenet-train` does in the roles worker, server and scheduler.
+"""What every framework shares of distributed training; it imports none of them.
 
-`program` starts a role; `worker` is the story of one worker, told with `options` (the command
-line), `networks` (what is trained), `data` (what it is trained on), `schedule` (how fast),
-`strategies` (how workers exchange) and `result` (what remains). Nothing here imports MXNet when it
-is imported itself unless its docstring says so: a parser must be cheap, and schedulers do without
-(`kvstore_server`).
+`worker` is one worker until its framework may start, `trainer` its training: `resume` finds where
+to go on, `loop` trains, `evaluate` counts, `checkpointer` saves, `reporter` reports, and `result`
+is what stays. `framework`, `group` and `data` are the protocols that a package of `frameworks`
+implements. `options` is the command line.
 """

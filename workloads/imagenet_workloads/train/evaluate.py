@@ -6,8 +6,9 @@ equal those of one process that loads the saved model.
 
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.counts import Counts, count
-from imagenet_workloads.train.data.interface import ValidationData
-from imagenet_workloads.train.learner import Group, Learner
+from imagenet_workloads.train.data import ValidationData
+from imagenet_workloads.train.framework import Learner
+from imagenet_workloads.train.group import Group
 
 
 def evaluate(learner: Learner, data: ValidationData, group: Group, top_k: int) -> Counts | None:

@@ -1,6 +1,6 @@
 """Tells the world how a worker's training goes: metrics always, the attempt's log from rank 0.
 
-`fit` says what happened; here it becomes figures over the right interval.
+`loop` says what happened; here it becomes figures over the right interval.
 """
 
 import logging

@@ -19,7 +19,7 @@ from typing import Any
 
 from imagenet_workloads.errors import PlaceError
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.data.inputs import Inputs
+from imagenet_workloads.train.data import Inputs
 from imagenet_workloads.train.reporter import finite
 
 FILE_NAME = "result.json"

@@ -1,7 +1,6 @@
 """The learning rate of every update, as a pure function of the update's number.
 
-`worker` makes one `Schedule` from the options; `optimizer` hands it to MXNet, for which `ByUpdate`
-translates MXNet's way of counting. Import-light, because servers unpickle it in dist_async.
+`trainer` makes one `Schedule` from the options. Import-light, because servers of MXNet unpickle it.
 """
 
 import math
@@ -70,23 +69,3 @@ class Schedule:
             return float((1.0 - done) ** self.decay.power)
         epoch = update // self.updates_per_epoch
         return float(self.factor ** sum(1 for step in self.decay.epochs if step <= epoch))
-
-
-class ByUpdate:
-    """A Schedule as MXNet's optimizers call it.
-
-    They count updates from 1; a server of dist_async counts one for each push of each worker, so
-    there `workers` of its counts are one update of ours.
-
-    Attributes:
-        base_lr: set by MXNet's optimizer, not used.
-    """
-
-    def __init__(self, schedule: Schedule, workers: int = 1) -> None:
-        self._schedule = schedule
-        self._workers = workers
-        self.base_lr = schedule.peak
-
-    def __call__(self, num_update: int) -> float:
-        """Give the rate for MXNet's `num_update`."""
-        return self._schedule(max(num_update - 1, 0) // self._workers)

@@ -1,35 +1,37 @@
-"""A worker until its framework may start: what it can check and say before it waits for others.
+"""A worker until its framework may start: what it can check and report before it waits for others.
 
-A process of which the environment says nothing is a worker too, one that waits for nobody.
-`program` starts it, in the child that `init` makes; `session` goes on. Imports MXNet or TensorFlow
-only at its very end.
+A process whose environment names no job is a worker too, one that is alone. `commands.train` starts
+it in the child that `process.pid1` makes; `trainer` goes on.
 """
 
-import os
 from collections.abc import Mapping
 
+from imagenet_workloads import rendezvous
 from imagenet_workloads.checkpoint.store import CheckpointStore
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.process.termination import Termination
+from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve
 from imagenet_workloads.telemetry.training import TrainingRecorder
-from imagenet_workloads.train.identity import identify
-from imagenet_workloads.train.learner import Framework
-from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.peers import choose
-from imagenet_workloads.train.peers.interface import Peers
-from imagenet_workloads.train.session import Worker, train
-from imagenet_workloads.train.termination import Termination
+from imagenet_workloads.train.options import FrameworkDescription, Options
+from imagenet_workloads.train.resume import identify
+from imagenet_workloads.train.trainer import Worker, train
 
 
-def run(options: Options, variables: Mapping[str, str]) -> int:
+def run(options: Options, description: FrameworkDescription, variables: Mapping[str, str]) -> int:
     """Be a worker; return its exit code.
+
+    Args:
+        options: the command line.
+        description: of the framework that it names.
+        variables: the environment.
 
     Raises:
         WorkloadError: it cannot go on.
     """
-    peers = choose.find(options, variables)
+    members = find_rendezvous(options, description, variables)
     environment = Environment.from_mapping(variables)
     termination = Termination(options.cluster.termination_grace)
     termination.listen()
@@ -41,31 +43,29 @@ def run(options: Options, variables: Mapping[str, str]) -> int:
         options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
     )
     store.refuse_later_attempt()
-    termination.is_hopeless = peers.wait(options.cluster.join_timeout)
-    framework = _framework(options, peers, store)
+    termination.is_hopeless = members.wait(options.cluster.join_timeout)
+    framework = description.load("framework").create(options, members, store.attempt_folder)
     worker = Worker(options, environment, store, identity, recorder, termination, framework)
     try:
         return train(worker)
     except Exception as error:
-        reason = peers.explain(error)
+        reason = members.explain(error)
         if reason is None:
             raise
         raise WorkloadError(reason) from error
 
 
-def _framework(options: Options, peers: Peers, store: CheckpointStore) -> Framework:
-    if options.cluster.framework == "TensorFlow":
-        # Without what it says at every start about the processor.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        from imagenet_workloads.train.tensorflow.framework import TensorFlow
+def find_rendezvous(
+    options: Options, description: FrameworkDescription, variables: Mapping[str, str]
+) -> Rendezvous:
+    """Give the rendezvous that the strategy of a command line needs.
 
-        return TensorFlow(options, peers, store.attempt_folder)
-    from imagenet_workloads.train.strategies.choose import join
-    from imagenet_workloads.train.strategies.interface import Strategy
-    from imagenet_workloads.train.with_mxnet import MXNet
-
-    def join_in_time() -> Strategy:
-        with peers.joining(options.cluster.join_timeout):
-            return join(options.cluster)
-
-    return MXNet(options, join_in_time)
+    Raises:
+        InputError: the strategy does not fit the environment, or a variable is wrong.
+    """
+    return rendezvous.find(
+        description.strategy_option,
+        description.strategy_of(options),
+        description.rendezvous,
+        variables,
+    )

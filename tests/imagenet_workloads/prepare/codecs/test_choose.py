@@ -2,17 +2,20 @@
 
 import ctypes
 import gc
+import json
 import mmap
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 import simplejpeg
 
+from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare import codecs
-from imagenet_workloads.prepare.codecs.interface import Recipe, reduction, sample_step
+from imagenet_workloads.prepare.codecs.codec import Recipe, reduction, sample_step
 from imagenet_workloads.prepare.codecs.turbojpeg import (
     LibraryMissingError,
     Planes,
@@ -20,22 +23,49 @@ from imagenet_workloads.prepare.codecs.turbojpeg import (
     load,
 )
 from imagenet_workloads.prepare.transcode import transcode
-from support.pictures import Pixels, decode, difference, jpeg, pixels
+from support.codecs import hide_libturbojpeg, needs_libturbojpeg
+from support.pictures import Pixels, decode, difference, jpeg, pixels, write_folder
+from support.preparation import finish, start
 
 
-def test_auto_takes_the_faster_one_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_libturbojpeg
+def test_auto_is_the_faster_codec() -> None:
     assert codecs.choose("auto").name == "planes"
+
+
+def test_an_unknown_codec_is_an_error() -> None:
     assert codecs.choose("opencv").name == "opencv"
-
-    def missing() -> None:
-        raise LibraryMissingError("no such library")
-
-    monkeypatch.setattr(codecs, "PlanesCodec", missing)
-    assert codecs.choose("auto").name == "opencv"
-    with pytest.raises(WorkloadError, match="needs libturbojpeg: no such library; install"):
-        codecs.choose("planes")
     with pytest.raises(InputError, match="no codec called 'pillow'"):
         codecs.choose("pillow")
+
+
+def test_without_libturbojpeg_opencv_serves_and_one_line_names_the_package(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "source", {"a": {"1.JPEG": jpeg(1, 40, 50)}})
+    hidden = hide_libturbojpeg(tmp_path / "libraries")
+    data = ("--data", tmp_path / "data")
+    options = (*data, "--shards", "1", "--resize", "20")
+    code, result, log = finish(start("index", "--source", source, *options, variables=[hidden]))
+    assert code == 0, log
+    assert [line for line in log.splitlines() if "libturbojpeg0" in line] == [
+        "libturbojpeg is missing, so OpenCV resizes the images; "
+        "the Debian package libturbojpeg0 makes this faster"
+    ]
+    common = (*data, "--key", json.loads(result)["key"])
+    for program, more in (("pack", ("--source", source)), ("seal", ())):
+        code, _, log = finish(start(program, *common, *more, variables=[hidden]))
+        assert (code, "libturbojpeg0" in log) == (0, False), log
+    (dataset,) = (tmp_path / "data/datasets").iterdir()
+    assert read_dataset(dataset).writer.codec == "opencv"
+
+
+def test_without_libturbojpeg_the_planes_codec_is_an_error(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "source", {"a": {"1.JPEG": jpeg(1, 40, 50)}})
+    options = ("--data", tmp_path / "data", "--shards", "1", "--codec", "planes")
+    hidden = hide_libturbojpeg(tmp_path / "libraries")
+    code, _, log = finish(start("index", "--source", source, *options, variables=[hidden]))
+    assert code == WorkloadError.exit_code
+    assert "imagenet-index: error: the planes codec needs libturbojpeg: " in log
+    assert log.endswith("install the package libturbojpeg0, or choose the opencv codec\n")
 
 
 @pytest.mark.parametrize("name", ["libnothing.so.0", "libc.so.6"])
@@ -72,6 +102,7 @@ def guarded(size: int) -> Pixels:
     return memory[end - size : end]
 
 
+@needs_libturbojpeg
 @pytest.mark.parametrize(
     ("height", "width"), [(480, 640), (480, 637), (653, 480), (37, 49), (1, 1)]
 )
@@ -91,6 +122,7 @@ def test_reads_and_writes_nothing_beyond_the_planes(height: int, width: int) -> 
     assert turbo.decompress(image, height, width, planes)
 
 
+@needs_libturbojpeg
 def test_the_bytes_do_not_depend_on_threads_or_on_what_came_before() -> None:
     codec = codecs.choose("planes")
     images = [jpeg(seed, 61 + seed, 83 - seed) for seed in range(12)]
@@ -109,6 +141,7 @@ def test_the_bytes_do_not_depend_on_threads_or_on_what_came_before() -> None:
     assert list(found.values()) == [expected] * 4
 
 
+@needs_libturbojpeg
 def test_the_handles_of_a_thread_are_freed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[int] = []
     real = weakref.finalize
@@ -123,6 +156,7 @@ def test_the_handles_of_a_thread_are_freed_with_it(monkeypatch: pytest.MonkeyPat
     assert len(freed) == 2
 
 
+@needs_libturbojpeg
 def test_an_image_at_its_size_already_is_only_encoded() -> None:
     image = jpeg(1, 48, 64)
     packed = transcode(image, Recipe(48, 95), codecs.choose("planes"))

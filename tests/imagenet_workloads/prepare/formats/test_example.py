@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_workloads.prepare.formats import example, tfrecord
-from imagenet_workloads.prepare.formats.interface import StoredImage
+from imagenet_workloads.prepare.formats.format import StoredImage
 from support.stored_images import stored_image
 from support.tfrecord import features
 

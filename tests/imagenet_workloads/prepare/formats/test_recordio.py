@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_workloads.prepare.formats import recordio
-from imagenet_workloads.prepare.formats.interface import LARGEST_JPEG
+from imagenet_workloads.prepare.formats.format import LARGEST_JPEG
 from imagenet_workloads.prepare.formats.recordio import MAGIC, Writer, count_records, encode
 from support.stored_images import stored_image
 

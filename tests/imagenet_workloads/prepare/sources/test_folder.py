@@ -12,7 +12,7 @@ import pytest
 
 from imagenet_workloads.prepare.sources import folder
 from imagenet_workloads.prepare.sources.folder import Folder
-from imagenet_workloads.prepare.sources.interface import Notes
+from imagenet_workloads.prepare.sources.source import Notes
 
 
 def scandir_of(names: int, seed: int) -> object:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import detect
-from imagenet_workloads.prepare.sources.interface import Image, Notes, Source, is_image
+from imagenet_workloads.prepare.sources import volume
+from imagenet_workloads.prepare.sources.source import Image, Notes, Source, is_image
 from support.pictures import (
     TIME,
     Collection,
@@ -35,7 +35,7 @@ def scanned(source: Source) -> tuple[list[Image], Notes]:
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_lists_and_reads_every_image(kind: str, tmp_path: Path) -> None:
-    source = detect.open_source(WRITERS[kind](tmp_path / "source", IMAGES))
+    source = volume.open_source(WRITERS[kind](tmp_path / "source", IMAGES))
     assert source.kind == kind
     images, notes = scanned(source)
     assert (notes.ignored, notes.empty) == (0, [])
@@ -52,7 +52,7 @@ def test_lists_and_reads_every_image(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_tells_how_far_it_is(kind: str, tmp_path: Path) -> None:
-    source = detect.open_source(WRITERS[kind](tmp_path / "source", IMAGES))
+    source = volume.open_source(WRITERS[kind](tmp_path / "source", IMAGES))
     notes = Notes()
     shares = [notes.share for _ in source.scan(notes)]
     assert shares == sorted(shares)
@@ -66,7 +66,7 @@ def test_a_folder_is_listed_by_name_and_images_may_lie_deeper(tmp_path: Path) ->
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
-    images, _ = scanned(detect.open_source(tmp_path))
+    images, _ = scanned(volume.open_source(tmp_path))
     assert [(image.class_name, image.name) for image in images] == [
         ("B", "B/1.bmp"),
         ("a", "a/images/x.jpg"),
@@ -80,7 +80,7 @@ def test_follows_links_in_folders_and_names_a_dangling_one(tmp_path: Path) -> No
     write_folder(tmp_path / "elsewhere", {"a": {"1.jpg": b"x"}})
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a").symlink_to(tmp_path / "elsewhere" / "a")
-    source = detect.open_source(tmp_path / "source")
+    source = volume.open_source(tmp_path / "source")
     assert [image.size for image in scanned(source)[0]] == [1]
     (tmp_path / "elsewhere" / "a" / "2.jpg").symlink_to("nothing")
     with pytest.raises(InputError, match=r"a/2\.jpg: cannot be looked at"):
@@ -91,7 +91,7 @@ def test_passes_over_what_is_no_image_and_counts_it(tmp_path: Path) -> None:
     write_folder(tmp_path, {"a": {"1.jpg": b"x", "._1.jpg": b"", "notes.txt": b""}, "empty": {}})
     write_folder(tmp_path, {".cache": {"1.jpg": b"x"}, "lost+found": {"1.jpg": b"x"}})
     (tmp_path / "README").touch()
-    images, notes = scanned(detect.open_source(tmp_path))
+    images, notes = scanned(volume.open_source(tmp_path))
     assert [image.name for image in images] == ["a/1.jpg"]
     assert (notes.ignored, notes.empty) == (3, ["empty"])
 
@@ -100,11 +100,11 @@ def test_tars_pass_over_what_is_no_image_too(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     inner = tar({"a/1.jpg": b"x", "a/._1.jpg": b"", "a/LICENSE": b"", "2.JPEG": b"y"})
     path.write_bytes(tar({"n1.tar": inner, "README": b"", "n2.tar": b"", "n3.tar": tar({})}))
-    images, notes = scanned(detect.open_source(path))
+    images, notes = scanned(volume.open_source(path))
     assert [image.name for image in images] == ["n1.tar/a/1.jpg", "n1.tar/2.JPEG"]
     assert (notes.ignored, notes.empty) == (3, ["n2", "n3"])
     path.write_bytes(tar({"data/a/1.jpg": b"x", "data/list.txt": b"", "stray.jpg": b""}))
-    images, notes = scanned(detect.open_source(path))
+    images, notes = scanned(volume.open_source(path))
     assert [(image.class_name, image.name) for image in images] == [("a", "data/a/1.jpg")]
     assert notes.ignored == 2
 
@@ -127,7 +127,7 @@ def test_refuses_what_would_mix_classes_up(
 ) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(tar(members))
-    source = detect.open_source(path)
+    source = volume.open_source(path)
     with pytest.raises(InputError, match=message):
         scanned(source)
 
@@ -151,11 +151,11 @@ def test_says_what_is_wrong_with_a_file(content: bytes, message: str, tmp_path: 
     path = tmp_path / "x.tar"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
-        detect.open_source(path)
+        volume.open_source(path)
 
 
 def test_says_that_there_is_no_such_path(tmp_path: Path) -> None:
-    for opens in (detect.open_source, detect.open_flat):
+    for opens in (volume.open_source, volume.open_flat):
         with pytest.raises(InputError, match="nowhere: no such file or folder"):
             opens(tmp_path / "nowhere")
 
@@ -169,12 +169,12 @@ def test_a_link_in_a_tar_is_an_error_with_the_way_out(kind: bytes, tmp_path: Pat
         link.type, link.linkname = kind, "a/1.jpg"
         archive.addfile(link)
     with pytest.raises(InputError, match=r"a/2\.jpg is a link.*--dereference"):
-        scanned(detect.open_source(path))
+        scanned(volume.open_source(path))
 
 
 def test_a_source_that_changed_is_noticed(tmp_path: Path) -> None:
     root = write_folder(tmp_path / "folder", {"a": {"1.jpg": b"xy"}})
-    source = detect.open_source(root)
+    source = volume.open_source(root)
     (image,) = scanned(source)[0]
     (root / "a/1.jpg").write_bytes(b"longer")
     with pytest.raises(InputError, match="6 bytes in place of 2: the source has changed"):
@@ -187,7 +187,7 @@ def test_a_source_that_changed_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("offset", [512, 1024, 700, 10**6])
 def test_a_tar_that_changed_is_noticed(offset: int, tmp_path: Path) -> None:
     path = write_tar_of_folders(tmp_path / "x.tar", {"a": {"1.jpg": b"x" * 100, "2.jpg": b"y"}})
-    source = detect.open_source(path)
+    source = volume.open_source(path)
     assert source.read("a/1.jpg", 512, 100) == b"x" * 100
     with pytest.raises(InputError, match="the source has changed"):
         source.read("a/1.jpg", offset, 99)
@@ -206,7 +206,7 @@ def test_flat_sources_list_images_without_classes(tmp_path: Path) -> None:
         (root, "flat folder", ["a.JPEG", "b.JPEG"]),
         (path, "flat tar", ["val/b.JPEG", "val/a.JPEG"]),
     ):
-        source = detect.open_flat(place)
+        source = volume.open_flat(place)
         images, notes = scanned(source)
         assert source.kind == kind
         assert [image.name for image in images] == expected
@@ -234,7 +234,7 @@ def test_reads_from_several_places_of_one_tar_at_once(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     many = {"a": {f"{number}.jpg": bytes([number]) * 2000 for number in range(100)}}
-    source = detect.open_source(write_tar_of_tars(tmp_path / "x.tar", many))
+    source = volume.open_source(write_tar_of_tars(tmp_path / "x.tar", many))
     images = scanned(source)[0]
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(lambda image: source.read(image.name, image.offset, image.size), images)

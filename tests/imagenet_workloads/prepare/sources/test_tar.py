@@ -1,9 +1,7 @@
 """The walk over a tar against the standard library's, and everything that is not a whole tar."""
 
 import io
-import os
 import tarfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +17,7 @@ from imagenet_workloads.prepare.sources.tar import (
     members,
     parse_number,
 )
+from support.blobs import BytesBlob
 from support.pictures import tar
 
 names = st.lists(
@@ -30,13 +29,8 @@ names = st.lists(
 ).map("/".join)
 
 
-def walk(content: bytes, tmp: Path | None = None) -> list[Member]:
-    descriptor = os.memfd_create("tar")
-    try:
-        os.write(descriptor, content)
-        return list(members(Region(descriptor, 0, len(content), "x.tar")))
-    finally:
-        os.close(descriptor)
+def walk(content: bytes) -> list[Member]:
+    return list(members(Region(BytesBlob(content), 0, len(content), "x.tar")))
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,11 +5,15 @@ own planes of brightness and colour by the system's libturbojpeg, which is faste
 on `opencv` for what it does not know. Their bytes differ, so a dataset's key records which wrote.
 """
 
+import logging
+
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.codecs.interface import Codec
+from imagenet_workloads.prepare.codecs.codec import Codec
 from imagenet_workloads.prepare.codecs.opencv import OpenCvCodec
 from imagenet_workloads.prepare.codecs.planes import PlanesCodec
 from imagenet_workloads.prepare.codecs.turbojpeg import LibraryMissingError
+
+_log = logging.getLogger(__name__)
 
 
 def choose(name: str) -> Codec:
@@ -27,6 +31,10 @@ def choose(name: str) -> Codec:
         return PlanesCodec()
     except LibraryMissingError as error:
         if name == "auto":
+            _log.info(
+                "libturbojpeg is missing, so OpenCV resizes the images; "
+                "the Debian package libturbojpeg0 makes this faster"
+            )
             return OpenCvCodec()
         raise WorkloadError(
             f"the planes codec needs libturbojpeg: {error}; "

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from imagenet_workloads.prepare.codecs.interface import (
+from imagenet_workloads.prepare.codecs.codec import (
     DamagedImageError,
     Jpeg,
     Packed,

@@ -11,7 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from imagenet_workloads.prepare.codecs.interface import (
+from imagenet_workloads.prepare.codecs.codec import (
     Jpeg,
     Packed,
     Pixels,

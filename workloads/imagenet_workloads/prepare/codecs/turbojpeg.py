@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from imagenet_workloads.prepare.codecs.interface import Pixels
+from imagenet_workloads.prepare.codecs.codec import Pixels
 
 LIBRARY = "libturbojpeg.so.0"
 

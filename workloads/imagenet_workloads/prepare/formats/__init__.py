@@ -6,7 +6,7 @@ through `interface` alone, so that all else of a dataset is the same in every fo
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.formats import recordio, tfrecord
-from imagenet_workloads.prepare.formats.interface import Format
+from imagenet_workloads.prepare.formats.format import Format
 
 _FORMATS = {format.name: format for format in (recordio.FORMAT, tfrecord.FORMAT)}
 

@@ -14,7 +14,7 @@ ImageNet's readers expect: 0 is kept for the background.
 
 from functools import lru_cache
 
-from imagenet_workloads.prepare.formats.interface import StoredImage
+from imagenet_workloads.prepare.formats.format import StoredImage
 
 # Tags of length-delimited fields: number << 3 | 2.
 _FIRST, _SECOND, _THIRD = (number << 3 | 2 for number in (1, 2, 3))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from imagenet_workloads.dataset import RECORD_IO
-from imagenet_workloads.prepare.formats.interface import Format, HashedFile, StoredImage, Stream
+from imagenet_workloads.prepare.formats.format import Format, HashedFile, StoredImage, Stream
 
 MAGIC = 0xCED7230A
 _MAGIC_BYTES = struct.pack("<I", MAGIC)

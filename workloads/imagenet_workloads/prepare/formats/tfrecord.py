@@ -13,7 +13,7 @@ import google_crc32c
 
 from imagenet_workloads.dataset import TF_RECORD
 from imagenet_workloads.prepare.formats import example
-from imagenet_workloads.prepare.formats.interface import Format, HashedFile, StoredImage, Stream
+from imagenet_workloads.prepare.formats.format import Format, HashedFile, StoredImage, Stream
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")

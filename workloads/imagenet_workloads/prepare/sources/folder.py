@@ -1,4 +1,4 @@
-"""A folder of class folders; images may lie deeper inside those."""
+"""How folders hold images: in class folders, where they may lie deeper, or flat."""
 
 import os
 import stat
@@ -8,9 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.interface import (
+from imagenet_workloads.prepare.sources.source import (
     Image,
     Notes,
+    Source,
     changed,
     class_name_in,
     is_image,
@@ -22,7 +23,7 @@ _NOT_CLASSES = frozenset(("lost+found",))
 _MANY, _PARTS = 10_000, 8
 
 
-class Folder:
+class Folder(Source):
     """Each folder directly in the root is a class. Holds some names of one folder at a time."""
 
     kind = "folder of folders"
@@ -64,8 +65,28 @@ class Folder:
         """The bytes of one image."""
         return read_file(self._root, name, size)
 
-    def close(self) -> None:
-        """Nothing is held open."""
+
+class FlatFolder(Source):
+    """Images directly in a folder; `labels` reads their classes."""
+
+    kind = "flat folder"
+
+    def __init__(self, root: Path) -> None:
+        self.where = str(root)
+        self._root = root
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in an order that depends on their names alone."""
+        for name in names(self._root):
+            image = image_at(self._root, "", name) if is_image(name) else None
+            if image is not None:
+                yield image
+            else:
+                notes.ignored += 1
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return read_file(self._root, name, size)
 
 
 def names(folder: Path) -> Iterator[str]:

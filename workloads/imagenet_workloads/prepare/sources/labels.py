@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import matlab
-from imagenet_workloads.prepare.sources.interface import readable
+from imagenet_workloads.prepare.sources.source import readable
 
 UNKNOWN = -1
 

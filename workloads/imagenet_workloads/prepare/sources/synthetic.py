@@ -1,24 +1,22 @@
-"""Images made from numbers, for trying a cluster and its speed without an archive.
+"""The kind `synthetic`: images made from numbers, to try a cluster without an archive.
 
 Each class is a smooth pattern of colours and each image that pattern, shifted, under noise: a
 network can learn the classes. An image depends on its class, its number and the shape alone.
 """
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from typing import Any, Self
 
-import cv2
-import numpy as np
-import simplejpeg
-
+from imagenet_workloads import arguments as types
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.interface import Image, Notes, changed
+from imagenet_workloads.prepare.sources.source import Image, Notes, Source, SourceKind, changed
 
 _CELLS = 4
 _NOISE = 24
 
 
-class SyntheticSource:
+class SyntheticSource(Source):
     """`images_per_class` JPEGs of each of `classes` classes; an image's offset is its number."""
 
     kind = "synthetic"
@@ -75,6 +73,10 @@ class SyntheticSource:
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """Makes the JPEG of one image."""
+        import cv2
+        import numpy as np
+        import simplejpeg
+
         _, height, width = self.shape
         label, number = divmod(offset, self.images_per_class)
         if size != 3 * height * width or label >= self.classes:
@@ -92,5 +94,52 @@ class SyntheticSource:
         )
         return jpeg
 
-    def close(self) -> None:
-        """Nothing is held open."""
+
+class SyntheticKind(SourceKind):
+    """Classes, images of each and their shape; the plan has them all for imagenet-pack."""
+
+    name = "synthetic"
+    options = "the three --synthetic-… options"
+    planned_as = (SyntheticSource.kind,)
+
+    def add_index_options(self, parser: ArgumentParser) -> None:
+        """Adds --synthetic-classes, -images-per-class and -image-shape."""
+        group = parser.add_argument_group("synthetic images")
+        group.add_argument(
+            "--synthetic-classes",
+            type=types.count,
+            metavar="C",
+            help="make images of C classes instead of reading a source",
+        )
+        group.add_argument("--synthetic-images-per-class", type=types.count, metavar="N")
+        group.add_argument(
+            "--synthetic-image-shape",
+            type=types.image_shape,
+            metavar="3,H,W",
+            help="channels, height and width in pixels",
+        )
+
+    def is_given(self, parsed: Namespace) -> bool:
+        """Whether any of the three is given."""
+        return any(value is not None for value in self._values(parsed))
+
+    def mistake(self, parsed: Namespace) -> str | None:
+        """The three go together."""
+        if self.is_given(parsed) and None in self._values(parsed):
+            return "--synthetic-classes, -images-per-class and -image-shape go together"
+        return None
+
+    def open(self, parsed: Namespace) -> Source:
+        """Makes no image yet."""
+        return SyntheticSource(*self._values(parsed))
+
+    def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
+        """Makes the source of the plan."""
+        return SyntheticSource.from_fields(planned)
+
+    def _values(self, parsed: Namespace) -> tuple[Any, Any, Any]:
+        return (
+            parsed.synthetic_classes,
+            parsed.synthetic_images_per_class,
+            parsed.synthetic_image_shape,
+        )

@@ -6,7 +6,6 @@ block at a time, by offset. Formats: v7, ustar, GNU (long names, base-256 number
 https://www.gnu.org/software/tar/manual/html_node/Standard.html and POSIX.1-2017 pax.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -14,7 +13,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.sources.interface import readable
+from imagenet_workloads.prepare.sources.source import Blob, readable
 
 BLOCK = 512
 NANOSECONDS = 10**9
@@ -26,16 +25,16 @@ _ZERO_BLOCK = bytes(BLOCK)
 
 @dataclass(frozen=True)
 class Region:
-    """A part of an open file that holds one tar.
+    """A part of a blob that holds one tar.
 
     Attributes:
-        descriptor: of the file.
+        blob: whose part it is.
         start: of the part, in bytes.
         end: likewise.
         where: names it in messages.
     """
 
-    descriptor: int
+    blob: Blob
     start: int
     end: int
     where: str
@@ -57,7 +56,7 @@ class Member(NamedTuple):
     Attributes:
         name: its path, without a leading `./`; bytes that are not UTF-8 as surrogates.
         kind: what it is.
-        offset: of its data, in the file.
+        offset: of its data, in the blob.
         size: of its data, in bytes.
         mtime: in nanoseconds since 1970.
     """
@@ -222,7 +221,7 @@ def _read(region: Region, position: int, size: int) -> bytes:
     if position + size > region.end:
         raise _cut_off(region, "it has no end-of-archive mark")
     try:
-        data = os.pread(region.descriptor, size, position)
+        data = region.blob.read(position, size)
     except OSError as error:
         raise WorkloadError(f"{region.where}: cannot be read: {error.strerror}") from error
     if len(data) != size:

@@ -2,10 +2,12 @@
 
 `declare` turns dataclasses into argparse arguments and back, `groups` are those dataclasses,
 `kinds` reads single values, `presets` are defaults that go together, `variations` refuses changes
-to images that cannot be had, `command_line` puts them together. Import-light: no MXNet, no numpy.
+to images that cannot be had, `description` is what a
+framework adds, `command_line` puts them together. Import-light: no MXNet, no numpy.
 """
 
 from imagenet_workloads.train.options.command_line import build_parser, parse
+from imagenet_workloads.train.options.description import FrameworkDescription
 from imagenet_workloads.train.options.groups import Options
 
-__all__ = ["Options", "build_parser", "parse"]
+__all__ = ["FrameworkDescription", "Options", "build_parser", "parse"]

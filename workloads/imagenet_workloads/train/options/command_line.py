@@ -5,14 +5,14 @@ option given by hand wins wherever it stands on the line.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
 from imagenet_workloads.train.options import variations
 from imagenet_workloads.train.options.declare import add_group, collect
+from imagenet_workloads.train.options.description import FrameworkDescription
 from imagenet_workloads.train.options.groups import Options
 from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
-from imagenet_workloads.train.strategies.names import STRATEGIES
 
 # Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
 GROUPS: dict[str, Any] = get_type_hints(Options)
@@ -29,8 +29,12 @@ example:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser; abbreviations of options are refused, since the operator compares names."""
+def build_parser(frameworks: Mapping[str, FrameworkDescription]) -> argparse.ArgumentParser:
+    """Build the parser; abbreviations of options are refused, since the operator compares names.
+
+    Args:
+        frameworks: that may be chosen, by name, with their strategies.
+    """
     parser = argparse.ArgumentParser(
         prog="imagenet-train",
         description=DESCRIPTION,
@@ -40,22 +44,49 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_presets(parser)
     for title, group in GROUPS.items():
-        add_group(parser, title, group)
+        add_group(parser, title, group, _choices(frameworks))
     return parser
 
 
-def parse(arguments: Sequence[str] | None = None) -> Options:
+def parse(
+    arguments: Sequence[str] | None, frameworks: Mapping[str, FrameworkDescription]
+) -> Options:
     """Parse a command line; exits with 2 and a message for a bad one, as argparse does."""
-    parser = build_parser()
+    parser = build_parser(frameworks)
     chosen, _ = _preset_parser().parse_known_args(arguments)
     parser.set_defaults(**PRESETS[chosen.preset])
     if chosen.use_imagenet_data_augmentation:
         parser.set_defaults(**IMAGENET_AUGMENTATION)
     namespace = parser.parse_args(arguments)
     options = Options(**{title: collect(namespace, group) for title, group in GROUPS.items()})
-    if problem := _contradiction(options):
+    if problem := _contradiction(options) or _framework_contradiction(options, frameworks):
         parser.error(problem)
     return options
+
+
+def _choices(frameworks: Mapping[str, FrameworkDescription]) -> dict[str, list[str]]:
+    """Give the values of the options that name a framework and its strategy."""
+    choices = {"framework": list(frameworks)} if frameworks else {}
+    for described in frameworks.values():
+        known = choices.setdefault(described.option, [])
+        known += [name for name in described.strategies if name not in known]
+    return choices
+
+
+def _framework_contradiction(
+    options: Options, frameworks: Mapping[str, FrameworkDescription]
+) -> str | None:
+    """Name options that the chosen framework cannot use together, or give None."""
+    described = frameworks.get(options.cluster.framework)
+    if described is None:
+        return None
+    strategy = described.strategy_of(options)
+    if strategy not in described.strategies:
+        return (
+            f"argument {described.strategy_option}: {described.name} has no {strategy}; write one "
+            f"of {', '.join(described.strategies)}"
+        )
+    return described.contradiction(options)
 
 
 def _preset_parser() -> argparse.ArgumentParser:
@@ -97,15 +128,8 @@ def _contradiction(options: Options) -> str | None:
             f"argument --batch-size: {optimizer.batch_size} images cannot be split over "
             f"{len(options.cluster.gpus)} GPUs"
         )
-    if problem := variations.contradiction(options):
+    if problem := variations.contradiction(options.augmentation):
         return problem
-    if options.cluster.kv_store == "nccl" and not options.cluster.gpus:
-        return "argument --kv-store: nccl adds up over GPUs; write --gpus, or --kv-store device"
-    if options.cluster.gc_type != "none" and not STRATEGIES[options.cluster.kv_store].compresses:
-        return (
-            f"argument --gc-type: --kv-store {options.cluster.kv_store} cannot compress; write "
-            "device or a dist one"
-        )
     losses = {name.strip() for name in options.model.loss.split(",")} - {""}
     if not losses <= {"ce", "nll", "nll_loss"}:
         return f"argument --loss: {options.model.loss!r}: write ce, nll_loss or both with a comma"

@@ -6,7 +6,7 @@ stand in one line of `groups`. Used only by `command_line`.
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Group = TypeVar("Group")
@@ -30,17 +30,30 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def add_group(parser: argparse.ArgumentParser, title: str, group: type[Any]) -> None:
-    """Add every field of a group's dataclass as an option of the parser."""
+def add_group(
+    parser: argparse.ArgumentParser,
+    title: str,
+    group: type[Any],
+    choices: Mapping[str, Sequence[str]],
+) -> None:
+    """Add every field of a group's dataclass as an option of the parser.
+
+    Args:
+        parser: of the program.
+        title: of the group in `--help`.
+        group: the dataclass.
+        choices: the values of fields that the group leaves to others, by field.
+    """
     arguments = parser.add_argument_group(title, description=group.__doc__)
     for field in dataclasses.fields(group):
+        allowed = field.metadata["choices"] or choices.get(field.name)
         arguments.add_argument(
             "--" + field.name.replace("_", "-"),
             dest=field.name,
             default=field.default,
             type=field.metadata["read"],
-            choices=field.metadata["choices"],
-            metavar=None if field.metadata["choices"] else "VALUE",
+            choices=allowed,
+            metavar=None if allowed else "VALUE",
             help=f"{field.metadata['help']} (default: {_shown(field.default)})".replace("%", "%%"),
         )
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from imagenet_workloads.train.options import kinds
 from imagenet_workloads.train.options.declare import option
-from imagenet_workloads.train.strategies.names import STRATEGIES
-from imagenet_workloads.train.tensorflow.strategies.names import PEERS
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
@@ -164,13 +162,13 @@ class OutputOptions:
 class ClusterOptions:
     """How workers come and stay together."""
 
-    framework: str = option("MXNet", "what trains", choices=("MXNet", "TensorFlow"))
+    # The frameworks that are registered decide what the first three may be.
+    framework: str = option("MXNet", "what trains")
     distribution_strategy: str = option(
         "mirrored",
         "how TensorFlow's workers exchange; mirrored is one worker with all its devices",
-        choices=tuple(PEERS),
     )
-    kv_store: str = option("device", "how MXNet adds gradients up", choices=tuple(STRATEGIES))
+    kv_store: str = option("device", "how MXNet adds gradients up")
     gpus: tuple[int, ...] = option((), "GPUs of this worker, 0,1,…; none is the CPU", kinds.devices)
     gc_type: str = option("none", "compression of gradients", choices=("none", "2bit"))
     gc_threshold: float = option(0.5, "threshold of 2bit", kinds.amount_above_zero)

@@ -1,0 +1,117 @@
+"""When a checkpoint is written, and by whom."""
+
+from pathlib import Path
+
+import mxnet as mx
+import pytest
+
+from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.environment import Environment
+from imagenet_workloads.frameworks.mxnet import optimizers
+from imagenet_workloads.frameworks.mxnet.framework import MXNetLearner
+from imagenet_workloads.frameworks.mxnet.networks import build
+from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
+from imagenet_workloads.frameworks.mxnet.replicas import Replicas
+from imagenet_workloads.frameworks.mxnet.strategies.single import Single
+from imagenet_workloads.process.termination import Termination
+from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.train.checkpointer import Checkpointer
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.schedule import Schedule
+
+SHAPE = (1, 4, 4)
+
+
+class Scene:
+    """A checkpointer of a training of 5 epochs of 10 batches, and its clock."""
+
+    def __init__(self, folder: Path, *arguments: str, rank: int = 0) -> None:
+        self.now, self.folder = 1000.0, folder
+        options = parse([*arguments, "--checkpoint-keep", "9"])
+        replicas = Replicas(build(NetworkRequest("mlp", None, 3, SHAPE)), [mx.cpu()], 2, SHAPE)
+        replicas.initialize(mx.init.Xavier())
+        strategy = Single("local", None)
+        rate = ByUpdate(Schedule(0.1, 1, 1))
+        strategy.start(replicas, optimizers.create(options.optimizer, replicas, rate, 2, 0))
+        strategy.rank = rank
+        self.checkpointer = Checkpointer(
+            options.output,
+            CheckpointStore(folder, 0, Identity("u", "h"), keep=9),
+            MXNetLearner(replicas, strategy),
+            strategy,
+            Reporter(TrainingRecorder(Registry(Environment())), None, 20, 10),
+            Termination(grace=1),
+            batches_per_epoch=10,
+            last_epoch=5,
+            clock=lambda: self.now,
+        )
+
+    def checkpoints(self) -> list[str]:
+        folders = (self.folder / "attempts/r0/checkpoints").glob("*")
+        return sorted(folder.name.removesuffix("-batch-00000000") for folder in folders)
+
+
+@pytest.mark.parametrize(
+    ("every", "written"),
+    [
+        ("1", ["epoch-0001", "epoch-0002", "epoch-0003", "epoch-0004", "epoch-0005"]),
+        ("2", ["epoch-0002", "epoch-0004", "epoch-0005"]),
+        ("0", ["epoch-0005"]),
+    ],
+)
+def test_every_so_many_epochs_and_at_the_end(
+    tmp_path: Path, every: str, written: list[str]
+) -> None:
+    scene = Scene(tmp_path, "--checkpoint-every-epochs", every)
+    for epoch in range(1, 6):
+        scene.checkpointer.after_epoch(epoch)
+    assert scene.checkpoints() == written
+
+
+def test_seconds_count_from_the_last_checkpoint(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "--checkpoint-every-seconds", "60")
+    scene.now += 59
+    assert not scene.checkpointer.is_due()
+    scene.now += 1
+    assert scene.checkpointer.is_due()
+    scene.checkpointer.within_epoch(Position(0, 3))
+    assert not scene.checkpointer.is_due()
+    scene.now += 59
+    scene.checkpointer.after_epoch(1)
+    scene.now += 59
+    assert not scene.checkpointer.is_due()
+    scene.now += 1
+    assert scene.checkpointer.is_due()
+    assert scene.checkpoints() == ["epoch-0000-batch-00000003", "epoch-0001"]
+
+
+def test_without_seconds_none_is_due(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.now += 1e9
+    assert not scene.checkpointer.is_due()
+
+
+def test_only_rank_0_writes_and_only_its_clock_counts(tmp_path: Path) -> None:
+    prefix = tmp_path / "given"
+    scene = Scene(
+        tmp_path, "--checkpoint-every-seconds", "1", "--model-prefix", str(prefix), rank=1
+    )
+    scene.now += 100
+    assert not scene.checkpointer.is_due()
+    scene.checkpointer.within_epoch(Position(0, 3))
+    scene.checkpointer.after_epoch(5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mxnets_own_files_come_every_save_period(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "--model-prefix", str(tmp_path / "given"), "--save-period", "2")
+    for epoch in range(1, 6):
+        scene.checkpointer.after_epoch(epoch)
+    assert sorted(path.name for path in tmp_path.glob("given*")) == [
+        "given-0002.params",
+        "given-0004.params",
+        "given-symbol.json",
+    ]

@@ -1,0 +1,120 @@
+"""A batch on several devices is the batch on one."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from imagenet_workloads.frameworks.mxnet.networks import build
+from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
+from imagenet_workloads.train.networks import NetworkRequest
+
+SHAPE = (3, 8, 8)
+
+
+def replicas(
+    devices: int, batch: int = 6, network: str = "mlp", accumulate: bool = False
+) -> Replicas:
+    contexts = [mx.cpu(number) for number in range(devices)]
+    symbol = build(NetworkRequest(network, 8, 4, SHAPE))
+    return Replicas(symbol, contexts, batch, SHAPE, accumulate)
+
+
+def batch_of(images: int) -> tuple[mx.nd.NDArray, mx.nd.NDArray]:
+    random = np.random.default_rng(images)
+    return (
+        mx.nd.array(random.normal(size=(images, *SHAPE))),
+        mx.nd.array(random.integers(0, 4, images)),
+    )
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_gradients_of_shares_add_up_to_the_whole(devices: int) -> None:
+    one, several = replicas(1), replicas(devices)
+    one.initialize(mx.init.Xavier())
+    several.load(one.parameters())
+    data, label = batch_of(6)
+    for kind in (one, several):
+        kind.forward_backward(data, label)
+    np.testing.assert_allclose(several.probabilities(), one.probabilities(), atol=1e-6)
+    for name in one.weight_names:
+        parts = sum(part.asnumpy() for part in several.gradients(name))
+        np.testing.assert_allclose(parts, one.gradients(name)[0].asnumpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["resnet", "mobilenet"])
+def test_gradients_in_buckets_are_those_of_arrays_of_their_own(network: str) -> None:
+    ours = replicas(1, network=network)
+    ours.initialize(mx.init.Xavier())
+    data, label = batch_of(6)
+    theirs = ours.symbol.simple_bind(mx.cpu(), data=data.shape, softmax_label=label.shape)
+    values = ours.parameters()
+    theirs.copy_params_from(dict(values.arguments), dict(values.auxiliary))
+
+    ours.forward_backward(data, label)
+    theirs.forward(is_train=True, data=data, softmax_label=label)
+    theirs.backward()
+
+    for name in ours.weight_names:
+        found, expected = ours.gradients(name)[0], theirs.grad_dict[name]
+        np.testing.assert_array_equal(found.asnumpy(), expected.asnumpy(), name)
+
+
+def test_prediction_sees_the_images_in_order() -> None:
+    one, several = replicas(1), replicas(3)
+    one.initialize(mx.init.Xavier())
+    several.load(one.parameters())
+    data, _ = batch_of(6)
+    for kind in (one, several):
+        kind.forward(data)
+    np.testing.assert_allclose(several.probabilities(), one.probabilities(), atol=1e-6)
+    assert several.probabilities().shape == (6, 4)
+
+
+def test_gradients_accumulate_until_they_are_cleared() -> None:
+    adding = replicas(1, accumulate=True)
+    adding.initialize(mx.init.Xavier())
+    data, label = batch_of(6)
+    adding.forward_backward(data, label)
+    once = adding.gradients("fc1_weight")[0].asnumpy()
+    adding.forward_backward(data, label)
+    np.testing.assert_allclose(adding.gradients("fc1_weight")[0].asnumpy(), 2 * once, rtol=1e-5)
+    adding.clear_gradients()
+    assert not adding.gradients("fc1_weight")[0].asnumpy().any()
+
+
+def test_initialize_gives_every_device_the_same_values() -> None:
+    several = replicas(2, network="resnet")
+    several.initialize(mx.init.Xavier())
+    for name in several.weight_names:
+        first, second = several.weights(name)
+        assert np.array_equal(first.asnumpy(), second.asnumpy())
+    variance = several.statistics("bn1_moving_var")[1].asnumpy()
+    assert np.array_equal(variance, np.ones_like(variance))
+
+
+def test_values_of_another_network_are_refused() -> None:
+    target = replicas(1)
+    target.initialize(mx.init.Xavier())
+    values = target.parameters()
+    missing = {name: array for name, array in values.arguments.items() if name != "fc2_bias"}
+    with pytest.raises(ValueError, match="no values for fc2_bias"):
+        target.load(Parameters(missing, {}))
+    other = dict(values.arguments) | {"fc3_bias": mx.nd.zeros(7)}
+    with pytest.raises(ValueError, match=r"fc3_bias is \(7,\), not \(4,\)"):
+        target.load(Parameters(other, {}))
+
+
+def test_mirroring_recomputes_and_changes_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    gradients, plans = [], []
+    data, label = batch_of(6)
+    start = replicas(1, network="resnet")
+    start.initialize(mx.init.Xavier())
+    for switch in ("0", "1"):
+        monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", switch)
+        mirrored = replicas(1, network="resnet")
+        mirrored.load(start.parameters())
+        mirrored.forward_backward(data, label)
+        gradients.append(mirrored.gradients("conv0_weight")[0].asnumpy())
+        plans.append("_mirror" in mirrored._executors[0].debug_str())
+    assert plans == [False, True]
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,54 @@
+"""Options that only MXNet has."""
+
+import dataclasses
+
+import pytest
+
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks import FRAMEWORKS
+from imagenet_workloads.frameworks.tensorflow.description import DESCRIPTION
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.options.description import refuse_lacking
+
+
+def of_tensorflow(arguments: list[str]) -> Options:
+    return parse(["--framework", "TensorFlow", *arguments])
+
+
+def refuse(options: Options) -> None:
+    refuse_lacking(options, FRAMEWORKS)
+
+
+def test_defaults_and_what_both_have_are_taken() -> None:
+    refuse(of_tensorflow([]))
+    refuse(of_tensorflow(["--use-imagenet-data-augmentation", "1", "--pad-size", "4"]))
+    refuse(of_tensorflow(["--preset", "cifar10", "--macrobatch-size", "512"]))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--dtype", "float16"],
+        ["--monitor", "5"],
+        ["--gc-type", "2bit"],
+        ["--max-random-h", "36"],
+        ["--min-random-scale", "0.5"],
+        ["--data-train-idx", "a.idx"],
+        ["--warmup-strategy", "lars", "--optimizer", "lbsgd"],
+    ],
+)
+def test_what_only_mxnet_has_is_named(arguments: list[str]) -> None:
+    with pytest.raises(InputError, match=f"{arguments[0]}.*only MXNet has that"):
+        refuse(of_tensorflow(arguments))
+
+
+def test_all_of_them_are_named_at_once() -> None:
+    with pytest.raises(InputError, match="--max-random-h, --max-random-shear-ratio: only MXNet"):
+        refuse(of_tensorflow(["--max-random-h", "1", "--max-random-shear-ratio", "0.1"]))
+
+
+def test_every_name_is_an_options() -> None:
+    for group, names in DESCRIPTION.lacks.items():
+        fields = {field.name for field in dataclasses.fields(getattr(Options(), group))}
+        assert set(names) <= fields

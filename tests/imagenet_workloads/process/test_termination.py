@@ -1,0 +1,77 @@
+"""SIGTERM to a worker: time to save within the loop, none outside, an end in any case."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, sys, time
+from imagenet_workloads.process.termination import Termination
+
+grace, scene = float(sys.argv[1]), sys.argv[2]
+termination = Termination(grace, is_hopeless=lambda: scene.startswith("hopeless"))
+termination.listen()
+
+def ready():
+    print("ready", flush=True)
+
+def stuck():
+    mutex = ctypes.create_string_buffer(64)
+    library = ctypes.CDLL(None)
+    library.pthread_mutex_lock(mutex)
+    ready()
+    library.pthread_mutex_lock(mutex)
+
+if scene == "outside":
+    stuck()
+with termination.deferred():
+    if scene in ("stuck", "hopeless"):
+        stuck()
+    if scene == "hopeless, but writing":
+        with termination.writing():
+            ready()
+            while not termination.requested:
+                pass
+            time.sleep(1)
+        print("written", flush=True)
+        sys.exit(6)
+    ready()
+    while not termination.requested:
+        pass
+print("saved", flush=True)
+sys.exit(5)
+"""
+
+
+def run(grace: float, scene: str, number: int) -> tuple[int, str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(grace), scene], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_loop_has_time_to_save(number: int) -> None:
+    assert run(60, "loop", number) == (5, "saved\n")
+
+
+def test_a_loop_that_hangs_is_ended_when_the_grace_is_over() -> None:
+    assert run(0.2, "stuck", signal.SIGTERM) == (143, "")
+
+
+def test_outside_of_the_loop_there_is_nothing_to_save() -> None:
+    assert run(60, "outside", signal.SIGTERM) == (143, "")
+
+
+def test_without_the_others_nothing_is_waited_for() -> None:
+    assert run(600, "hopeless", signal.SIGTERM) == (143, "")
+
+
+def test_a_checkpoint_that_is_being_written_needs_nobody() -> None:
+    assert run(600, "hopeless, but writing", signal.SIGTERM) == (6, "written\n")

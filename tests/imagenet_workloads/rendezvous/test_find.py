@@ -1,0 +1,157 @@
+"""The rendezvous of a worker, and environments that do not fit its strategy."""
+
+import socket
+from collections.abc import Mapping
+
+import pytest
+
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.frameworks import FRAMEWORKS
+from imagenet_workloads.frameworks.mxnet.description import STRATEGIES
+from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.rendezvous.dmlc import DmlcRendezvous
+from imagenet_workloads.rendezvous.horovod import HorovodRendezvous
+from imagenet_workloads.rendezvous.none import NoRendezvous
+from imagenet_workloads.train import worker
+from imagenet_workloads.train.options import Options
+
+SERVER = {
+    "DMLC_ROLE": "worker",
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_PS_ROOT_PORT": "1",
+    "DMLC_NUM_WORKER": "2",
+    "DMLC_NUM_SERVER": "1",
+}
+HOROVOD = {
+    "HOROVOD_RANK": "1",
+    "HOROVOD_SIZE": "2",
+    "HOROVOD_LOCAL_RANK": "0",
+    "HOROVOD_LOCAL_SIZE": "1",
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT": "1",
+}
+TENSORFLOW = ["--framework", "TensorFlow", "--distribution-strategy"]
+
+
+def find(options: Options, variables: Mapping[str, str]) -> Rendezvous:
+    return worker.find_rendezvous(options, FRAMEWORKS[options.cluster.framework], variables)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "rendezvous"),
+    [
+        (["--kv-store", "local"], {}, NoRendezvous),
+        (["--kv-store", "device"], {}, NoRendezvous),
+        (["--kv-store", "dist_sync"], SERVER, DmlcRendezvous),
+        (["--kv-store", "dist_device_sync"], SERVER, DmlcRendezvous),
+        (["--kv-store", "dist_async"], SERVER, DmlcRendezvous),
+        (["--kv-store", "horovod"], HOROVOD, HorovodRendezvous),
+        ([*TENSORFLOW, "mirrored"], {}, NoRendezvous),
+        ([*TENSORFLOW, "horovod"], HOROVOD, HorovodRendezvous),
+    ],
+)
+def test_the_strategy_decides(
+    arguments: list[str], variables: dict[str, str], rendezvous: type[object]
+) -> None:
+    assert isinstance(find(parse(arguments), variables), rendezvous)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (["--kv-store", "dist_sync"], {}, "--kv-store dist_sync: needs scheduler and servers"),
+        (["--kv-store", "dist_sync"], HOROVOD, "--kv-store dist_sync: needs scheduler"),
+        (["--kv-store", "horovod"], {}, "--kv-store horovod: needs a rendezvous"),
+        (["--kv-store", "horovod"], SERVER, "imagenet-slots sets them for each"),
+        (
+            ["--kv-store", "local"],
+            SERVER,
+            "DMLC_ROLE is worker, and that needs dist_sync or dist_device_sync or dist_async",
+        ),
+        (["--kv-store", "device"], HOROVOD, "device: HOROVOD_RANK is 1, and that needs horovod"),
+        ([*TENSORFLOW, "mirrored"], HOROVOD, "--distribution-strategy mirrored: HOROVOD_RANK is 1"),
+        (
+            [*TENSORFLOW, "mirrored"],
+            {"TF_CONFIG": "{}"},
+            "mirrored: TF_CONFIG is {}, and that needs multi_worker_mirrored",
+        ),
+        ([*TENSORFLOW, "horovod"], {}, "--distribution-strategy horovod: needs a rendezvous"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    arguments: list[str], variables: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        find(parse(arguments), variables)
+
+
+def test_every_kv_store_of_the_command_line_has_a_rendezvous() -> None:
+    for name, names in STRATEGIES.items():
+        variables = {"dmlc": SERVER, "horovod": HOROVOD}.get(names.rendezvous, {})
+        gpus = ["--gpus", "0"] if name == "nccl" else []
+        find(parse(["--kv-store", name, *gpus]), variables)
+
+
+def test_who_is_alone_waits_for_nobody_and_has_hope() -> None:
+    rendezvous = find(parse([]), {})
+    assert rendezvous.wait(0.1)() is False
+    with rendezvous.joining(0.1):
+        pass
+
+
+def test_a_worker_has_hope_as_long_as_the_scheduler_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = {"DMLC_PS_ROOT_PORT": str(server.getsockname()[1])}
+        rendezvous = find(parse(["--kv-store", "dist_sync"]), SERVER | port)
+        is_hopeless = rendezvous.wait(60)
+        assert not is_hopeless()
+    assert is_hopeless()
+
+
+def test_a_slot_waits_for_the_rendezvous_and_then_always_has_hope() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = {"HOROVOD_GLOO_RENDEZVOUS_PORT": str(server.getsockname()[1])}
+        is_hopeless = find(parse(["--kv-store", "horovod"]), HOROVOD | port).wait(60)
+    assert not is_hopeless()
+
+
+def test_a_slot_gives_up_on_the_rendezvous() -> None:
+    rendezvous = find(parse(["--kv-store", "horovod"]), HOROVOD)
+    with pytest.raises(WorkloadError, match=r"slot of rank 1 gave up.*the rendezvous 127.0.0.1:1"):
+        rendezvous.wait(0.1)
+
+
+GLOO_ERROR = """\
+Graph execution error:
+[horovod/third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:36759: \
+Connection reset by peer
+"""
+# The same error, after MXNet has taken the other's address for the file where it was thrown.
+OF_MXNET = """\
+Traceback (most recent call last):
+  File "Read error [127.0.0.1]", line 428
+MXNetError: Connection reset by peer
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "text", "reason"),
+    [
+        ("horovod", HOROVOD, "Horovod has been shut down. This was caused by", "another slot has"),
+        # Which of the two it is depends on who hears first: this slot's operation, or Horovod.
+        ("horovod", HOROVOD, GLOO_ERROR, "another slot has"),
+        ("horovod", HOROVOD, OF_MXNET, "another slot has"),
+        ("horovod", HOROVOD, OF_MXNET.replace("reset by", "closed by"), "another slot has"),
+        ("horovod", HOROVOD, "MXNetError: Broken pipe", "another slot has"),
+        ("horovod", HOROVOD, "Check failed: shape", None),
+        ("local", {}, "Horovod has been shut down", None),
+        ("dist_sync", SERVER, "Check failed: shape", None),
+    ],
+)
+def test_what_an_error_tells_of_the_others(
+    arguments: str, variables: dict[str, str], text: str, reason: str | None
+) -> None:
+    found = find(parse(["--kv-store", arguments]), variables).explain(RuntimeError(text))
+    assert (found or "").startswith(reason or "")
+    assert (found is None) is (reason is None)

@@ -1,0 +1,123 @@
+"""The types of the preparing programs' arguments: what they take, and how they refuse the rest."""
+
+import os
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imagenet_workloads import arguments
+from imagenet_workloads.commands import index, pack, seal
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "value"),
+    [
+        (arguments.natural, "0", 0),
+        (arguments.natural, "007", 7),
+        (arguments.count, "1", 1),
+        (arguments.quality, "100", 100),
+        (arguments.edge, "16384", 16384),
+        (arguments.fraction, "0", 0.0),
+        (arguments.fraction, "1e-3", 0.001),
+        (arguments.image_shape, "3,224,299", (3, 224, 299)),
+        (arguments.image_shape, "3, 8, 9", (3, 8, 9)),
+        (arguments.key, "00ff", "00ff"),
+    ],
+)
+def test_takes(type: Callable[[str], Any], text: str, value: object) -> None:
+    assert type(text) == value
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "message"),
+    [
+        (arguments.natural, "-1", "'-1' is not a whole number of at least 0"),
+        (arguments.natural, "1_0", "'1_0' is not a whole number of at least 0"),
+        (arguments.natural, " 7", "' 7' is not a whole number of at least 0"),
+        (arguments.natural, "٣", "'٣' is not a whole number of at least 0"),
+        (arguments.natural, "", "'' is not a whole number of at least 0"),
+        (arguments.count, "0", "must be at least 1, not 0"),
+        (arguments.count, "2.0", "'2.0' is not a whole number of at least 1"),
+        (arguments.quality, "101", "must be from 1 to 100, not 101"),
+        (arguments.edge, "16385", "must be from 1 to 16384, not 16385"),
+        (arguments.fraction, "half", "'half' is not a number"),
+        (arguments.fraction, "1.01", "must be from 0 to 1, not 1.01"),
+        (arguments.fraction, "nan", "must be from 0 to 1, not nan"),
+        (arguments.fraction, "-0.1", "must be from 0 to 1, not -0.1"),
+        (arguments.image_shape, "1,28,28", "must be 3,HEIGHT,WIDTH as in 3,224,224"),
+        (arguments.image_shape, "3,28", "must be 3,HEIGHT,WIDTH as in 3,224,224"),
+        (arguments.image_shape, "3,0,28", "must be from 1 to 16384, not 0"),
+        (arguments.key, "../x", "'../x' is not a key"),
+        (arguments.key, "ABC", "'ABC' is not a key"),
+        (arguments.key, "", "'' is not a key"),
+    ],
+)
+def test_refuses(type: Callable[[str], Any], text: str, message: str) -> None:
+    with pytest.raises(ArgumentTypeError) as caught:
+        type(text)
+    assert message in str(caught.value)
+
+
+@given(text=st.text(max_size=12))
+def test_a_key_is_always_a_plain_folder_s_name(text: str) -> None:
+    try:
+        assert arguments.key(text) == text
+    except ArgumentTypeError:
+        return
+    assert text.isalnum()
+    assert text == text.lower()
+
+
+@pytest.mark.parametrize("program", [pack, seal])
+@pytest.mark.parametrize("missing", ["--data", "--key"])
+def test_pack_and_seal_must_know_which_dataset(
+    program: Any, missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"--data": "volume", "--key": "00ff"}
+    del given[missing]
+    with pytest.raises(SystemExit) as ended:
+        program.main([part for pair in given.items() for part in pair])
+    assert ended.value.code == 2
+    assert f"required: {missing}" in capsys.readouterr().err
+
+
+def test_an_option_that_is_not_given_has_the_default_that_help_tells(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parsed = index.build_parser().parse_args(["--data", "d"])
+    with pytest.raises(SystemExit):
+        index.main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for name in ("quality", "shards", "min_images_per_class", "seed", "max_skipped_fraction"):
+        section = told.split(f" --{name.replace('_', '-')} ")[-1].split(" --")[0]
+        assert f"default: {getattr(parsed, name)}" in section, name
+    assert (parsed.format, parsed.codec, parsed.resize) == ("RecordIO", "auto", None)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000\n"}, 8),
+        ({"cpu.max": "200000 100000\n"}, 2),
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "9900000 100000\n"}, 8),
+        ({"cpu.max": "rubbish"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+    ],
+)
+def test_the_smaller_of_affinity_and_limit(
+    files: dict[str, str], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert arguments.available_cores(tmp_path) == expected

@@ -1,0 +1,1 @@
+"""Training with MXNet. `description` imports no MXNet; the other modules may."""

@@ -1,0 +1,175 @@
+"""What a checkpoint's folder and an exported model hold of a training with MXNet. Imports MXNet.
+
+    symbol.json    the network
+    params         weights and BatchNorm statistics, as in a PREFIX-NNNN.params of MXNet
+    states         the optimizer's arrays; absent with dist_async
+
+`checkpoint` chooses the folder and checks that it is whole. An exported model is what plain MXNet
+loads: mx.model.load_checkpoint(PREFIX, NNNN).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import mxnet as mx
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
+from imagenet_workloads.frameworks.mxnet.strategies import Strategy
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.result import put
+from imagenet_workloads.train.resume import ResumePoint
+
+
+@dataclass(frozen=True)
+class LoadedCheckpoint:
+    """A loaded checkpoint.
+
+    Attributes:
+        parameters: weights and statistics.
+        states: the optimizer's arrays; None where none were saved.
+    """
+
+    parameters: Parameters
+    states: Mapping[str, mx.nd.NDArray] | None
+
+
+def save(folder: Path, replicas: Replicas, strategy: Strategy) -> None:
+    """Fill a checkpoint's folder."""
+    (folder / "symbol.json").write_text(replicas.symbol.tojson())
+    save_parameters(folder / "params", replicas.parameters())
+    states = strategy.states()
+    if states is not None:
+        # MXNet cannot save an empty set of arrays.
+        mx.nd.save(str(folder / "states"), {"": mx.nd.zeros(1), **states})
+
+
+def load(folder: Path) -> LoadedCheckpoint:
+    """Read a checkpoint's folder back.
+
+    Raises:
+        InputError: it is not a checkpoint of this program's.
+    """
+    states = None
+    if (folder / "states").exists():
+        states = {name: array for name, array in _read(folder / "states").items() if name}
+    return LoadedCheckpoint(load_parameters(folder / "params"), states)
+
+
+def save_parameters(path: Path, parameters: Parameters) -> None:
+    """Write weights and statistics as MXNet's PREFIX-NNNN.params."""
+    arrays = {f"arg:{name}": array for name, array in parameters.arguments.items()}
+    arrays |= {f"aux:{name}": array for name, array in parameters.auxiliary.items()}
+    mx.nd.save(str(path), arrays)
+
+
+def load_parameters(path: Path) -> Parameters:
+    """Read weights and statistics.
+
+    Raises:
+        InputError: the file is missing or no such file.
+    """
+    parts: dict[str, dict[str, mx.nd.NDArray]] = {"arg": {}, "aux": {}}
+    for name, array in _read(path).items():
+        kind, _, rest = name.partition(":")
+        if kind not in parts:
+            raise InputError(f"{path}: {name!r} is neither a weight (arg:) nor a statistic (aux:)")
+        parts[kind][rest] = array
+    return Parameters(parts["arg"], parts["aux"])
+
+
+def _read(path: Path) -> dict[str, mx.nd.NDArray]:
+    try:
+        arrays = mx.nd.load(str(path))
+    except (mx.MXNetError, OSError) as error:
+        raise InputError(
+            f"{path}: not a file of arrays by MXNet: {error}".splitlines()[0]
+        ) from None
+    if not isinstance(arrays, dict):
+        raise InputError(f"{path}: its arrays have no names")
+    return arrays
+
+
+def read(resume_point: ResumePoint) -> LoadedCheckpoint | None:
+    """Read the checkpoint of a start; None without one.
+
+    Raises:
+        InputError: it is not one of MXNet's.
+    """
+    return None if resume_point.folder is None else load(resume_point.folder)
+
+
+def prepare(
+    options: Options, replicas: Replicas, resume_point: ResumePoint, saved: LoadedCheckpoint | None
+) -> None:
+    """Give the replicas their first values.
+
+    Raises:
+        InputError: saved values are of another network.
+    """
+    if saved is not None:
+        parameters, origin = saved.parameters, resume_point.resumed_from
+    elif options.output.load_epoch is not None:
+        origin = f"{options.output.model_prefix}-{options.output.load_epoch:04}.params"
+        parameters = load_parameters(Path(origin))
+    else:
+        replicas.initialize(_initializer(options))
+        return
+    try:
+        replicas.load(parameters)
+    except ValueError as error:
+        raise InputError(f"{origin}: does not fit {options.model.network}: {error}") from error
+
+
+def restore_optimizer(
+    strategy: Strategy, resume_point: ResumePoint, saved: LoadedCheckpoint | None
+) -> None:
+    """Give the optimizer its saved state, where this training goes on with its own.
+
+    Raises:
+        InputError: the state is another optimizer's.
+    """
+    if saved is None or saved.states is None or not resume_point.continues:
+        return
+    try:
+        strategy.load_states(saved.states)
+    except KeyError as error:
+        raise InputError(
+            f"{resume_point.resumed_from}: holds no optimizer state for {error}; it is another "
+            "optimizer's: use it with --init-from and another --output"
+        ) from error
+
+
+def _initializer(options: Options) -> mx.init.Initializer:
+    """Make the initializer; `default` is what MXNet's example takes for the network."""
+    name = options.model.initializer
+    if name == "default":
+        name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
+    makers = {
+        "he": lambda: mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2),
+        "xavier": mx.init.Xavier,
+        "msra": mx.init.MSRAPrelu,
+        "orthogonal": mx.init.Orthogonal,
+        "normal": mx.init.Normal,
+        "uniform": mx.init.Uniform,
+        "one": mx.init.One,
+        "zero": mx.init.Zero,
+    }
+    return makers[name]()
+
+
+def export_model(prefix: Path, replicas: Replicas, epoch: int) -> Mapping[str, str]:
+    """Write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's own checkpoints are called.
+
+    Returns:
+        the files' names.
+
+    Raises:
+        PlaceError: the folder cannot be written.
+    """
+    symbol = prefix.with_name(f"{prefix.name}-symbol.json")
+    put(symbol, lambda path: path.write_text(replicas.symbol.tojson()))
+    params = prefix.with_name(f"{prefix.name}-{epoch:04}.params")
+    put(params, lambda path: save_parameters(path, replicas.parameters()))
+    return {"symbol": symbol.name, "params": params.name}

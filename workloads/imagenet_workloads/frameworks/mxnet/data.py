@@ -1,0 +1,131 @@
+"""The data that the command line names, as MXNet reads it. Imports MXNet."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import mxnet as mx
+
+from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles, of_paths, of_split
+from imagenet_workloads.frameworks.mxnet.records import (
+    Reader,
+    RecordTraining,
+    RecordValidation,
+    augmentation_arguments,
+)
+from imagenet_workloads.train.data import IMAGENET_MEAN, Batch, Data, choose_inputs, plain_inputs
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.sharding import MOST_BATCHES, batches_per_epoch, draw
+
+
+@dataclass(frozen=True)
+class _Found:
+    train: RecordFiles
+    validation: RecordFiles | None
+    classes: tuple[str, ...] = ()
+    key: str | None = None
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+
+def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scratch: Path) -> Data:
+    """Open the data.
+
+    Args:
+        options: the command line.
+        rank: of this worker.
+        ranks: how many workers.
+        accumulation_steps: batches that make one update.
+        scratch: a folder for index files.
+
+    Raises:
+        InputError: no data is named, or it cannot be read.
+    """
+    if options.data.benchmark:
+        return _synthetic(options, rank, ranks, accumulation_steps)
+    found = _find(options, scratch)
+    inputs = choose_inputs(options, found.mean, found.std)
+    reader = Reader(
+        inputs.image_shape,
+        options.optimizer.batch_size,
+        inputs.mean,
+        inputs.std,
+        options.data.data_nthreads,
+        options.cluster.gpus[0] if options.cluster.gpus else None,
+    )
+    augmentation = augmentation_arguments(
+        options.augmentation, options.data.pad_size, options.data.fill_value
+    )
+    training = RecordTraining(
+        reader, found.train, rank, ranks, options.cluster.seed, accumulation_steps, augmentation
+    )
+    validation = None
+    if found.validation is not None and found.validation.images:
+        validation = RecordValidation(reader, found.validation, inputs.resize)
+    count = len(found.classes) or options.model.num_classes
+    return Data(training, validation, inputs, found.classes, count, found.key)
+
+
+def _find(options: Options, scratch: Path) -> _Found:
+    train_index, validation_index = scratch / "train.idx", scratch / "validation.idx"
+    data = options.data
+    if data.dataset is not None:
+        dataset = read_dataset(data.dataset)
+        return _Found(
+            of_split(dataset.train, data.dataset, train_index),
+            of_split(dataset.validation, data.dataset, validation_index),
+            dataset.classes,
+            dataset.key,
+            dataset.mean,
+            dataset.std,
+        )
+    if not data.data_train:
+        raise InputError("no data: write --dataset FOLDER, --data-train FILE.rec or --benchmark 1")
+    validation = None
+    if data.data_val:
+        validation = of_paths(data.data_val, data.data_val_idx, validation_index)
+    return _Found(of_paths(data.data_train, data.data_train_idx, train_index), validation)
+
+
+def _synthetic(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:
+    training = SyntheticData(
+        options.model.image_shape,
+        options.model.num_classes,
+        options.optimizer.batch_size,
+        options.data.num_examples,
+        rank,
+        ranks,
+        accumulation_steps,
+        options.cluster.seed,
+    )
+    inputs = plain_inputs(options.model.image_shape)
+    return Data(training, None, inputs, (), options.model.num_classes, None)
+
+
+class SyntheticData:
+    """Random images with random labels; implements `TrainingData`."""
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        batch_size: int,
+        images: int,
+        rank: int,
+        ranks: int,
+        accumulation_steps: int,
+        seed: int,
+    ) -> None:
+        """Draw this rank's part of one batch; `images` only decides how long an epoch is."""
+        data, label = draw(seed, rank * batch_size, batch_size, image_shape, classes)
+        self._batch = Batch(mx.nd.array(data), mx.nd.array(label), batch_size)
+        wanted = min(images, MOST_BATCHES * batch_size * ranks)
+        self.batches_per_epoch = batches_per_epoch(wanted, ranks, batch_size, accumulation_steps)
+        self.images = self.batches_per_epoch * batch_size * ranks
+
+    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+        """Give the same batch for what is left of the epoch."""
+        return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)

@@ -1,0 +1,108 @@
+"""What MXNet's side says of itself: strategies, options that do not go together, other members.
+
+Imports no MXNet.
+"""
+
+import os
+from collections.abc import Mapping
+
+from imagenet_workloads.frameworks.mxnet.fast_import import lighten_mxnet
+from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole
+from imagenet_workloads.train.options.description import (
+    FrameworkDescription,
+    StrategyModules,
+    option_name,
+)
+from imagenet_workloads.train.options.groups import Options
+
+STRATEGIES = {
+    "local": StrategyModules("single", "none"),
+    "device": StrategyModules("single", "none"),
+    "nccl": StrategyModules("single", "none"),
+    "dist_sync": StrategyModules("synchronous", "dmlc"),
+    "dist_device_sync": StrategyModules("synchronous", "dmlc"),
+    "dist_async": StrategyModules("asynchronous", "dmlc"),
+    "horovod": StrategyModules("horovod", "horovod"),
+}
+COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
+"""Kvstores that can compress gradients on their way."""
+
+COLOURS = (
+    "max_random_h",
+    "max_random_s",
+    "max_random_l",
+    "brightness",
+    "contrast",
+    "saturation",
+    "pca_noise",
+)
+"""Options that MXNet has for colour images alone. With grey ones it fails at the first batch; but
+`pca_noise` it does not check, and writes beyond the end of the image."""
+
+
+def contradiction(options: Options) -> str | None:
+    """Name options that MXNet cannot use together, or give None."""
+    cluster = options.cluster
+    if problem := _grey(options) or _aspect_ratio(options):
+        return problem
+    if cluster.kv_store == "nccl" and not cluster.gpus:
+        return "argument --kv-store: nccl adds up over GPUs; write --gpus, or --kv-store device"
+    if cluster.gc_type != "none" and cluster.kv_store not in COMPRESSING:
+        return (
+            f"argument --gc-type: --kv-store {cluster.kv_store} cannot compress; write "
+            "device or a dist one"
+        )
+    return None
+
+
+def _grey(options: Options) -> str | None:
+    channels, height, width = options.model.image_shape
+    changed = [option_name(name) for name in COLOURS if getattr(options.augmentation, name)]
+    if channels == 1 and changed:
+        return (
+            f"argument {', '.join(changed)}: MXNet changes no colours of images of 1 channel; "
+            f"leave it out, or write --image-shape 3,{height},{width}"
+        )
+    return None
+
+
+def _aspect_ratio(options: Options) -> str | None:
+    """Check the ratio's largest change, whose 1 - change is the smallest ratio."""
+    varied = options.augmentation
+    largest = varied.max_random_aspect_ratio
+    if varied.random_resized_crop and varied.min_random_aspect_ratio is None and largest >= 1:
+        return (
+            f"argument --max-random-aspect-ratio: {largest:g} without --min-random-aspect-ratio is "
+            f"a change, to ratios from 1 - {largest:g}, which is not above 0: write "
+            "--min-random-aspect-ratio too, or a change below 1"
+        )
+    return None
+
+
+def serve(options: Options, variables: Mapping[str, str]) -> int | None:
+    """Run the scheduler or server that DMLC_ROLE names; give None in a worker.
+
+    Raises:
+        WorkloadError: a variable is wrong, or MXNet cannot serve.
+    """
+    member = DmlcMember.from_mapping(variables)
+    if member is None:
+        return None
+    os.environ.update(member.variables())
+    if member.role is DmlcRole.WORKER:
+        return None
+    from imagenet_workloads.frameworks.mxnet import server_process
+
+    return server_process.run(member, options.cluster.join_timeout, variables)
+
+
+DESCRIPTION = FrameworkDescription(
+    name="MXNet",
+    library="mxnet",
+    package=__package__,
+    option="kv_store",
+    strategies=STRATEGIES,
+    contradiction=contradiction,
+    before_import=lighten_mxnet,
+    serve=serve,
+)

@@ -1,0 +1,173 @@
+"""Makes MXNet's optimizer from the options, applies it on the worker, and saves its state.
+
+`LocalUpdater` is what strategies use that keep the optimizer on the workers (all but dist_async),
+which is why its state can be part of a checkpoint. Imports MXNet.
+"""
+
+import difflib
+import inspect
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import mxnet as mx
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.mxnet.replicas import Replicas
+from imagenet_workloads.train.options.groups import OptimizerOptions
+from imagenet_workloads.train.schedule import Schedule
+
+# Numbers that an optimizer of MXNet's changes as it goes, outside of its states.
+RUNNING_NUMBERS = ("m_schedule",)
+
+
+class ByUpdate:
+    """A Schedule as MXNet's optimizers call it.
+
+    They count updates from 1; a server of dist_async counts one for each push of each worker, so
+    there `workers` of its counts are one update of ours.
+
+    Attributes:
+        base_lr: set by MXNet's optimizer, not used.
+    """
+
+    def __init__(self, schedule: Schedule, workers: int = 1) -> None:
+        self._schedule = schedule
+        self._workers = workers
+        self.base_lr = schedule.peak
+
+    def __call__(self, num_update: int) -> float:
+        """Give the rate for MXNet's `num_update`."""
+        return self._schedule(max(num_update - 1, 0) // self._workers)
+
+
+def create(
+    options: OptimizerOptions,
+    replicas: Replicas,
+    rate: ByUpdate,
+    images_per_update: int,
+    updates_done: int,
+) -> mx.optimizer.Optimizer:
+    """Make the optimizer.
+
+    Args:
+        options: name and settings.
+        replicas: for the weights' names, which decide on weight decay.
+        rate: the learning rate.
+        images_per_update: gradients are sums over this many images, and become means.
+        updates_done: of the weights so far, for optimizers that count, such as Adam.
+
+    Raises:
+        InputError: MXNet has no such optimizer, or it does not work as set.
+    """
+    return mx.optimizer.create(
+        _known_name(options.optimizer),
+        learning_rate=rate.base_lr,
+        lr_scheduler=rate,
+        wd=options.wd,
+        clip_gradient=options.clip_gradient,
+        rescale_grad=1.0 / images_per_update,
+        begin_num_update=updates_done,
+        multi_precision=True,
+        param_idx2name=dict(enumerate(replicas.weight_names)),
+        sym=replicas.symbol,
+        **_settings(options),
+    )
+
+
+def _known_name(given: str) -> str:
+    # MXNet also registers the optimizer of its own tests.
+    known = sorted(set(mx.optimizer.Optimizer.opt_registry) - {"test"})
+    if given.lower() in known:
+        return given.lower()
+    near = difflib.get_close_matches(given.lower(), known, n=1)
+    hint = f"did you mean {near[0]}? Known" if near else "write one of"
+    raise InputError(f"--optimizer: {given!r} is unknown; {hint}: {', '.join(known)}")
+
+
+def _settings(options: OptimizerOptions) -> dict[str, Any]:
+    """Give what only some optimizers take."""
+    name = options.optimizer.lower()
+    if name == "dcasgd" and options.mom:
+        raise InputError("--optimizer: MXNet's dcasgd fails with momentum; write --mom 0 with it")
+    settings: dict[str, Any] = {}
+    if "momentum" in inspect.signature(mx.optimizer.Optimizer.opt_registry[name]).parameters:
+        settings["momentum"] = options.mom
+    if name == "lbsgd":
+        # For every optimizer the schedule warms up and the loop accumulates; lars is its own.
+        lars = options.warmup_strategy == "lars"
+        settings |= {"warmup_strategy": "lars" if lars else "linear", "warmup_epochs": 0}
+    return settings
+
+
+class LocalUpdater:
+    """Applies an optimizer to the weights on each device of this worker."""
+
+    def __init__(self, optimizer: mx.optimizer.Optimizer, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._optimizer = optimizer
+        # One updater a device: the optimizer counts updates by weight and device.
+        count = len(replicas.weights(replicas.weight_names[0]))
+        self._updaters = [mx.optimizer.get_updater(optimizer) for _ in range(count)]
+
+    def __call__(self) -> None:
+        """Update every weight on every device from its gradient there."""
+        names = self._replicas.weight_names
+        weights = [self._replicas.weights(name) for name in names]
+        gradients = [self._replicas.gradients(name) for name in names]
+        for device, updater in enumerate(self._updaters):
+            updater(
+                list(range(len(names))),
+                [gradient[device] for gradient in gradients],
+                [weight[device] for weight in weights],
+            )
+
+    def states(self) -> dict[str, mx.nd.NDArray]:
+        """Give the optimizer's arrays by weight's name and place; empty before the first update."""
+        found: dict[str, mx.nd.NDArray] = {}
+        for index, state in sorted(self._updaters[0].states.items()):
+            for place, array in _arrays(state):
+                found[f"{self._replicas.weight_names[index]}{place}"] = array.copyto(mx.cpu())
+        for number in RUNNING_NUMBERS:
+            if hasattr(self._optimizer, number):
+                found[f":{number}"] = mx.nd.array([getattr(self._optimizer, number)])
+        return found
+
+    def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
+        """Continue from saved states; KeyError where the optimizer is another one than saved."""
+        if not states:
+            return
+        rebuilt = {}
+        for index, name in enumerate(self._replicas.weight_names):
+            weight = self._replicas.weights(name)[0]
+            fresh = self._optimizer.create_state_multi_precision(index, weight)
+            rebuilt[index] = _replaced(fresh, name, states)
+        for updater in self._updaters:
+            # Each updater moves its own copy to its device when it first needs it.
+            updater.set_states(pickle.dumps(rebuilt))
+        for number in RUNNING_NUMBERS:
+            if hasattr(self._optimizer, number):
+                setattr(self._optimizer, number, float(states[f":{number}"].asscalar()))
+
+
+def _arrays(state: Any, place: str = "") -> list[tuple[str, mx.nd.NDArray]]:
+    """List the arrays of a state, which is an array, None, or a nested tuple of them."""
+    if isinstance(state, mx.nd.NDArray):
+        return [(place, state)]
+    if isinstance(state, tuple | list):
+        return [
+            found
+            for number, part in enumerate(state)
+            for found in _arrays(part, f"{place}/{number}")
+        ]
+    return []
+
+
+def _replaced(state: Any, place: str, saved: Mapping[str, mx.nd.NDArray]) -> Any:
+    """Give a state of the same structure with the saved arrays in it."""
+    if isinstance(state, mx.nd.NDArray):
+        return saved[place]
+    if isinstance(state, tuple | list):
+        parts = [_replaced(part, f"{place}/{number}", saved) for number, part in enumerate(state)]
+        return tuple(parts) if isinstance(state, tuple) else parts
+    return state

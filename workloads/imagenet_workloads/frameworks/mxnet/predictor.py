@@ -1,0 +1,67 @@
+"""A model that MXNet's training exported: PREFIX-symbol.json and PREFIX-NNNN.params."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import numpy.typing as npt
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+
+
+class Bound:
+    """A symbol with its values; implements `Model`."""
+
+    def __init__(self, executor: Any, origin: str) -> None:
+        """Take the executor of one image."""
+        self._executor = executor
+        self.classes = int(executor.outputs[0].shape[1])
+        self.origin = origin
+
+    def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Give the probabilities of one image."""
+        output = self._executor.forward(is_train=False, data=mx.nd.array(images))
+        probabilities: npt.NDArray[np.float32] = output[0].asnumpy()
+        return probabilities
+
+
+def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Bound:
+    """Load the files that result.json names.
+
+    Raises:
+        InputError: one is missing or damaged, or they do not fit together.
+    """
+    # Otherwise MXNet says on stderr which back end it takes.
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
+    symbol, params = folder / files.file_name("symbol"), folder / files.file_name("params")
+    return Bound(_bind(symbol, params, image_shape), str(symbol))
+
+
+def _bind(symbol: Path, params: Path, image_shape: tuple[int, int, int]) -> Any:
+    for path in (symbol, params):
+        if not path.exists():
+            raise InputError(f"{path}: no such file, though result.json names it")
+    try:
+        network = mx.sym.load(str(symbol))
+        arrays = mx.nd.load(str(params))
+        executor = network.simple_bind(mx.cpu(), grad_req="null", data=(1, *image_shape))
+        executor.copy_params_from(_part(arrays, "arg:"), _part(arrays, "aux:"))
+    except (mx.MXNetError, ValueError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        raise InputError(f"{symbol} with {params.name}: cannot be loaded: {reason}") from error
+    missing = {*executor.arg_dict, *executor.aux_dict} - {name[4:] for name in arrays}
+    missing -= {"data", "softmax_label"}
+    if missing:
+        raise InputError(f"{params}: holds no values for {', '.join(sorted(missing))}")
+    return executor
+
+
+def _part(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

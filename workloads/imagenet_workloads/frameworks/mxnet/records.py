@@ -1,0 +1,243 @@
+"""RecordIO images through MXNet's ImageRecordIter, which decodes and augments in C++.
+
+Its ways that matter here: with an index it shuffles over the whole of a rank's part, by its seed; a
+part is the same in every epoch; `round_batch` fills the last batch from the part's beginning, and
+without it the last batch is filled with zeros that are not reported as padding.
+
+The batches that an iterator still holds when it is deleted are never freed, and here there is a new
+iterator for every epoch. So it holds no batch but the one that is used (`prefetch_buffer`; others
+are still decoded ahead), and none at its end. The price is that a batch's memory is filled anew
+once the next batch is asked for. Before that MXNet waits for all that its engine was told to read
+from it, so a batch is safe with whoever begins, as an operation of MXNet's, what he does with it.
+"""
+
+import itertools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import mxnet as mx
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles
+from imagenet_workloads.train.data import Batch
+from imagenet_workloads.train.options.groups import AugmentationOptions
+from imagenet_workloads.train.sharding import batches_per_epoch, seed_of, share
+
+_log = logging.getLogger(__name__)
+
+# Images and labels.
+_Arrays = tuple[mx.nd.NDArray, mx.nd.NDArray]
+
+
+class Reader:
+    """What training and validation share of ImageRecordIter's settings."""
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        batch_size: int,
+        mean: tuple[float, float, float],
+        std: tuple[float, float, float],
+        threads: int,
+        gpu: int | None = None,
+    ) -> None:
+        """Take what stays the same.
+
+        Args:
+            image_shape: channels, height, width.
+            batch_size: images.
+            mean: red, green, blue in 0..255, subtracted.
+            std: likewise, divides.
+            threads: that decode; MXNet takes no more than half of the machine's cores.
+            gpu: whose pinned memory batches are put into; None without GPUs.
+        """
+        self.batch_size = batch_size
+        self._settings: dict[str, Any] = {
+            "data_shape": image_shape,
+            "batch_size": batch_size,
+            "label_width": 1,
+            "preprocess_threads": threads,
+            "device_id": -1 if gpu is None else gpu,
+            # With 0, MXNet would hand out memory that is being filled.
+            "prefetch_buffer": 1,
+            "verbose": False,
+        }
+        for colour, centre, scale in zip("rgb", mean, std, strict=True):
+            self._settings |= {f"mean_{colour}": centre, f"std_{colour}": scale}
+
+    def length(self, files: RecordFiles, part: int, parts: int) -> int:
+        """Count the batches of one part of the records."""
+        return -(-share(files.images, part, parts) // self.batch_size)
+
+    def read(
+        self, files: RecordFiles, part: int, parts: int, wanted: int, **more: Any
+    ) -> Iterator[_Arrays]:
+        """Give images and labels of the first `wanted` batches of one part of the records."""
+        if wanted < self.length(files, part, parts):
+            return self._some(self._open(files, part, parts, ctx="cpu", **more), wanted)
+        return self._all(self._open(files, part, parts, **more), wanted)
+
+    def _all(self, source: mx.io.DataIter, length: int) -> Iterator[_Arrays]:
+        for number, batch in enumerate(source, start=1):
+            if number == length:
+                # Only an iterator that has said that it is at its end holds no batch. This one is
+                # not filled anew, and lives as long as its arrays do.
+                next(source, None)
+            yield batch.data[0], batch.label[0]
+
+    def _some(self, source: mx.io.DataIter, wanted: int) -> Iterator[_Arrays]:
+        """Give what an iterator begins with that decodes nothing ahead, and so needs no end.
+
+        It fills its one batch anew without waiting for who reads it, so all is copied.
+        """
+        for batch in itertools.islice(source, wanted):
+            images, labels = batch.data[0].copy(), batch.label[0].copy()
+            images.wait_to_read()
+            labels.wait_to_read()
+            yield images, labels
+
+    def _open(self, files: RecordFiles, part: int, parts: int, **more: Any) -> mx.io.DataIter:
+        return mx.io.ImageRecordIter(
+            path_imgrec=";".join(str(record) for record in files.records),
+            path_imgidx=str(files.index),
+            part_index=part,
+            num_parts=parts,
+            **self._settings,
+            **more,
+        )
+
+
+class RecordTraining:
+    """Training images; implements `TrainingData`."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        files: RecordFiles,
+        rank: int,
+        ranks: int,
+        seed: int,
+        accumulation_steps: int,
+        augmentation: dict[str, Any],
+    ) -> None:
+        """UpdatePlan the epochs.
+
+        Args:
+            reader: how.
+            files: what.
+            rank: of this worker.
+            ranks: how many workers.
+            seed: of order and augmentation.
+            accumulation_steps: batches that make one update.
+            augmentation: arguments of ImageRecordIter.
+
+        Raises:
+            InputError: too few images for so many workers.
+        """
+        if share(files.images, ranks - 1, ranks) == 0:
+            raise InputError(
+                f"{files.images} training images are too few for {ranks} workers: take fewer"
+            )
+        self.images = files.images
+        self.batches_per_epoch = batches_per_epoch(
+            files.images, ranks, reader.batch_size, accumulation_steps
+        )
+        self._reader, self._files = reader, files
+        self._rank, self._ranks, self._seed = rank, ranks, seed
+        self._augmentation = augmentation
+
+    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+        """Give an epoch's batches from `first_batch` on, decided by the seed and the number.
+
+        Those before are read and dropped: ImageRecordIter cannot begin in the middle.
+        """
+        if first_batch:
+            _log.info("reads past %d batches of epoch %d", first_batch, number)
+        return itertools.islice(self._laps(number), first_batch, None)
+
+    def _laps(self, epoch: int) -> Iterator[Batch]:
+        """Give this worker's part again and again, until the epoch is full.
+
+        Parts go round the workers by epoch, so that each sees all images.
+        """
+        part = (self._rank + epoch) % self._ranks
+        length = self._reader.length(self._files, part, self._ranks)
+        for lap, begun in enumerate(range(0, self.batches_per_epoch, length)):
+            wanted = min(length, self.batches_per_epoch - begun)
+            yield from self._once(part, wanted, seed_of(self._seed, epoch, lap))
+
+    def _once(self, part: int, wanted: int, seed: int) -> Iterator[Batch]:
+        """Give a part's batches; by a new iterator, since only a new one obeys a seed."""
+        batches = self._reader.read(
+            self._files,
+            part,
+            self._ranks,
+            wanted,
+            shuffle=True,
+            round_batch=True,
+            seed=seed,
+            seed_aug=seed,
+            **self._augmentation,
+        )
+        for images, labels in batches:
+            yield Batch(images, labels, self._reader.batch_size)
+
+
+class RecordValidation:
+    """Validation images, as they are but for a central crop; implements `ValidationData`."""
+
+    def __init__(self, reader: Reader, files: RecordFiles, resize: int) -> None:
+        """Take `resize`, the shorter edge in pixels before the crop; 0 is as packed."""
+        self.images = files.images
+        self._reader, self._files = reader, files
+        self._resize = {"resize": resize} if resize else {}
+
+    def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
+        """Give one rank's batches, in the order of the records."""
+        left = share(self.images, rank, ranks)
+        if left == 0:
+            return
+        batches = self._reader.read(
+            self._files,
+            rank,
+            ranks,
+            self._reader.length(self._files, rank, ranks),
+            shuffle=False,
+            round_batch=False,
+            **self._resize,
+        )
+        for data, labels in batches:
+            images = min(left, self._reader.batch_size)
+            left -= images
+            yield Batch(data, labels, images)
+
+
+def augmentation_arguments(
+    options: AugmentationOptions, pad: int, fill_value: int
+) -> dict[str, Any]:
+    """Translate our options into ImageRecordIter's arguments."""
+    arguments: dict[str, Any] = {
+        "rand_crop": options.random_crop,
+        "rand_mirror": options.random_mirror,
+        "random_resized_crop": options.random_resized_crop,
+        "random_h": options.max_random_h,
+        "random_s": options.max_random_s,
+        "random_l": options.max_random_l,
+        "max_aspect_ratio": options.max_random_aspect_ratio,
+        "max_rotate_angle": options.max_random_rotate_angle,
+        "max_shear_ratio": options.max_random_shear_ratio,
+        "max_random_scale": options.max_random_scale,
+        "min_random_scale": options.min_random_scale,
+        "max_random_area": options.max_random_area,
+        "min_random_area": options.min_random_area,
+        "brightness": options.brightness,
+        "contrast": options.contrast,
+        "saturation": options.saturation,
+        "pca_noise": options.pca_noise,
+        "pad": pad,
+        "fill_value": fill_value,
+    }
+    if options.min_random_aspect_ratio is not None:
+        arguments["min_aspect_ratio"] = options.min_random_aspect_ratio
+    return arguments

@@ -1,0 +1,230 @@
+"""The network on this worker's devices: one executor a device, each with a share of the batch.
+
+The strategies read gradients and write weights here. Gradients of many weights lie in few buckets,
+so that few messages carry them: a message costs a parameter server, or Horovod's negotiation, as
+much for BatchNorm's 64 numbers as for a hundred thousand. Imports MXNet.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import mxnet as mx
+import numpy as np
+from numpy.typing import NDArray
+
+# MXNet's kvstore cuts an array of so many numbers into equal parts, one for each server
+# (MXNET_KVSTORE_BIGARRAY_BOUND), so that all have as much to do; a smaller one goes to one of them.
+ENOUGH = 1_000_000
+
+
+class Weight(NamedTuple):
+    """What has to be known of a weight: its name, how many numbers it has, and their type."""
+
+    name: str
+    size: int
+    dtype: type
+
+
+def plan(weights: Iterable[Weight], enough: int = ENOUGH) -> list[list[Weight]]:
+    """Divide weights among buckets, each an array of one type; their order stays.
+
+    Args:
+        weights: in the network's order, so that the gradients of a bucket are there soon after each
+            other, and those of the last layers travel while the first are still being computed.
+        enough: a bucket takes no more once it has so many numbers.
+    """
+    buckets: list[list[Weight]] = []
+    room = 0
+    for weight in weights:
+        if room <= 0 or weight.dtype != buckets[-1][0].dtype:
+            buckets.append([])
+            room = enough
+        buckets[-1].append(weight)
+        room -= weight.size
+    return buckets
+
+
+def allocate(
+    weights: Mapping[str, mx.nd.NDArray],
+) -> tuple[list[mx.nd.NDArray], dict[str, mx.nd.NDArray]]:
+    """Make room for the gradients of weights, beside them on their device.
+
+    Returns:
+        the buckets, one-dimensional; and each weight's gradient, of its shape, a part of one.
+    """
+    whole, parts = [], {}
+    sizes = (Weight(name, math.prod(of.shape), of.dtype) for name, of in weights.items())
+    for bucket in plan(sizes):
+        first = weights[bucket[0].name]
+        numbers = mx.nd.zeros(sum(weight.size for weight in bucket), first.context, first.dtype)
+        whole.append(numbers)
+        begin = 0
+        for name, size, _ in bucket:
+            parts[name] = numbers[begin : begin + size].reshape(weights[name].shape)
+            begin += size
+    return whole, parts
+
+
+DATA = "data"
+LABEL = "softmax_label"
+
+Arrays = dict[str, mx.nd.NDArray]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The values of a network, on the CPU.
+
+    Attributes:
+        arguments: weights by name.
+        auxiliary: the moving statistics of BatchNorm by name.
+    """
+
+    arguments: Mapping[str, mx.nd.NDArray]
+    auxiliary: Mapping[str, mx.nd.NDArray]
+
+
+class Replicas:
+    """The same weights on every device.
+
+    Attributes:
+        symbol: the network.
+        weight_names: names of what is trained, in the symbol's order.
+        statistic_names: names of what BatchNorm moves.
+        on_cpu: whether no device is a GPU.
+    """
+
+    def __init__(
+        self,
+        symbol: mx.sym.Symbol,
+        contexts: Sequence[mx.Context],
+        batch_size: int,
+        image_shape: tuple[int, int, int],
+        accumulate: bool = False,
+    ) -> None:
+        """Allocate the executors.
+
+        Args:
+            symbol: ends in a softmax, takes `data` and `softmax_label`.
+            contexts: the devices.
+            batch_size: images a step over all of them.
+            image_shape: channels, height, width.
+            accumulate: backward passes add to the gradients until `clear_gradients`.
+        """
+        self.symbol = symbol
+        self.weight_names = [name for name in symbol.list_arguments() if name not in (DATA, LABEL)]
+        self.statistic_names = symbol.list_auxiliary_states()
+        self.on_cpu = all(context.device_type == "cpu" for context in contexts)
+        self._accumulate = accumulate
+        edges = np.linspace(0, batch_size, len(contexts) + 1).astype(int)
+        self._shares = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        self._buckets: list[list[mx.nd.NDArray]] = []
+        self._executors = [
+            self._bind(context, (share.stop - share.start, *image_shape))
+            for context, share in zip(contexts, self._shares, strict=True)
+        ]
+
+    def _bind(self, context: mx.Context, shape: tuple[int, ...]) -> mx.executor.Executor:
+        """Allocate all for one device; the gradients are parts of buckets."""
+        inputs = {DATA: shape, LABEL: shape[:1]}
+        given, _, moving = self.symbol.infer_shape(**inputs)
+        given_types, _, moving_types = self.symbol.infer_type(**dict.fromkeys(inputs, np.float32))
+        arguments = {
+            name: mx.nd.zeros(shape, context, dtype)
+            for name, shape, dtype in zip(
+                self.symbol.list_arguments(), given, given_types, strict=True
+            )
+        }
+        statistics = [
+            mx.nd.zeros(shape, context, dtype)
+            for shape, dtype in zip(moving, moving_types, strict=True)
+        ]
+        buckets, gradients = allocate({name: arguments[name] for name in self.weight_names})
+        self._buckets.append(buckets)
+        kept = "add" if self._accumulate else "write"
+        wanted = dict.fromkeys(self.weight_names, kept) | dict.fromkeys(inputs, "null")
+        return self.symbol.bind(context, arguments, gradients, wanted, statistics)
+
+    def initialize(self, initializer: mx.init.Initializer) -> None:
+        """Give every weight and statistic its first value, the same on every device."""
+        attributes = self.symbol.attr_dict()
+        first = self._executors[0]
+        for name, array in [*first.arg_dict.items(), *first.aux_dict.items()]:
+            if name not in (DATA, LABEL):
+                initializer(mx.init.InitDesc(name, attributes.get(name)), array)
+        self.load(self.parameters())
+
+    def load(self, parameters: Parameters) -> None:
+        """Set every device's values.
+
+        Raises:
+            ValueError: a value is missing, or has another shape than here.
+        """
+        first = self._executors[0]
+        for wanted, given in (
+            ({name: first.arg_dict[name] for name in self.weight_names}, parameters.arguments),
+            (first.aux_dict, parameters.auxiliary),
+        ):
+            for name, array in wanted.items():
+                if name not in given:
+                    raise ValueError(f"it has no values for {name}")
+                if given[name].shape != array.shape:
+                    raise ValueError(f"{name} is {given[name].shape}, not {array.shape}")
+        for executor in self._executors:
+            executor.copy_params_from(
+                dict(parameters.arguments), dict(parameters.auxiliary), allow_extra_params=True
+            )
+
+    def parameters(self) -> Parameters:
+        """Copy the values of the first device to the CPU."""
+        first, cpu = self._executors[0], mx.cpu()
+        return Parameters(
+            {name: first.arg_dict[name].copyto(cpu) for name in self.weight_names},
+            {name: first.aux_dict[name].copyto(cpu) for name in self.statistic_names},
+        )
+
+    def forward_backward(self, data: mx.nd.NDArray, label: mx.nd.NDArray) -> None:
+        """Start a training step's computation; nothing waits for it yet."""
+        for executor, share in zip(self._executors, self._shares, strict=True):
+            executor.forward(is_train=True, **{DATA: data[share], LABEL: label[share]})
+        for executor in self._executors:
+            executor.backward()
+
+    def forward(self, data: mx.nd.NDArray) -> None:
+        """Start a prediction, with BatchNorm's moving statistics."""
+        for executor, share in zip(self._executors, self._shares, strict=True):
+            executor.forward(is_train=False, **{DATA: data[share]})
+
+    def probabilities(self) -> NDArray[np.float32]:
+        """Wait for the last forward pass; (batch, classes) in float32."""
+        return np.concatenate([executor.outputs[0].asnumpy() for executor in self._executors])
+
+    def weights(self, name: str) -> list[mx.nd.NDArray]:
+        """Give one weight on each device."""
+        return [executor.arg_dict[name] for executor in self._executors]
+
+    def gradients(self, name: str) -> list[mx.nd.NDArray]:
+        """Give one weight's gradient on each device, of that device's share."""
+        return [executor.grad_dict[name] for executor in self._executors]
+
+    def gradient_buckets(self) -> list[list[mx.nd.NDArray]]:
+        """Give all gradients as `buckets` puts them together: each bucket on each device."""
+        return [list(parts) for parts in zip(*self._buckets, strict=True)]
+
+    def statistics(self, name: str) -> list[mx.nd.NDArray]:
+        """Give one moving statistic on each device."""
+        return [executor.aux_dict[name] for executor in self._executors]
+
+    def clear_gradients(self) -> None:
+        """Begin a new sum of gradients, where they are accumulated."""
+        if self._accumulate:
+            for bucket in itertools.chain(*self._buckets):
+                bucket[:] = 0
+
+    def watch(self, monitor: mx.mon.Monitor) -> None:
+        """Let a monitor look into the executors."""
+        for executor in self._executors:
+            monitor.install(executor)

@@ -1,0 +1,133 @@
+"""What the strategies over an MXNet kvstore share, and a worker's end of a parameter server's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import mxnet as mx
+
+from imagenet_workloads.frameworks.mxnet.replicas import Replicas
+from imagenet_workloads.train.counts import MOST_WORKERS, from_limbs, to_limbs
+from imagenet_workloads.train.options.groups import ClusterOptions
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Compression of gradients on their way: `kind` is 2bit, `threshold` its step."""
+
+    kind: str
+    threshold: float
+
+
+def chosen_compression(options: ClusterOptions) -> Compression | None:
+    """Give what --gc-type asks for; None for none."""
+    if options.gc_type == "none":
+        return None
+    return Compression(options.gc_type, options.gc_threshold)
+
+
+def compress(store: mx.kv.KVStore, compression: Compression) -> None:
+    """Switch compression on; everything that is pushed from then on is compressed."""
+    store.set_gradient_compression({"type": compression.kind, "threshold": compression.threshold})
+
+
+def gradients_by_key(replicas: Replicas) -> dict[str, list[mx.nd.NDArray]]:
+    """Give the buckets of gradients on each device, by their keys in a kvstore."""
+    return {f"gradient:{place}": parts for place, parts in enumerate(replicas.gradient_buckets())}
+
+
+def sum_gradients(store: mx.kv.KVStore, replicas: Replicas) -> None:
+    """Replace every gradient by its sum over devices and workers; the store has their keys.
+
+    Push and pull apart, since pushpull does not work with compression. The first layers, which the
+    next step needs first, have the highest priority.
+    """
+    for place, (key, gradients) in enumerate(gradients_by_key(replicas).items()):
+        store.push(key, gradients, priority=-place)
+        store.pull(key, out=gradients, priority=-place)
+
+
+def average_over_devices(arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
+    """Set arrays, by name and device, to their average over this worker's devices."""
+    for parts in arrays.values():
+        mean = mx.nd.add_n(*[part.as_in_context(mx.cpu()) for part in parts]) / len(parts)
+        for part in parts:
+            mean.copyto(part)
+
+
+# A kvstore that is garbage-collected waits for all other workers in its destructor. A worker that
+# fails must not: stores stay here until they are closed, and the process ends without collecting.
+_open: list[mx.kv.KVStore] = []
+
+
+class ServerStore:
+    """A worker's end of a distributed kvstore.
+
+    Attributes:
+        store: MXNet's.
+        rank: given by the scheduler; not the pod's index.
+        workers: how many there are.
+    """
+
+    def __init__(self, kv_store: str) -> None:
+        """Join; returns when every worker and server has."""
+        self.store = mx.kv.create(kv_store)
+        _open.append(self.store)
+        self._keys = 0
+        self.rank = int(self.store.rank)
+        self.workers = int(self.store.num_workers)
+        if self.workers > MOST_WORKERS:
+            raise ValueError(f"{self.workers} workers; counts are exact for up to {MOST_WORKERS}")
+
+    def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
+        """Give rank 0's numbers to every rank: a kvstore takes first values from rank 0 only."""
+        limbs = mx.nd.array(to_limbs(numbers))
+        self._init([f"agree:{name}"], [limbs])
+        self.store.pull(f"agree:{name}", out=limbs)
+        return from_limbs(limbs.asnumpy().tolist())
+
+    def broadcast(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> int:
+        """Give rank 0's values to every device of every worker, under keys that stay.
+
+        Args:
+            arrays: by key and device.
+
+        Returns:
+            the number by which the servers know the first key; the others follow.
+        """
+        first = self._keys
+        if arrays:
+            keys = list(arrays)
+            self._init(keys, [parts[0] for parts in arrays.values()])
+            self.store.pull(keys, out=[list(parts) for parts in arrays.values()])
+        return first
+
+    def broadcast_statistics(self, replicas: Replicas) -> None:
+        """Give rank 0's moving statistics to every device of every worker."""
+        self.broadcast(
+            {statistic_key(name): replicas.statistics(name) for name in replicas.statistic_names}
+        )
+
+    def reserve(self, key: str, size: int) -> None:
+        """Make a key that numbers can be pushed to later."""
+        self._init([key], [mx.nd.zeros(size)])
+
+    def _init(self, keys: list[str], values: list[mx.nd.NDArray]) -> None:
+        # Every worker comes by here in the same order: MXNet numbers keys as they come.
+        self.store.init(keys, values)
+        self._keys += len(keys)
+
+    def wait_for_all(self) -> None:
+        """Return when every worker has come here and has nothing under way."""
+        mx.nd.waitall()
+        # MXNet has no public name for it.
+        self.store._barrier()
+
+    def close(self) -> None:
+        """Leave; the last worker to do so lets servers and scheduler end."""
+        _open.remove(self.store)
+        del self.store
+
+
+def statistic_key(name: str) -> str:
+    """Give the kvstore's key of a moving statistic of BatchNorm."""
+    return f"statistic:{name}"

@@ -1,0 +1,1 @@
+"""Training with TensorFlow. `description` and `networks` import no TensorFlow; the others may."""

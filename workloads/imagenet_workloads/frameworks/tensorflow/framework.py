@@ -1,0 +1,120 @@
+"""TensorFlow as a framework: devices, strategy, data, and the learner made of them.
+
+`worker` makes it; from then on everything goes through `Framework`. Imports TensorFlow.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.tensorflow import networks, optimizers
+from imagenet_workloads.frameworks.tensorflow.checkpoint_files import restore
+from imagenet_workloads.frameworks.tensorflow.data import choose
+from imagenet_workloads.frameworks.tensorflow.initializers import initialize
+from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
+from imagenet_workloads.frameworks.tensorflow.strategies import Strategy, join
+from imagenet_workloads.frameworks.tensorflow.tables import Tables
+from imagenet_workloads.frameworks.tensorflow.weights import named
+from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.framework import UpdatePlan
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.resume import ResumePoint
+
+
+def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "TensorFlow":
+    """Make the framework; `folder` is the attempt's."""
+    return TensorFlow(options, rendezvous, folder)
+
+
+class TensorFlow:
+    """Implements `Framework`."""
+
+    name = "TensorFlow"
+
+    def __init__(self, options: Options, rendezvous: Rendezvous, folder: Path) -> None:
+        """Take the command line, the others, and the attempt's folder for the tutorial's tables."""
+        self._options, self._rendezvous, self._folder = options, rendezvous, folder
+
+    def check(self) -> None:
+        """Check the optimizer's options and the devices, and take them."""
+        optimizers.check(self._options.optimizer)
+        _take_devices(self._options.cluster.gpus)
+
+    def join(self) -> Strategy:
+        """Make the strategy, which means to wait for the others."""
+        cluster = self._options.cluster
+        with self._rendezvous.joining(cluster.join_timeout):
+            self._strategy = join(cluster.distribution_strategy)
+        seed = cluster.seed + self._strategy.rank
+        tf.random.set_seed(seed)
+        np.random.seed(seed)
+        return self._strategy
+
+    def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
+        """Open TFRecord files, or make images up."""
+        return choose(
+            self._options, self._strategy.rank, self._strategy.workers, accumulation_steps
+        )
+
+    def wait_to_read(self, batch: Batch) -> None:
+        """Fetch the batch."""
+        batch.data.numpy()
+
+    def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> TensorFlowLearner:
+        """Build the network, load or draw its values, and give them to every rank."""
+        options, strategy, model = self._options, self._strategy, self._options.model
+        request = NetworkRequest(
+            model.network, model.num_layers, data.class_count, model.image_shape, model.dtype
+        )
+        with strategy.distribution.scope():
+            network = networks.build(request)
+            learner = TensorFlowLearner(
+                network,
+                optimizers.create(options.optimizer, named(network)[0]),
+                strategy,
+                plan,
+                self._tables(data),
+            )
+            if not restore(options, network, learner.optimizer, resume_point):
+                initialize(options, network)
+        strategy.broadcast([*network.variables, *learner.optimizer.variables])
+        return learner
+
+    def _tables(self, data: Data) -> Tables | None:
+        if self._strategy.rank != 0:
+            return None
+        batches = data.training.batches_per_epoch
+        return Tables(self._folder, batches, self._strategy.workers)
+
+
+def _take_devices(gpus: tuple[int, ...]) -> None:
+    """Let TensorFlow see the GPUs that are asked for, and use as many cores as it is told.
+
+    Raises:
+        InputError: there is no such GPU.
+    """
+    seen = tf.config.list_physical_devices("GPU")
+    missing = [number for number in gpus if number >= len(seen)]
+    if missing:
+        raise InputError(
+            f"--gpus: there is no GPU {missing[0]}, TensorFlow sees {len(seen)}; leave the option "
+            "out to train on the CPU"
+        )
+    _log_less()
+    tf.config.set_visible_devices([seen[number] for number in gpus], "GPU")
+    cores = os.environ.get("OMP_NUM_THREADS", "")
+    if cores.isdecimal() and int(cores):
+        tf.config.threading.set_intra_op_parallelism_threads(int(cores))
+
+
+def _log_less() -> None:
+    """Keep what TensorFlow tells of its own workings out of the training's log."""
+    tf.get_logger().handlers.clear()
+    for logger in (tf.get_logger(), logging.getLogger("absl")):
+        logger.setLevel(logging.WARNING)

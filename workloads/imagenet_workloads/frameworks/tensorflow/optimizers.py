@@ -1,0 +1,176 @@
+"""MXNet's optimizers for Keras: the same formulas, the same weight decay. Imports TensorFlow.
+
+    sgd     m = mom * m - lr * (g + wd * w);  w += m
+    nag     likewise with Nesterov's look ahead
+    adam    with the bias corrections in the learning rate, and wd * w in the gradient
+    rmsprop likewise, not centred, over the root of a moving mean of squares
+
+There are none of MXNet's others. g is the mean over the images of all workers; biases and betas do
+not decay.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.tensorflow.weights import Array, Named, local
+from imagenet_workloads.train.options.groups import OptimizerOptions
+
+
+class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
+    """What the optimizers share.
+
+    Attributes:
+        kept: names of the arrays that it keeps for each weight.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, options: OptimizerOptions, weights: list[Named]) -> None:
+        """Take the settings, and the weights in the model's order."""
+        super().__init__(name=options.optimizer, jit_compile=False)
+        self._learning_rate = self._build_learning_rate(options.lr)
+        self._momentum, self._clip = options.mom, options.clip_gradient
+        self._weights = weights
+        self.decays = [options.wd if one.decays else 0.0 for one in weights]
+        self.build([one.variable for one in weights])
+
+    def build(self, variables: list[Any]) -> None:
+        """Make what is kept, as zeros."""
+        super().build(variables)
+        if getattr(self, "_kept", None) is None:
+            self._kept = {
+                name: [self.add_variable_from_reference(one, name) for one in variables]
+                for name in self.kept
+            }
+
+    def update_step(self, gradient: Any, variable: Any) -> None:
+        """Move one weight."""
+        place = self._index_dict[self._var_key(variable)]
+        kept = [self._kept[name][place] for name in self.kept]
+        self.move(variable, gradient, self.decays[place], *kept)
+
+    def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
+        """Apply the formula."""
+        raise NotImplementedError
+
+    def clipped(self, gradient: Any) -> Any:
+        """Clip as asked for; some formulas do it before weight decay and some after."""
+        if self._clip is None:
+            return gradient
+        return tf.clip_by_value(gradient, -self._clip, self._clip)
+
+    def states(self) -> dict[str, Array]:
+        """Give what is kept, by the weight's name and the array's, in MXNet's layouts."""
+        return {
+            f"{one.name}/{name}": one.to_mxnet(local(arrays[place]).numpy())
+            for name, arrays in self._kept.items()
+            for place, one in enumerate(self._weights)
+        } | {":updates": np.asarray(local(self.iterations).numpy(), np.int64)}
+
+    def load_states(self, states: Mapping[str, Array]) -> None:
+        """Continue from saved states; KeyError where the optimizer is another one than saved."""
+        for name, arrays in self._kept.items():
+            for place, one in enumerate(self._weights):
+                arrays[place].assign(one.from_mxnet(states[f"{one.name}/{name}"]))
+        self.iterations.assign(int(states[":updates"]))
+
+    def get_config(self) -> dict[str, Any]:
+        """Not to be remade from a Keras file; checkpoints hold `states`."""
+        raise NotImplementedError
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum."""
+
+    kept = ("momentum",)
+
+    def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
+        """Apply the formula."""
+        (momentum,) = kept
+        step = self.learning_rate * (self.clipped(gradient) + decay * variable)
+        momentum.assign(self._momentum * momentum - step)
+        variable.assign_add(momentum)
+
+
+class NAG(Optimizer):
+    """Nesterov's accelerated gradient, as MXNet computes it.
+
+    Its momentum has the decay of the weight that was moved already.
+    """
+
+    kept = ("momentum",)
+
+    def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
+        """Apply the formula."""
+        (momentum,) = kept
+        rate, gradient = self.learning_rate, self.clipped(gradient)
+        before = self._momentum * momentum
+        ahead = before - rate * (gradient + decay * variable)
+        variable.assign_add((1 + self._momentum) * ahead - before)
+        momentum.assign(before - rate * (gradient + decay * variable))
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2014) with MXNet's defaults."""
+
+    kept = ("mean", "variance")
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+
+    def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
+        """Apply the formula."""
+        mean, variance = kept
+        gradient = self.clipped(gradient + decay * variable)
+        update = tf.cast(self.iterations + 1, variable.dtype)
+        corrected = tf.sqrt(1 - self.beta2**update) / (1 - self.beta1**update)
+        mean.assign(self.beta1 * mean + (1 - self.beta1) * gradient)
+        variance.assign(self.beta2 * variance + (1 - self.beta2) * tf.square(gradient))
+        step = self.learning_rate * corrected
+        variable.assign_sub(step * mean / (tf.sqrt(variance) + self.epsilon))
+
+
+class RMSProp(Optimizer):
+    """RMSProp (Tieleman and Hinton 2012) with MXNet's defaults."""
+
+    kept = ("variance",)
+    decay, epsilon = 0.9, 1e-8
+
+    def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
+        """Apply the formula."""
+        (variance,) = kept
+        gradient = self.clipped(gradient + decay * variable)
+        variance.assign(self.decay * variance + (1 - self.decay) * tf.square(gradient))
+        variable.assign_sub(self.learning_rate * gradient / tf.sqrt(variance + self.epsilon))
+
+
+OPTIMIZERS: Mapping[str, type[Optimizer]] = {
+    "adam": Adam,
+    "nag": NAG,
+    "rmsprop": RMSProp,
+    "sgd": SGD,
+}
+
+
+def check(options: OptimizerOptions) -> None:
+    """Check the name.
+
+    Raises:
+        InputError: TensorFlow's side has no such optimizer.
+    """
+    if options.optimizer.lower() in OPTIMIZERS:
+        return
+    near = difflib.get_close_matches(options.optimizer.lower(), OPTIMIZERS, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise InputError(
+        f"--optimizer: TensorFlow has no {options.optimizer!r} here; {hint}write one of "
+        f"{', '.join(OPTIMIZERS)}, or --framework MXNet"
+    )
+
+
+def create(options: OptimizerOptions, weights: list[Named]) -> Optimizer:
+    """Make the optimizer; within the scope of the strategy."""
+    return OPTIMIZERS[options.optimizer.lower()](options, weights)

@@ -1,0 +1,64 @@
+"""Horovod: one process a device, which add their gradients up in rings (here over Gloo).
+
+Each is a worker of its own; HOROVOD_RANK, HOROVOD_SIZE and so on say which, and where to meet.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import device_names
+
+
+class Horovod:
+    """One of several processes in step; implements `Strategy`."""
+
+    collective = True
+    devices = 1
+
+    def __init__(self, device: str) -> None:
+        """Join the others."""
+        hvd.init()
+        self.rank, self.workers = int(hvd.rank()), int(hvd.size())
+        self.images_divisor = self.workers
+        self.distribution = tf.distribute.OneDeviceStrategy(device)
+
+    def total(self, tensors: Sequence[Any]) -> list[Any]:
+        """Add up in one go; called within the only replica."""
+        return list(hvd.grouped_allreduce([tf.identity(tensor) for tensor in tensors], op=hvd.Sum))
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        """Give rank 0's values to every worker."""
+        hvd.broadcast_variables(list(variables), root_rank=0)
+
+    def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
+        """Give rank 0's numbers to every rank."""
+        told = hvd.broadcast(tf.constant(list(numbers), tf.int64), root_rank=0, name=name)
+        return [int(number) for number in told]
+
+    def add(self, numbers: Sequence[int]) -> list[int]:
+        """Add up, as 64-bit integers."""
+        sums = hvd.allreduce(tf.constant(list(numbers), tf.int64), op=hvd.Sum, name="add")
+        return [int(number) for number in sums]
+
+    def wait_for_all(self) -> None:
+        """Return when every worker has come here."""
+        self.add([0])
+
+    def close(self) -> None:
+        """Leave; the others must have come here too, or they would miss this one."""
+        hvd.shutdown()
+
+
+def join() -> Horovod:
+    """Join; returns when every process has."""
+    devices = device_names()
+    if len(devices) > 1:
+        raise InputError(
+            f"--gpus: Horovod gives each of its processes one, not {len(devices)}; start as many "
+            "slots as there are GPUs"
+        )
+    return Horovod(devices[0])

@@ -1,0 +1,80 @@
+"""The metadata of a JPEG or PNG that `transcode` needs, read without decoding the image.
+
+Orientation: only tag 274 of the first EXIF directory is read (TIFF 6.0; Exif 2.32, section 4.6).
+Damage in the EXIF block counts as no orientation: it says nothing about the pixels. Chunks of a
+PNG: each has a checksum, which OpenCV ignores, and a whole PNG ends in IEND (PNG specification,
+third edition, section 5).
+"""
+
+import struct
+import zlib
+
+UPRIGHT = 1
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+_ORIENTATION_TAG = 274
+_SHORT_TYPE = 3
+_EXIF = b"Exif\0\0"
+# JPEG markers without a length: TEM, and RST0 to SOI.
+_BARE = frozenset((0x01, *range(0xD0, 0xD9)))
+_APP1 = 0xE1
+# The start of a scan or the end of the image: the metadata comes before.
+_ENDS = frozenset((0xDA, 0xD9))
+
+
+def jpeg_orientation(data: bytes) -> int:
+    """The orientation of a JPEG, 1 to 8; 1 where none is stated."""
+    position, last = 2, len(data) - 4
+    # Every image passes here: no function is called for a segment that is passed over.
+    while position <= last and data[position] == 0xFF:
+        marker = data[position + 1]
+        if marker in _ENDS:
+            break
+        if marker == 0xFF or marker in _BARE:  # 0xff may fill up before a marker
+            position += 1 if marker == 0xFF else 2
+            continue
+        end = position + 2 + (data[position + 2] << 8 | data[position + 3])
+        if marker == _APP1 and data.startswith(_EXIF, position + 4):
+            return tiff_orientation(data[position + 4 + len(_EXIF) : end])
+        position = end
+    return UPRIGHT
+
+
+def tiff_orientation(block: bytes) -> int:
+    """The orientation that a TIFF block, the content of EXIF, states."""
+    order = {b"II": "<", b"MM": ">"}.get(block[:2])
+    if order is None:
+        return UPRIGHT
+    try:
+        (first,) = struct.unpack_from(order + "4xI", block)
+        (entries,) = struct.unpack_from(order + "H", block, first)
+        for position in range(first + 2, first + 2 + 12 * entries, 12):
+            tag, kind, count, value = struct.unpack_from(order + "HHIH", block, position)
+            if tag == _ORIENTATION_TAG:
+                valid = kind == _SHORT_TYPE and count == 1 and 1 <= value <= 8
+                return int(value) if valid else UPRIGHT
+    except struct.error:
+        pass
+    return UPRIGHT
+
+
+def png_exif_block(data: bytes) -> bytes | None:
+    """The TIFF block of the eXIf chunk of a whole PNG; None without one.
+
+    Raises:
+        ValueError: the PNG is cut off, or a chunk of it is damaged.
+    """
+    block, position = None, len(PNG_SIGNATURE)
+    while True:
+        length = int.from_bytes(data[position : position + 4], "big")
+        end = position + 8 + length
+        if end + 4 > len(data):
+            raise ValueError("the PNG is cut off")
+        kind = data[position + 4 : position + 8]
+        if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            raise ValueError("a chunk of the PNG has a wrong checksum")
+        if kind == b"eXIf":
+            block = data[position + 8 : end]
+        if kind == b"IEND":
+            return block
+        position = end + 4

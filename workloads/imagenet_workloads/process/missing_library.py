@@ -1,0 +1,45 @@
+"""Turns a failed import or load of a library into one line that says what to install.
+
+`program` passes every error that is no `WorkloadError` to `explain`. The next attempt on the same
+image or machine would fail alike, so the new error is permanent and costs no restart.
+"""
+
+import re
+import sys
+
+from imagenet_workloads.errors import InputError, WorkloadError
+
+# The Debian package of each library that a wheel expects of the system.
+DEBIAN_PACKAGES = {
+    "libgomp.so.1": "libgomp1",
+    "libquadmath.so.0": "libquadmath0",
+    "libturbojpeg.so.0": "libturbojpeg0",
+}
+# Libraries that a node with a GPU mounts into its containers: another node may have them.
+_FROM_THE_NODE = ("libcuda.", "libnvidia-")
+# What the dynamic loader says; Python passes it on, as ImportError or from ctypes as OSError.
+_NOT_FOUND = re.compile(r"(\S+\.so\S*): cannot open shared object file")
+_OWN_PACKAGE = __package__.partition(".")[0]
+
+
+def explain(error: Exception) -> WorkloadError | None:
+    """Return the error to report instead of a failed import.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        None if the exception has another cause, or if a module of this package is missing.
+    """
+    if isinstance(error, OSError | ImportError) and (found := _NOT_FOUND.search(str(error))):
+        library = found[1]
+        if library.startswith(_FROM_THE_NODE):
+            return WorkloadError(f"{library} is missing: this node has no driver for GPUs")
+        package = DEBIAN_PACKAGES.get(library)
+        command = f"type: apt-get install {package}" if package else "install its package"
+        return InputError(f"{library} is missing; {command}")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        if package != _OWN_PACKAGE:
+            return InputError(f"the Python package {package} is not installed in {sys.prefix}")
+    return None

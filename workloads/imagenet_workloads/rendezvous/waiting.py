@@ -1,0 +1,149 @@
+"""Waiting for other members, with log lines and a timeout.
+
+MXNet waits without a log line and without a timeout for a name that does not resolve yet, and for
+members that never come. So members first wait here for a port, and `watch` observes what the
+framework then does. No member waits for a port that opens only after its own wait.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.process.program import leave_message, say
+
+_log = logging.getLogger(__name__)
+
+# Seconds between two attempts, and between two lines of the log.
+RETRY_INTERVAL = 0.25
+REPORT_INTERVAL = 15.0
+# A name that does not resolve is asked for less often: in a large job that is many queries, each
+# of which goes through all search domains, and a name server may remember its no for some seconds.
+RESOLVE_INTERVAL = 1.0
+# Seconds between two looks at who has joined.
+LOOK_INTERVAL = 1.0
+
+
+def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> str:
+    """Return the IP address of a host when its port answers.
+
+    Args:
+        who: waits, for the log.
+        whom: it waits for.
+        host: a name or an address.
+        port: which.
+        timeout: seconds.
+
+    Raises:
+        WorkloadError: the time is over; says what was missing last.
+    """
+    return keep_trying(lambda: connect(host, port), who, f"{whom} {host}:{port}", timeout)
+
+
+def watch(
+    missing: Callable[[], str | None],
+    timeout: float,
+    give_up: Callable[[str], None],
+    over: threading.Event,
+) -> None:
+    """Look at a wait in C++ that nothing else can see or end, from a thread of its own.
+
+    Args:
+        missing: says for whom it waits; None when for nobody any more, which ends the watch.
+        timeout: seconds.
+        give_up: called with a message when the time is over; must end the process.
+        over: ends the watch too.
+    """
+    started = time.monotonic()
+    reported = 0.0
+    while not over.wait(min(LOOK_INTERVAL, timeout)):
+        wanted = missing()
+        if wanted is None:
+            return
+        waited = time.monotonic() - started
+        if waited >= timeout:
+            give_up(f"gave up after {timeout:g} s of waiting for {wanted}")
+            return
+        if waited - reported >= REPORT_INTERVAL:
+            reported = waited
+            _log.info("waits for %s (%.0f s of %g s)", wanted, waited, timeout)
+
+
+@contextmanager
+def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Iterator[None]:
+    """Watch a block that may never end, because it waits in C++ for others; see `watch`."""
+    over = threading.Event()
+    watcher = threading.Thread(
+        target=watch, args=(lambda: wanted, timeout, give_up, over), name="deadline", daemon=True
+    )
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def give_up(message: str) -> NoReturn:
+    """End the process from a thread, while the main one is stuck in MXNet."""
+    try:
+        leave_message(message, os.environ)
+        say(f"imagenet-train: error: {message}")
+    finally:
+        os._exit(WorkloadError.exit_code)
+
+
+def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: float) -> str:
+    """Repeat an attempt until it raises no OSError.
+
+    Args:
+        attempt: gives an IP address.
+        who: waits, for the log.
+        wanted: what it waits for.
+        timeout: seconds.
+
+    Raises:
+        WorkloadError: the time is over; says what was missing last.
+    """
+    started = time.monotonic()
+    reported = -REPORT_INTERVAL
+    while True:
+        try:
+            return attempt()
+        except OSError as error:
+            waited, reason = time.monotonic() - started, _reason(error)
+            if waited >= timeout:
+                raise WorkloadError(
+                    f"{who} gave up after {timeout:g} s of waiting for {wanted}: {reason}"
+                ) from error
+            if waited - reported >= REPORT_INTERVAL:
+                reported = waited
+                passed = f"{waited:.0f} s of {timeout:g} s"
+                _log.info("%s waits for %s: %s (%s)", who, wanted, reason, passed)
+            unknown = isinstance(error, socket.gaierror)
+            time.sleep(RESOLVE_INTERVAL if unknown else RETRY_INTERVAL)
+
+
+def resolve(host: str, port: int) -> str:
+    """Give the first IP address of a name."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return str(found[0][4][0])
+
+
+def connect(host: str, port: int, timeout: float = 5.0) -> str:
+    """Connect once, within `timeout` seconds; give the IP address that answered."""
+    with socket.create_connection((host, port), timeout) as connection:
+        return str(connection.getpeername()[0])
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "the name does not resolve"
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -1,0 +1,82 @@
+"""The environment of each of a pod's slots: its place among all, and its share of the pod.
+
+Pure; `launcher` starts the slots with it.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.rendezvous.horovod import number
+
+# Of the slot with local rank 0, on the loopback address that `metrics_address` gives.
+FIRST_METRICS_PORT = 9100
+
+
+def environments(
+    variables: Mapping[str, str], slots: int, devices: Sequence[str], launcher: int
+) -> list[dict[str, str]]:
+    """Give the environment of each slot, by local rank.
+
+    Args:
+        variables: the pod's, which are those of its first slot.
+        slots: how many.
+        devices: the GPUs that the pod has, as CUDA_VISIBLE_DEVICES calls them.
+        launcher: its process id.
+
+    Raises:
+        InputError: the pod's variables are wrong, or its GPUs cannot be shared equally.
+    """
+    size = number(variables, "HOROVOD_SIZE", slots, 65536)
+    first = number(variables, "HOROVOD_RANK", 0, size - slots)
+    if number(variables, "HOROVOD_LOCAL_SIZE", 1, size) != slots:
+        raise InputError(
+            f"--slots is {slots}, but HOROVOD_LOCAL_SIZE is {variables['HOROVOD_LOCAL_SIZE']}: "
+            "write the same number"
+        )
+    if len(devices) % slots:
+        raise InputError(
+            f"{slots} slots cannot share {len(devices)} GPUs equally; name some in "
+            "CUDA_VISIBLE_DEVICES, or none to train on the CPU"
+        )
+    common = dict(variables) | _common(variables, slots, launcher)
+    share = len(devices) // slots
+    made = []
+    for local_rank in range(slots):
+        own = {
+            "HOROVOD_RANK": str(first + local_rank),
+            "HOROVOD_LOCAL_RANK": str(local_rank),
+            "IMAGENET_METRICS_PORT": str(FIRST_METRICS_PORT + local_rank),
+        }
+        if share:
+            own["CUDA_VISIBLE_DEVICES"] = ",".join(devices[local_rank * share :][:share])
+        made.append(common | own)
+    return made
+
+
+def metrics_address(launcher: int) -> str:
+    """Give the loopback address where the slots of a launcher serve their metrics.
+
+    One for each process id, so that launchers which share a machine do not meet.
+
+    >>> metrics_address(66_051)
+    '127.65.2.3'
+    """
+    return str(ipaddress.ip_address("127.64.0.0") + launcher)
+
+
+def _common(variables: Mapping[str, str], slots: int, launcher: int) -> dict[str, str]:
+    changed = {"POD_IP": metrics_address(launcher)}
+    if variables.get("OMP_NUM_THREADS", "").isdecimal():
+        changed["OMP_NUM_THREADS"] = str(max(int(variables["OMP_NUM_THREADS"]) // slots, 1))
+    if "HOROVOD_GLOO_IFACE" not in variables and _is_loopback(variables.get("POD_IP", "")):
+        # All pods are on this machine, whose own name may lead to an address that it cannot reach.
+        changed["HOROVOD_GLOO_IFACE"] = "lo"
+    return changed
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

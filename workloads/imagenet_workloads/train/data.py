@@ -1,0 +1,120 @@
+"""What a worker trains on and is evaluated on: batches with a known order and a known number.
+
+A framework implements the protocols; the loop and the evaluation use them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from imagenet_workloads.train.options import Options
+
+IMAGENET_MEAN = (123.68, 116.779, 103.939)
+# From this edge on, validation crops 7/8 of the image, as is usual for 224 of 256 pixels.
+CROPPED_EDGE = 64
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What result.json tells `imagenet-predict`.
+
+    Attributes:
+        image_shape: channels, height, width.
+        mean: red, green, blue in 0..255, subtracted.
+        std: likewise, divides.
+        resize: shorter edge in pixels before the central crop; 0 is as it comes.
+    """
+
+    image_shape: tuple[int, int, int]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    resize: int
+
+
+def choose_inputs(
+    options: Options,
+    mean: tuple[float, float, float] = IMAGENET_MEAN,
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0),
+) -> Inputs:
+    """Give what the command line says, and where it is silent the dataset's own mean and std."""
+    edge = min(options.model.image_shape[1:])
+    resize = options.data.validation_resize
+    if resize is None:
+        resize = round(edge * 8 / 7) if edge >= CROPPED_EDGE else 0
+    return Inputs(
+        options.model.image_shape,
+        options.data.rgb_mean or mean,
+        options.data.rgb_std or std,
+        resize,
+    )
+
+
+def plain_inputs(image_shape: tuple[int, int, int]) -> Inputs:
+    """Give what made-up images need, which is nothing."""
+    return Inputs(image_shape, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), 0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's images, as arrays of the framework that reads them.
+
+    With MXNet the arrays are filled anew once the next batch is asked for: see `records`.
+
+    Attributes:
+        data: (batch size, channels, height, width), float32; channels come last in TensorFlow.
+        label: (batch size,), float32.
+        images: how many of them, from the first, are to be counted; the rest is padding.
+    """
+
+    data: Any
+    label: Any
+    images: int
+
+
+class TrainingData(Protocol):
+    """A worker's share of the training images, in another order every epoch.
+
+    Attributes:
+        batches_per_epoch: the same number on every rank, whatever the size of its share.
+        images: of all workers together.
+    """
+
+    batches_per_epoch: int
+    images: int
+
+    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+        """Give an epoch's batches from `first_batch` on; the same ones whenever they are asked."""
+
+
+class ValidationData(Protocol):
+    """The validation images, each in exactly one batch of exactly one rank.
+
+    Attributes:
+        images: of all ranks together.
+    """
+
+    images: int
+
+    def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
+        """Give one rank's batches; a rank may have none."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a worker trains on.
+
+    Attributes:
+        training: the images.
+        validation: None where there are none.
+        inputs: how they are prepared.
+        classes: their names by label; empty where nobody says.
+        class_count: how many there are.
+        key: the dataset's; None without one.
+    """
+
+    training: TrainingData
+    validation: ValidationData | None
+    inputs: Inputs
+    classes: tuple[str, ...]
+    class_count: int
+    key: str | None

@@ -1,0 +1,128 @@
+"""What training asks of a framework, and of the network that learns on this worker's devices.
+
+`trainer` and `loop` use these protocols and nothing else of a framework. A package of `frameworks`
+implements them. Imports no framework.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imagenet_workloads.telemetry.events import Event
+from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.group import Flags, Group
+from imagenet_workloads.train.resume import ResumePoint
+from imagenet_workloads.train.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the network says of a batch, without its padding.
+
+    Attributes:
+        probabilities: (images, classes).
+        labels: (images,), the right classes.
+    """
+
+    probabilities: NDArray[np.float32]
+    labels: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class UpdatePlan:
+    """How the weights move from the start on.
+
+    Attributes:
+        accumulation_steps: batches that make one update.
+        images_per_update: over all workers; an update follows the mean of their gradients.
+        schedule: of the learning rate.
+        updates_done: of the weights so far.
+    """
+
+    accumulation_steps: int
+    images_per_update: int
+    schedule: Schedule
+    updates_done: int
+
+
+class Learner(Protocol):
+    """A network with its optimizer, on this worker's devices."""
+
+    def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
+        """Learn from a batch, together with the other workers.
+
+        Args:
+            batch: this worker's.
+            updates: whether the weights move after it; otherwise its gradients are kept for later.
+            flags: this worker's.
+
+        Returns:
+            the flags of all workers (none without an update), and the outputs of the network before
+            the weights moved.
+        """
+
+    def settle(self) -> None:
+        """Return when what reading a batch would wait for as well is computed.
+
+        Called before each batch is asked for, so that waiting for data is that and nothing else.
+        """
+
+    def predict(self, batch: Batch) -> Outputs:
+        """Classify a batch with the weights and statistics as they are; no other worker needed."""
+
+    def average_statistics(self) -> None:
+        """Give all devices, of all workers where they are collective, one set of statistics."""
+
+    def save(self, folder: Path) -> None:
+        """Fill a checkpoint's folder with what `Framework.learner` goes on from; rank 0 alone."""
+
+    def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
+        """Write the model for others to load, each file renamed into place; rank 0 alone.
+
+        Returns:
+            the files' names by what they are, for result.json.
+        """
+
+    def note(self, event: Event) -> None:
+        """Hear what the attempt's log is told, for logs of the framework's own."""
+
+
+class Framework(Protocol):
+    """What trains.
+
+    Attributes:
+        name: as in the resource and in result.json.
+    """
+
+    name: str
+
+    def check(self) -> None:
+        """Check what is known before the others are.
+
+        Raises:
+            InputError: the options do not work with it, or on this machine.
+        """
+
+    def join(self) -> Group:
+        """Wait for the others."""
+
+    def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
+        """Open the data; `accumulation_steps` batches make one update.
+
+        Raises:
+            InputError: no data is named, or it cannot be read.
+        """
+
+    def wait_to_read(self, batch: Batch) -> None:
+        """Return when the batch's images are there."""
+
+    def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> Learner:
+        """Build the network and give it and its optimizer what the start names.
+
+        Raises:
+            InputError: there is no such network or optimizer, or what is to be loaded does not fit.
+        """

@@ -1,0 +1,138 @@
+"""The training loop: batch, gradients, update; after each epoch statistics, checkpoint, evaluation.
+
+Every rank runs the same steps in the same order, which is what keeps a synchronous strategy from
+hanging.
+"""
+
+import time
+from dataclasses import dataclass
+
+from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.process.termination import Termination
+from imagenet_workloads.train.checkpointer import Checkpointer
+from imagenet_workloads.train.counts import Counts, count
+from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.evaluate import evaluate
+from imagenet_workloads.train.framework import Learner, Outputs
+from imagenet_workloads.train.group import Flags, Group
+from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.schedule import Schedule
+
+
+@dataclass
+class Outcome:
+    """How a training went.
+
+    Attributes:
+        stopped: it left early, because a worker was told to end.
+        images: trained on, over all workers.
+        seconds: that training them took, without evaluations and checkpoints.
+        validation: counts after the last epoch; None where there are none.
+    """
+
+    stopped: bool = False
+    images: int = 0
+    seconds: float = 0.0
+    validation: Counts | None = None
+
+
+@dataclass
+class TrainingLoop:
+    """One worker's training.
+
+    Attributes:
+        epochs: planned.
+        accumulation_steps: batches that make one update.
+        top_k: a further k to count; 0 is none.
+        data: what is learned.
+        learner: what learns.
+        schedule: of the learning rate, for the reports.
+        group: the others.
+        checkpointer: of checkpoints.
+        reporter: to the world.
+        termination: whether to end early.
+    """
+
+    epochs: int
+    accumulation_steps: int
+    top_k: int
+    data: Data
+    learner: Learner
+    schedule: Schedule
+    group: Group
+    checkpointer: Checkpointer
+    reporter: Reporter
+    termination: Termination
+
+    def run(self, start: Position) -> Outcome:
+        """Train from a position to the end of the last epoch, or until a worker has to leave."""
+        outcome = Outcome()
+        for epoch in range(start.epoch, self.epochs):
+            first_batch = start.batch if epoch == start.epoch else 0
+            outcome.stopped = self._epoch(epoch, first_batch, outcome)
+            if outcome.stopped:
+                break
+            self.checkpointer.after_epoch(epoch + 1)
+            outcome.validation = self.validate(epoch)
+        return outcome
+
+    def validate(self, epoch: int) -> Counts | None:
+        """Evaluate after an epoch; None on ranks that do not, and without validation images."""
+        counts = None
+        if self.data.validation is not None:
+            counts = evaluate(self.learner, self.data.validation, self.group, self.top_k)
+        if counts is not None:
+            self.reporter.validation(epoch, counts, self.top_k)
+        self.reporter.pause()
+        return counts
+
+    def _epoch(self, epoch: int, first_batch: int, outcome: Outcome) -> bool:
+        """Train one epoch; whether to leave before its end."""
+        counts = Counts()
+        started = time.monotonic()
+        saving = 0.0
+        batches = iter(self.data.training.epoch(epoch, first_batch))
+        for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
+            step_started = time.monotonic()
+            self.learner.settle()
+            asked = time.monotonic()
+            batch = next(batches)
+            waited = time.monotonic() - asked
+            flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
+            counts += count(outputs.probabilities, outputs.labels, self.top_k)
+            step_ended = time.monotonic()
+            self.reporter.step(
+                Position(epoch, done),
+                batch.images,
+                step_ended - step_started,
+                waited,
+                self.schedule(
+                    (epoch * self.data.training.batches_per_epoch + done - 1)
+                    // self.accumulation_steps
+                ),
+                counts,
+            )
+            if flags.save or flags.stop:
+                self.checkpointer.within_epoch(self._after(epoch, done))
+                saving += time.monotonic() - step_ended
+            if flags.stop:
+                return True
+        self._finish_epoch(epoch, counts, time.monotonic() - started - saving, outcome)
+        return False
+
+    def _step(self, batch: Batch, updates: bool) -> tuple[Flags, Outputs]:
+        own = Flags(self.checkpointer.is_due(), self.termination.requested)
+        return self.learner.train(batch, updates, own)
+
+    def _after(self, epoch: int, done: int) -> Position:
+        if done == self.data.training.batches_per_epoch:
+            return Position(epoch + 1, 0)
+        return Position(epoch, done)
+
+    def _finish_epoch(self, epoch: int, counts: Counts, seconds: float, outcome: Outcome) -> None:
+        workers = self.group.workers
+        if self.group.collective:
+            counts, workers = Counts(*self.group.add(counts.numbers())), 1
+        self.reporter.epoch(epoch, seconds, counts, workers)
+        outcome.images += counts.images * workers
+        outcome.seconds += seconds

@@ -1,0 +1,80 @@
+"""The network that is asked for, in any framework, and the plan of small residual networks."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from imagenet_workloads.errors import InputError
+
+
+@dataclass(frozen=True)
+class NetworkRequest:
+    """One network wanted.
+
+    Attributes:
+        network: the family's name.
+        num_layers: its depth; families of one depth ignore it.
+        classes: outputs.
+        image_shape: channels, height, width.
+        dtype: precision of weights and activations, float32 or float16.
+    """
+
+    network: str
+    num_layers: int | None
+    classes: int
+    image_shape: tuple[int, int, int]
+    dtype: str = "float32"
+
+
+def depth(request: NetworkRequest, known: Collection[int]) -> int:
+    """Check the depth against those a family has.
+
+    Raises:
+        InputError: the depth is not one of them.
+    """
+    if request.num_layers is None or request.num_layers not in known:
+        raise InputError(
+            f"--num-layers: {request.network} has no depth {request.num_layers} for images of "
+            f"{request.image_shape[1]}x{request.image_shape[2]}; "
+            f"write one of {', '.join(str(layers) for layers in sorted(known))}"
+        )
+    return request.num_layers
+
+
+# Up to this height, resnet is the one of the CIFAR experiments.
+SMALL_IMAGE = 32
+# From this depth on, units are bottlenecks.
+BOTTLENECK_DEPTH = 164
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A network of three stages.
+
+    Attributes:
+        units: of each stage.
+        first: filters of the convolution before the stages.
+        filters: of each stage.
+        bottleneck: whether units are.
+    """
+
+    units: int
+    first: int
+    filters: tuple[int, ...]
+    bottleneck: bool
+
+
+def plan_residual(request: NetworkRequest) -> Residual:
+    """UpdatePlan a network of depths such as 8, 20, 56, 110 and 164.
+
+    Raises:
+        InputError: there is no such depth.
+    """
+    layers = request.num_layers or 0
+    if layers >= BOTTLENECK_DEPTH and (layers - 2) % 9 == 0:
+        return Residual((layers - 2) // 9, 16, (64, 128, 256), True)
+    if 8 <= layers < BOTTLENECK_DEPTH and (layers - 2) % 6 == 0:
+        return Residual((layers - 2) // 6, 16, (16, 32, 64), False)
+    raise InputError(
+        f"--num-layers: {request.network} has no depth {request.num_layers} for images of up to 32 "
+        "pixels; write 6n+2, such as 8, 20, 56 or 110 (from 164 on 9n+2)"
+    )

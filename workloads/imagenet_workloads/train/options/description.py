@@ -1,0 +1,127 @@
+"""What a framework says of itself without being imported.
+
+A package of `frameworks` has one `FrameworkDescription`. The command line takes choices and checks
+from it, the entry points find the framework's modules by it. Import-light: no framework, no numpy.
+"""
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.options.groups import Options
+
+
+@dataclass(frozen=True)
+class StrategyModules:
+    """The code behind one strategy of a framework.
+
+    Attributes:
+        strategy: the module in the framework's package `strategies`.
+        rendezvous: the module of `rendezvous` by which its workers meet.
+    """
+
+    strategy: str
+    rendezvous: str
+
+
+def _nothing(options: Options) -> str | None:
+    return None
+
+
+def _worker(options: Options, variables: Mapping[str, str]) -> int | None:
+    return None
+
+
+@dataclass(frozen=True)
+class FrameworkDescription:
+    """One framework.
+
+    Attributes:
+        name: as in the resource, on the command line and in result.json.
+        library: the top-level package that it is imported as.
+        package: the package of `frameworks` with its modules.
+        option: the field of `ClusterOptions` that names its strategy.
+        strategies: the modules of each value of that option.
+        lacks: by group of options, those that it cannot use: any value but the default is refused.
+        lacks_values: by group and option, a value that it cannot use.
+        contradiction: names options that do not go together with it, or gives None.
+        before_import: runs before its library is imported, for a cheaper import.
+        serve: runs a member that is no worker, as the environment says, and gives its exit code;
+            None where this process is a worker.
+    """
+
+    name: str
+    library: str
+    package: str
+    option: str
+    strategies: Mapping[str, StrategyModules]
+    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lacks_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    contradiction: Callable[[Options], str | None] = _nothing
+    before_import: Callable[[], None] = lambda: None
+    serve: Callable[[Options, Mapping[str, str]], int | None] = _worker
+
+    def load(self, module: str) -> ModuleType:
+        """Import one of the package's modules; the entry point has called `before_import`."""
+        return importlib.import_module(f"{self.package}.{module}")
+
+    @property
+    def strategy_option(self) -> str:
+        """The option that names its strategy, as it is written on a command line."""
+        return option_name(self.option)
+
+    @property
+    def rendezvous(self) -> Mapping[str, str]:
+        """The module of `rendezvous` for each strategy."""
+        return {name: modules.rendezvous for name, modules in self.strategies.items()}
+
+    def strategy_of(self, options: Options) -> str:
+        """Give the strategy that a command line names."""
+        name: str = getattr(options.cluster, self.option)
+        return name
+
+    def lacking(self, options: Options) -> list[str]:
+        """List what a command line asks for and this framework lacks."""
+        refused = [
+            option_name(one.name)
+            for group, names in self.lacks.items()
+            for one in dataclasses.fields(getattr(options, group))
+            if one.name in names and getattr(getattr(options, group), one.name) != one.default
+        ]
+        return refused + [
+            f"{option_name(name)} {value}"
+            for group, values in self.lacks_values.items()
+            for name, value in values.items()
+            if getattr(getattr(options, group), name) == value
+        ]
+
+
+def option_name(name: str) -> str:
+    """Give a field's option: `lr_factor` is `--lr-factor`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def refuse_lacking(options: Options, frameworks: Mapping[str, FrameworkDescription]) -> None:
+    """Refuse options that the chosen framework lacks, before anything waits for other members.
+
+    Raises:
+        InputError: names every such option, and the frameworks that have all of them.
+    """
+    refused = frameworks[options.cluster.framework].lacking(options)
+    if not refused:
+        return
+    having = [name for name, other in frameworks.items() if not other.lacking(options)]
+    only = f"only {' and '.join(having)} has that; " if having else "no framework has all of that; "
+    instead = f", or write --framework {having[0]}" if having else ""
+    raise InputError(f"{', '.join(refused)}: {only}leave it out{instead}")
+
+
+def leave_out(packages: Iterable[str]) -> None:
+    """Let imports fail of packages that a library imports if it finds them and does without."""
+    for name in packages:
+        # What `import` does with None is documented: ModuleNotFoundError.
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]

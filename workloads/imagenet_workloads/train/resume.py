@@ -1,0 +1,120 @@
+"""Where a training resumes: at the newest checkpoint, at given weights, or at random ones.
+
+Rank 0 decides and broadcasts, since another rank might see the volume differently. A framework
+loads what is found there.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from imagenet_workloads.checkpoint.length import read_length
+from imagenet_workloads.checkpoint.store import Checkpoint, CheckpointStore, Identity, Position
+from imagenet_workloads.environment import Environment
+from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.train.group import Group
+from imagenet_workloads.train.options import Options
+
+# What rank 0 can have found.
+_NOTHING, _OWN, _FOREIGN = range(3)
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Where to go on.
+
+    Attributes:
+        position: in this training's epochs.
+        folder: the checkpoint's; None without one.
+        continues: the checkpoint is this training's own, so its optimizer goes on too.
+    """
+
+    position: Position
+    folder: Path | None = None
+    continues: bool = False
+
+    @property
+    def resumed_from(self) -> str | None:
+        """The checkpoint's folder, for reports."""
+        return None if self.folder is None else str(self.folder)
+
+
+def find_resume_point(
+    options: Options,
+    store: CheckpointStore,
+    identity: Identity,
+    group: Group,
+    batches_per_epoch: int,
+    accumulation_steps: int,
+) -> ResumePoint:
+    """Find the place; every rank gets the same.
+
+    A checkpoint of this training is continued. One that only --init-from names, of another
+    training, gives its weights, and the training begins at epoch 0.
+
+    Args:
+        options: the command line.
+        store: of checkpoints.
+        identity: of this training.
+        group: that broadcasts what rank 0 has found.
+        batches_per_epoch: of this worker, now.
+        accumulation_steps: batches that make one update.
+
+    Raises:
+        InputError: --init-from names no checkpoint.
+        WorkloadError: this rank does not see the checkpoint that rank 0 has found.
+    """
+    found = store.newest(options.output.init_from)
+    own = found is not None and found.manifest.identity == identity
+    _check_agreement(group, _NOTHING if found is None else _OWN if own else _FOREIGN, found)
+    if found is None:
+        return ResumePoint(Position(options.output.load_epoch or 0, 0))
+    if not own:
+        return ResumePoint(Position(0, 0), found.folder)
+    was = read_length(found.folder)
+    position = translate(found.position, was, batches_per_epoch, accumulation_steps)
+    return ResumePoint(position, found.folder, continues=True)
+
+
+def _check_agreement(group: Group, kind: int, found: Checkpoint | None) -> None:
+    """Make sure that this rank has found what rank 0 has."""
+    place = found.position if found is not None else Position(0, 0)
+    seen = [kind, place.epoch, place.batch]
+    of_rank_0 = group.broadcast_from_rank0("start", seen)
+    if of_rank_0 != seen:
+        raise WorkloadError(
+            f"rank {group.rank} sees another newest checkpoint on the output volume than rank 0 "
+            f"(kind, epoch, batch: {seen}, not {of_rank_0}); is it one volume for all workers?"
+        )
+
+
+def translate(position: Position, was: int, now: int, accumulation_steps: int) -> Position:
+    """Find a position again in epochs of another length, not later than it was.
+
+    Args:
+        position: in epochs of `was` batches.
+        was: batches an epoch when it was recorded.
+        now: batches an epoch now.
+        accumulation_steps: batches that make one update; the result is between two updates.
+    """
+    batch = position.batch * now // was // accumulation_steps * accumulation_steps
+    return Position(position.epoch, batch)
+
+
+def identify(options: Options, environment: Environment) -> Identity:
+    """Give the identity of this training's checkpoints.
+
+    The operator gives a hash of what shapes a training; by hand it is one of the options that do,
+    so that the same command continues, with more epochs too, and another one starts anew.
+    """
+    if environment.spec_hash:
+        return Identity(environment.job_uid, environment.spec_hash)
+    shaping = dataclasses.asdict(options) | {"output": None}
+    for group, name in (("optimizer", "num_epochs"), ("data", "data_nthreads")):
+        del shaping[group][name]
+    names = ("framework", "distribution_strategy", "kv_store", "seed")
+    shaping["cluster"] = {name: shaping["cluster"][name] for name in names}
+    text = json.dumps(shaping, sort_keys=True, default=str)
+    return Identity(environment.job_uid, hashlib.sha256(text.encode()).hexdigest())

@@ -1,0 +1,245 @@
+"""One worker's training from the first word to the last, whatever the framework.
+
+`worker` calls `train` with the framework. It joins the others, opens the data, finds the place to
+go on from, trains, and leaves the result.
+"""
+
+import logging
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
+from imagenet_workloads.environment import Environment
+from imagenet_workloads.process.program import TERMINATED, write_termination_message
+from imagenet_workloads.process.termination import Termination
+from imagenet_workloads.telemetry import events
+from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
+from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.train.checkpointer import Checkpointer
+from imagenet_workloads.train.data import Data
+from imagenet_workloads.train.framework import Framework, Learner, UpdatePlan
+from imagenet_workloads.train.group import Group
+from imagenet_workloads.train.loop import Outcome, TrainingLoop
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.result import Result, write_result
+from imagenet_workloads.train.resume import ResumePoint, find_resume_point
+from imagenet_workloads.train.schedule import Schedule, scaled
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What a worker has before it knows the others.
+
+    Attributes:
+        options: the command line.
+        environment: the pod's.
+        store: of checkpoints.
+        identity: of this training's checkpoints.
+        recorder: of metrics.
+        termination: whether it was told to end.
+        framework: that trains.
+    """
+
+    options: Options
+    environment: Environment
+    store: CheckpointStore
+    identity: Identity
+    recorder: TrainingRecorder
+    termination: Termination
+    framework: Framework
+
+
+def train(worker: Worker) -> int:
+    """Train; return the exit code."""
+    worker.framework.check()
+    group = worker.framework.join()
+    with tempfile.TemporaryDirectory(dir=worker.environment.scratch) as scratch:
+        accumulation_steps = _accumulation_steps(worker.options, group)
+        data = worker.framework.open_data(accumulation_steps, Path(scratch))
+        if worker.options.data.test_io:
+            only_read(worker.framework, data, worker.options)
+        elif not _train(worker, group, data, accumulation_steps):
+            return TERMINATED
+    # Rank 0 comes here when its result is written: no worker ends well before.
+    group.wait_for_all()
+    group.close()
+    return 0
+
+
+def only_read(framework: Framework, data: Data, options: Options) -> None:
+    """`--test-io 1`: read an epoch and say how fast, without a network."""
+    every, size = options.output.disp_batches, options.optimizer.batch_size
+    started = interval = time.monotonic()
+    for number, batch in enumerate(data.training.epoch(0, 0), start=1):
+        framework.wait_to_read(batch)
+        if number % every == 0:
+            now = time.monotonic()
+            _log.info("batch %d: %.1f images/s", number, every * size / (now - interval))
+            interval = now
+    images = data.training.batches_per_epoch * size
+    _log.info("read %d images: %.1f images/s", images, images / (time.monotonic() - started))
+
+
+def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) -> bool:
+    """Train, evaluate, leave the result; false when it left early instead."""
+    started_at = datetime.now(UTC)
+    epochs = worker.options.optimizer.num_epochs
+    fit, resume_point = _get_ready(worker, group, data, accumulation_steps)
+    with worker.termination.deferred():
+        outcome = fit.run(resume_point.position)
+    if outcome.stopped or worker.termination.requested:
+        return False
+    if resume_point.position.epoch >= epochs:
+        # An earlier attempt trained to the end and died before it could say so.
+        outcome.validation = fit.validate(epochs - 1)
+    if group.rank == 0:
+        result = _result(worker, group, data, resume_point, outcome, started_at)
+        worker.store.refuse_later_attempt()
+        folder = worker.store.attempt_folder
+        write_result(folder, result, fit.learner.export, data.classes, datetime.now(UTC))
+        finished = _finished(result)
+        fit.reporter.write(finished)
+        # For the status of the job: nobody answers a sampler any more.
+        write_termination_message(events.to_line(finished, time.time()))
+    return True
+
+
+def _get_ready(
+    worker: Worker, group: Group, data: Data, accumulation_steps: int
+) -> tuple[TrainingLoop, ResumePoint]:
+    """Find where to go on, and give every rank the same to go on with."""
+    options, batches = worker.options, data.training.batches_per_epoch
+    resume_point = find_resume_point(
+        options, worker.store, worker.identity, group, batches, accumulation_steps
+    )
+    plan = _plan(options, group, batches, resume_point, accumulation_steps)
+    learner = worker.framework.learner(data, resume_point, plan)
+    reporter = Reporter(
+        worker.recorder,
+        _open_log(worker, group),
+        options.output.disp_batches,
+        batches,
+        listener=learner.note,
+    )
+    _announce(worker, group, reporter, resume_point, batches)
+    fit = TrainingLoop(
+        epochs=options.optimizer.num_epochs,
+        accumulation_steps=accumulation_steps,
+        top_k=options.model.top_k,
+        data=data,
+        learner=learner,
+        schedule=plan.schedule,
+        group=group,
+        checkpointer=_checkpointer(worker, group, learner, reporter, batches),
+        reporter=reporter,
+        termination=worker.termination,
+    )
+    return fit, resume_point
+
+
+def _checkpointer(
+    worker: Worker, group: Group, learner: Learner, reporter: Reporter, batches: int
+) -> Checkpointer:
+    return Checkpointer(
+        worker.options.output,
+        worker.store,
+        learner,
+        group,
+        reporter,
+        worker.termination,
+        batches,
+        worker.options.optimizer.num_epochs,
+    )
+
+
+def _accumulation_steps(options: Options, group: Group) -> int:
+    step = options.optimizer.batch_size * group.workers
+    return max(-(-options.optimizer.macrobatch_size // step), 1)
+
+
+def _plan(
+    options: Options, group: Group, batches: int, resume_point: ResumePoint, accumulation_steps: int
+) -> UpdatePlan:
+    chosen = options.optimizer
+    images = chosen.batch_size * group.images_divisor * accumulation_steps
+    schedule = Schedule(
+        peak=scaled(chosen.lr, chosen.lr_scaling, images, chosen.lr_scaling_base),
+        updates_per_epoch=batches // accumulation_steps,
+        epochs=chosen.num_epochs,
+        warmup_epochs=chosen.warmup_epochs,
+        warmup_strategy=chosen.warmup_strategy,
+        decay=chosen.lr_step_epochs,
+        factor=chosen.lr_factor,
+    )
+    done = (
+        resume_point.position.epoch * batches + resume_point.position.batch
+    ) // accumulation_steps
+    return UpdatePlan(accumulation_steps, images, schedule, done)
+
+
+def _open_log(worker: Worker, group: Group) -> EventLog | None:
+    if group.rank != 0:
+        return None
+    folder = worker.store.attempt_folder
+    log_readably(folder / READABLE_NAME)
+    return EventLog(folder)
+
+
+def _announce(
+    worker: Worker, group: Group, reporter: Reporter, resume_point: ResumePoint, batches: int
+) -> None:
+    worker.recorder.plan(worker.options.optimizer.num_epochs, batches, group.rank)
+    worker.recorder.position(resume_point.position.epoch, resume_point.position.batch)
+    _log.info("rank %d of %d, process %d", group.rank, group.workers, os.getpid())
+    reporter.write(
+        events.Started(
+            worker.environment.attempt or 0,
+            group.workers,
+            resume_point.position.epoch,
+            resume_point.position.batch,
+            resume_point.resumed_from,
+        )
+    )
+
+
+def _result(
+    worker: Worker,
+    group: Group,
+    data: Data,
+    resume_point: ResumePoint,
+    outcome: Outcome,
+    started_at: datetime,
+) -> Result:
+    options, environment = worker.options, worker.environment
+    return Result(
+        job=environment.job,
+        uid=environment.job_uid,
+        attempt=environment.attempt or 0,
+        framework=worker.framework.name,
+        network=options.model.network,
+        epochs=options.optimizer.num_epochs,
+        workers=group.workers,
+        validation=outcome.validation,
+        images=outcome.images,
+        images_per_second=outcome.images / outcome.seconds if outcome.seconds else None,
+        inputs=data.inputs,
+        dataset_key=data.key,
+        resumed_from=resume_point.resumed_from,
+        started_at=started_at,
+    )
+
+
+def _finished(result: Result) -> events.Finished:
+    epochs, speed, counts = result.epochs, result.images_per_second, result.validation
+    if counts is None:
+        return events.Finished(epochs, images_per_second=speed)
+    return events.Finished(
+        epochs, counts.accuracy(counts.top1), counts.accuracy(counts.top5), speed
+    )
