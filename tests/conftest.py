@@ -4,7 +4,7 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-from imagenet_workloads.lean import make_operators_late
+from imagenet_workloads.frameworks.mxnet.fast_import import make_operators_late
 
 # As in the programs under test; the processes that test are many, too.
 make_operators_late()

@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
+from imagenet_operator.api import frameworks
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.load import load
 from imagenet_operator.api.quantities import POSITIVE_BYTES
@@ -22,15 +23,15 @@ from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile import types
 
 
-def _off_the_members_own(port: int) -> int:
-    """Refuse the ports of training itself: no member could listen on one of them twice.
+def _not_a_training_port(port: int) -> int:
+    """Reject the ports of training: a member cannot listen on one of them twice.
 
-    Whoever may read the metrics would reach a server there that runs what it is sent.
+    A client that may read the metrics would reach a server there that runs what it is sent.
     """
     if port in (ports.MEETING, ports.MEMBER):
         raise PydanticCustomError(
-            "members_own_port",
-            "{port} is a port of the members' own; "
+            "training_port",
+            "{port} is a port of training; "
             "write one from 1024 to 65535 that is neither {meeting} nor {member}",
             {"port": port, "meeting": ports.MEETING, "member": ports.MEMBER},
         )
@@ -38,7 +39,7 @@ def _off_the_members_own(port: int) -> int:
 
 
 _Id = Annotated[int, Ge(1), Le(2**31 - 1)]
-_Port = Annotated[int, Ge(1024), Le(65535), AfterValidator(_off_the_members_own)]
+_Port = Annotated[int, Ge(1024), Le(65535), AfterValidator(_not_a_training_port)]
 _Wait = Annotated[float, Ge(0), Le(86400)]
 _Name = Annotated[str, MinLen(1)]
 _Size = Annotated[str, Field(pattern=POSITIVE_BYTES)]
@@ -71,8 +72,8 @@ class NetworkPolicy(Model):
     """Who else may reach the metrics port, as NetworkPolicyPeers."""
 
 
-class Sampler(Model):
-    """How running jobs are asked for their progress."""
+class SamplerSettings(Model):
+    """How the metrics of running jobs are read."""
 
     enabled: bool = True
     """Whether they are."""
@@ -85,7 +86,7 @@ class Sampler(Model):
 
 
 class Restarts(Model):
-    """How a job that lost a member comes back."""
+    """The restart of a job that lost a member."""
 
     delay_seconds: _Wait = _WAITS.restart_delay.total_seconds()
     """The wait before the first charged restart."""
@@ -115,27 +116,27 @@ class _File(Model):
     safe_to_evict: bool | None = _PODS.safe_to_evict
     shared_memory_size: _Size = _PODS.shared_memory_size
     scratch_size: _Size | None = _PODS.scratch_size
-    sampler: Sampler = Sampler()
+    sampler: SamplerSettings = SamplerSettings()
     restarts: Restarts = Restarts()
 
 
-SAMPLER = Sampler()
-"""Without a word about it."""
+SAMPLER = SamplerSettings()
+"""The default."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the operator is told.
+    """The operator's configuration.
 
     Attributes:
         namespaces: Where jobs are run; everywhere if it is empty.
         settings: Of the decisions and of the manifests.
-        sampler: How running jobs are asked for their progress.
+        sampler: How the metrics of running jobs are read.
     """
 
     namespaces: tuple[str, ...] = ()
-    settings: types.Settings = types.DEFAULTS
-    sampler: Sampler = SAMPLER
+    settings: types.ReconcileSettings = types.DEFAULTS
+    sampler: SamplerSettings = SAMPLER
 
 
 def read(path: Path) -> Configuration:
@@ -174,9 +175,9 @@ def parse(document: Any, source: str) -> Configuration:
     return Configuration(file.namespaces, _settings(file, source), file.sampler)
 
 
-def _settings(file: _File, source: str) -> types.Settings:
+def _settings(file: _File, source: str) -> types.ReconcileSettings:
     restarts = file.restarts
-    return types.Settings(
+    return types.ReconcileSettings(
         restart_delay=timedelta(seconds=restarts.delay_seconds),
         restart_delay_limit=timedelta(seconds=restarts.delay_limit_seconds),
         disruption_delay=timedelta(seconds=restarts.disruption_delay_seconds),
@@ -198,7 +199,7 @@ def _settings(file: _File, source: str) -> types.Settings:
     )
 
 
-def _images(file: _File, source: str) -> dict[str, manifests.Images]:
+def _images(file: _File, source: str) -> dict[str, frameworks.Images]:
     """Return the images by framework, which the file writes in small letters."""
     known = {framework.lower(): framework for framework in _PODS.images}
     unknown = sorted(file.images.keys() - known.keys())
@@ -207,6 +208,6 @@ def _images(file: _File, source: str) -> dict[str, manifests.Images]:
             f"{source}: images.{unknown[0]}: is no framework; write {' or '.join(known)}"
         )
     return {
-        known[name]: manifests.Images(cpu=images.cpu, gpu=images.gpu)
+        known[name]: frameworks.Images(cpu=images.cpu, gpu=images.gpu)
         for name, images in file.images.items()
     }

@@ -1,22 +1,31 @@
 """Events of ImageNetJobs → "look at this job again". The only file that knows kopf.
 
 kopf watches the jobs and calls a handler for each event. That handler is of the low-level kind,
-`on.event`: it leaves neither a finalizer nor an annotation on a job, and whatever state it would
-keep is nobody's. The two storages that kopf would use for it store nothing, and so cost nothing.
+`on.event`: it leaves neither a finalizer nor an annotation on a job, and keeps no state. The two
+storages that kopf would use store nothing, and so cost nothing. kopf's watch uses a session that
+`connection` has logged in, and asks for another one when the API server refuses it.
 """
 
 import asyncio
 import logging
+import math
 import os
 import socket
+import time
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import kopf
 
 from imagenet_operator.api.job import GROUP, VERSION
 from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.connection import (
+    RENEWAL_SECONDS,
+    Connection,
+    Credentials,
+    NoConnection,
+)
 from imagenet_operator.clusters.kubernetes.operator import Operator
 
 
@@ -93,15 +102,27 @@ async def start(
 def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
+    last: Credentials | None = None
+    last_at = -RENEWAL_SECONDS
+
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
-        connection.renew()
-        return kopf.ConnectionInfo(
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        """Log in at the start, when the login expires, and when the API server refuses it."""
+        nonlocal last, last_at
+        try:
+            credentials = await connection.credentials()
+            if credentials is last:
+                credentials = await connection.renew(credentials)
+        except NoConnection as error:
+            raise kopf.TemporaryError(str(error), delay=RENEWAL_SECONDS) from error
+        if credentials is last and time.monotonic() < last_at + RENEWAL_SECONDS:
+            # kopf itself would try the same login again at once.
+            raise kopf.TemporaryError("the API server refuses the login", delay=RENEWAL_SECONDS)
+        last, last_at = credentials, time.monotonic()
+        return kopf.AiohttpSession(
             server=connection.server,
-            ca_path=connection.authority,
-            certificate_path=connection.certificate,
-            private_key_path=connection.certificate,
-            token=connection.bearer(),
+            aiohttp_session=connection.session(credentials),
+            expiration=_expiration(credentials),
         )
 
     @kopf.on.event(GROUP, VERSION, kinds.JOB.plural, registry=registry)
@@ -109,6 +130,13 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
         operator.job_event(event["type"], dict(event["object"]))
 
     return registry
+
+
+def _expiration(credentials: Credentials) -> datetime | None:
+    """Return when kopf has to log in again: a session keeps its certificate."""
+    if math.isinf(credentials.valid_seconds):
+        return None
+    return datetime.now(UTC) + timedelta(seconds=credentials.renew_seconds)
 
 
 def _settings() -> kopf.OperatorSettings:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.api.frameworks import Images
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
 from imagenet_operator.manifests import ports
-from imagenet_operator.manifests.settings import Images
 from imagenet_operator.reconcile import types
 
 WHOLE: dict[str, Any] = {
@@ -61,7 +61,7 @@ def test_every_key_has_its_effect() -> None:
     assert settings.restart_delay_limit == timedelta(seconds=2)
     assert settings.disruption_delay == timedelta(seconds=3)
     assert settings.disruption_limit == 4
-    assert settings.heartbeat == types.DEFAULTS.heartbeat
+    assert settings.resync_period == types.DEFAULTS.resync_period
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_every_key_has_its_effect() -> None:
         ({"images": {"mxnet": {"cpu": "a"}}}, "images.mxnet.gpu: field required"),
         (
             {"metricsPort": 9091},
-            "file: metricsPort: 9091 is a port of the members' own; "
+            "file: metricsPort: 9091 is a port of training; "
             "write one from 1024 to 65535 that is neither 9091 nor 9092",
         ),
-        ({"metricsPort": 9092}, "file: metricsPort: 9092 is a port of the members' own; write"),
+        ({"metricsPort": 9092}, "file: metricsPort: 9092 is a port of training; write"),
         ({"metricsPort": 80}, "metricsPort: input should be greater than or equal to 1024"),
         ([], "file: "),
     ],

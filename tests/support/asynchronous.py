@@ -1,11 +1,13 @@
-"""Tests that are coroutines: each in an event loop of its own, and never for ever."""
+"""Coroutines in tests: tests that are coroutines, with a time limit, and waits without sleeps."""
 
 import asyncio
+import atexit
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
+T = TypeVar("T")
 
 LIMIT_SECONDS = 120.0
 
@@ -20,3 +22,21 @@ def asynchronous(
         asyncio.run(asyncio.wait_for(story(*arguments, **named), LIMIT_SECONDS))
 
     return test
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the other tasks of this event loop go on until a condition holds."""
+    while not condition():
+        await asyncio.sleep(0)
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing outside; for tests that are no coroutines."""
+    return _loop().run_until_complete(work)
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop

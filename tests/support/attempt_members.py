@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from imagenet_operator.api.status import MemberStatus
-from imagenet_operator.reconcile.types import Member, Phase
+from imagenet_operator.reconcile.types import MemberPod, Phase
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -17,11 +17,11 @@ def later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def seen(name: str, phase: Phase = Phase.RUNNING, **fields: Any) -> Member:
+def seen(name: str, phase: Phase = Phase.RUNNING, **fields: Any) -> MemberPod:
     """A pod, named ROLE-INDEX for short."""
     role, _, index = name.partition("-")
     known = {"uid": f"uid-of-{name}", "attempt": 0, **fields}
-    return Member(role=role, index=int(index), name=name, phase=phase, **known)
+    return MemberPod(role=role, index=int(index), name=name, phase=phase, **known)
 
 
 def recorded(name: str, phase: str = "Running", **fields: Any) -> MemberStatus:

@@ -30,9 +30,19 @@ def problem_paths(schema: Node, document: Node, stored: Node | None = None) -> s
         document: The object that is created, or the new content of an update.
         stored: The object as it is stored, for an update.
     """
+    return {path for path, _ in _errors(schema, document, stored)}
+
+
+def broken_rules(schema: Node, document: Node, stored: Node | None = None) -> set[str]:
+    """Return the expressions of the rules that are false; arguments as of `problem_paths`."""
+    return {rule for _, rule in _errors(schema, document, stored) if rule}
+
+
+def _errors(schema: Node, document: Node, stored: Node | None) -> set[tuple[str, str]]:
+    """Return the path of each error, and the expression of the rule if one is false."""
     unknown = set(_unknown(schema, document, ""))
     if unknown:
-        return unknown
+        return {(path, "") for path in unknown}
     candidate = _admitted(schema, document)
     before = None if stored is None else _admitted(schema, stored)
     if before is not None:
@@ -40,7 +50,7 @@ def problem_paths(schema: Node, document: Node, stored: Node | None = None) -> s
     else:
         candidate.pop("status", None)
     errors = list(jsonschema.Draft4Validator(schema).iter_errors(candidate))
-    found = {path for error in errors for path in _paths(error)}
+    found = {(path, "") for error in errors for path in _paths(error)}
     if not any(error.validator in _BLOCKING for error in errors):
         found |= set(_broken_rules(schema, candidate, before, ""))
     return found
@@ -128,12 +138,12 @@ def _paths(error: jsonschema.ValidationError) -> Iterator[str]:
         yield path.removeprefix(".")
 
 
-def _broken_rules(schema: Node, value: Any, before: Any, path: str) -> Iterator[str]:
+def _broken_rules(schema: Node, value: Any, before: Any, path: str) -> Iterator[tuple[str, str]]:
     for rule in schema.get("x-kubernetes-validations", ()):
         if ("oldSelf" not in rule["rule"] or before is not None) and not _holds(
             rule["rule"], value, before
         ):
-            yield (path + rule.get("fieldPath", "")).removeprefix(".")
+            yield (path + rule.get("fieldPath", "")).removeprefix("."), rule["rule"]
     for step, node, child in _children(schema, value):
         # Only the root has transition rules here, so what was stored is not followed down.
         yield from _broken_rules(node, child, None, path + step)

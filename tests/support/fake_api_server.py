@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import copy
 import json
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
@@ -35,15 +36,21 @@ class FakeApiServer:
         requests: Every request that was made, watches included.
         faults: Asked in turn before each request.
         verbs: What may be asked for: what the chart lets the operator do.
+        lets_in: Whether a request is answered by something else than 401.
         url: Where it listens.
+
+    Args:
+        tls: Its certificate, and what it asks of a client's; None for plain HTTP.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.storage = Storage()
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.verbs = dict(kinds.VERBS)
+        self.lets_in: Callable[[web.Request], bool] = lambda _: True
         self.url = ""
+        self._tls = tls
         self.bookmarks = 0
         self._failure: Manifest | None = None
         self._streams: dict[int, asyncio.Transport] = {}
@@ -53,9 +60,9 @@ class FakeApiServer:
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'http' if self._tls is None else 'https'}://{host}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -170,6 +177,8 @@ class FakeApiServer:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         parts = [part for part in request.path.split("/") if part]
+        if not self.lets_in(request):
+            return Refusal(401, "Unauthorized").response()
         if (discovered := discovery(parts)) is not None:
             return web.json_response(discovered)
         try:

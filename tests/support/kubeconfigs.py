@@ -1,10 +1,13 @@
 """Kubeconfigs for tests: one context, one cluster, one user."""
 
+import asyncio
 import base64
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from imagenet_operator.clusters.kubernetes.connection import Connection
 
 
 def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
@@ -23,3 +26,24 @@ def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> P
 def encoded(text: str) -> str:
     """What a field holds whose name ends in ``-data``."""
     return base64.b64encode(text.encode()).decode()
+
+
+def token_of(connection: Connection) -> str | None:
+    """The bearer token of the next request; None if it carries none."""
+    headers = dict(asyncio.run(connection.credentials()).headers)
+    return headers["Authorization"].removeprefix("Bearer ") if headers else None
+
+
+class Clock:
+    """Seconds that pass when a test says so.
+
+    Attributes:
+        now: The time.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now

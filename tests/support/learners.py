@@ -8,17 +8,16 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from imagenet_workloads.train.data.interface import Batch
-from imagenet_workloads.train.learner import Plan
-from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.request import Request
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.frameworks.tensorflow import networks, optimizers
+from imagenet_workloads.frameworks.tensorflow.initializers import initialize
+from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
+from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import Distributed
+from imagenet_workloads.frameworks.tensorflow.weights import named, read_values
+from imagenet_workloads.train.data import Batch
+from imagenet_workloads.train.framework import UpdatePlan
+from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.schedule import Schedule
-from imagenet_workloads.train.tensorflow import optimizers
-from imagenet_workloads.train.tensorflow.first_values import initialize
-from imagenet_workloads.train.tensorflow.learner import TensorFlowLearner
-from imagenet_workloads.train.tensorflow.networks import catalogue
-from imagenet_workloads.train.tensorflow.strategies.distributed import Distributed
-from imagenet_workloads.train.tensorflow.weights import named, read_values
 
 CLASSES = 4
 
@@ -35,24 +34,24 @@ def on_devices(count: int) -> Distributed:
 
 
 def learner(
-    request: Request,
+    request: NetworkRequest,
     devices: int = 1,
     arguments: Sequence[str] = (),
     images: int = 8,
-    together: int = 1,
+    accumulation_steps: int = 1,
     rate: float = 0.1,
 ) -> TensorFlowLearner:
     """A learner whose network was drawn by the seed; `images` make an update."""
     options = parse(["--framework", "TensorFlow", "--network", request.network, *arguments])
     strategy = on_devices(devices)
     with strategy.distribution.scope():
-        network = catalogue.build(request)
+        network = networks.build(request)
         initialize(options, network)
         return TensorFlowLearner(
             network,
             optimizers.create(options.optimizer, named(network)[0]),
             strategy,
-            Plan(together, images, Schedule(rate, 10, 1), 0),
+            UpdatePlan(accumulation_steps, images, Schedule(rate, 10, 1), 0),
         )
 
 

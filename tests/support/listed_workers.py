@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from imagenet_workloads.train.peers.tf_config import apart
+from imagenet_workloads.rendezvous.tf_config import apart
 from support.members import Members
 from support.processes import wait_until
 from support.training_cluster import PROGRAM, free_port, plain_environment

@@ -1,8 +1,7 @@
 """A local cluster in a temporary folder, its time and its processes, for tests."""
 
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
@@ -13,10 +12,11 @@ from imagenet_operator.clusters.local.kubelet import Machine
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.reconcile.types import Event, Manifest
 from support import job_table
-from support.processes import DEADLINE_SECONDS, processes_with
+from support.cluster_driver import ClusterDriver
+from support.processes import processes_with, wait_until
 
 
-class LocalDriver:
+class LocalDriver(ClusterDriver):
     """A local cluster under test."""
 
     def __init__(
@@ -27,6 +27,7 @@ class LocalDriver:
         mapped: Mapping[str, Path] | None = None,
         slots: int = 8,
     ) -> None:
+        super().__init__()
         self.image = "the-workloads"
         self.job = ImageNetJob.model_validate(job_table.manifest())
         self.folder = folder
@@ -46,21 +47,29 @@ class LocalDriver:
             scratch=folder / "scratch",
             slots=slots,
         )
-        self.cluster = LocalCluster(machine, self.saved.append, self.told.append)
+        self.local = LocalCluster(machine, self.saved.append, self.told.append, self.note_change)
+        self.cluster = self.local
+        self.start(self.local.run())
 
-    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Let the cluster go on until a condition holds."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, f"never happened: {what}"
-            self.cluster.wait(deadline - time.monotonic())
+    def stored_status(self) -> Manifest:
+        """The status that was saved last."""
+        return dict(self.saved[-1]["status"])
+
+    def recorded_events(self) -> list[tuple[str, str, str]]:
+        """Type, reason and message of each event that was shown."""
+        return [(event.type, event.reason, event.message) for event in self.told]
 
     def log(self, pod: str) -> str:
         """What a pod has printed."""
         return (self.folder / "logs" / f"{pod}.log").read_text()
 
+    def wait_for_trap(self, name: str) -> None:
+        """Wait for the line that the pod prints after its trap."""
+        wait_until(lambda: "ready" in self.log(name), f"{name} ignores SIGTERM")
+
     def close(self) -> None:
         """End every process; afterwards none may be left."""
-        self.cluster.close()
+        super().close()
+        self.local.close()
         self.block.close()
         assert processes_with(str(self.folder)) == []

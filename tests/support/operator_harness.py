@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse
 from support import job_table
+from support.asynchronous import until
 from support.fake_api_server import FakeApiServer
 
 Manifest = dict[str, Any]
@@ -67,7 +69,7 @@ class Harness:
         """Let time pass, as far as decisions know, and have every job looked at after it."""
         self.clock.ahead += timedelta(seconds=seconds)
         for item in self.server.all(kinds.JOB.name):
-            self.operator.loop.wish((item["metadata"]["namespace"], item["metadata"]["name"]))
+            self.operator.loop.enqueue((item["metadata"]["namespace"], item["metadata"]["name"]))
         await self.settle()
 
     async def settle(self) -> None:
@@ -76,14 +78,12 @@ class Harness:
         while version != self.server.version or not self._is_idle(version):
             version = self.server.version
             await self.server.bookmark()
-            while not self._is_idle(version):
-                await asyncio.sleep(0)
+            await until(functools.partial(self._is_idle, version))
 
     async def heard(self) -> None:
         """Wait until the operator has heard of all children and nodes that are stored."""
         await self.server.bookmark()
-        while not self.operator.has_heard(self.server.version):
-            await asyncio.sleep(0)
+        await until(lambda: self.operator.has_heard(self.server.version))
 
     def _is_idle(self, version: int) -> bool:
         stored = {
@@ -164,15 +164,17 @@ def _end(pod: Manifest, code: int) -> None:
 
 @contextlib.asynccontextmanager
 async def running(
-    server: FakeApiServer, configuration: Manifest | None = None
+    server: FakeApiServer,
+    configuration: Manifest | None = None,
+    connection: Connection | None = None,
 ) -> AsyncIterator[Harness]:
     """Run an operator, with kopf, until the block ends."""
     configured = parse(QUICK if configuration is None else configuration, "test")
-    connection = Connection(server.url)
+    connection = Connection(server.url) if connection is None else connection
     async with Client(connection) as client:
         clock = Clock()
         operator = Operator(client, configured, clock)
-        operator.loop.together_seconds = 0
+        operator.loop.debounce_seconds = 0
         work = asyncio.create_task(operator.run())
         kopf = await handlers.start(operator, connection, configured.namespaces)
         try:

@@ -20,7 +20,7 @@ from fractions import Fraction
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Condition, Status
 from imagenet_operator.clusters.apply import apply
-from imagenet_operator.clusters.errors import AlreadyExists
+from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import decide, is_finished
@@ -33,10 +33,11 @@ from imagenet_operator.reconcile.types import (
     Decision,
     Event,
     Patch,
+    ReconcileSettings,
     Reference,
     Room,
-    Settings,
 )
+from support.asynchronous import run_now
 from support.merge_patch import merge
 from support.simulated_world import (
     START,
@@ -68,14 +69,14 @@ class SimulatedCluster(SimulatedWorld):
         document: The job, as JSON; its status is what was last written.
         events: All that were recorded.
         is_deleted: The job itself was deleted.
-        next_look: When the last decision asked for the next pass.
+        next_reconcile: When the last decision asked for the next pass.
     """
 
     def __init__(
         self,
         document: Manifest,
         nodes: dict[str, int],
-        settings: Settings = DEFAULTS,
+        settings: ReconcileSettings = DEFAULTS,
         *,
         tells_capacity: bool = False,
     ) -> None:
@@ -84,7 +85,7 @@ class SimulatedCluster(SimulatedWorld):
         self.settings = settings
         self.events: list[Event] = []
         self.is_deleted = False
-        self.next_look: datetime | None = START
+        self.next_reconcile: datetime | None = START
         self.progressed_at: dict[int, datetime] = {}
         self._tells_capacity = tells_capacity
         self._budget: int | None = None
@@ -92,6 +93,7 @@ class SimulatedCluster(SimulatedWorld):
         self._seen_terminal: set[str] = set()
         self._writers: dict[str, int] = {}
         self._in_flight: Manifest | None = None
+        self._is_cut = False
         stored = json.dumps(document)
         self._read = (stored, ImageNetJob.model_validate_json(stored))
 
@@ -110,7 +112,7 @@ class SimulatedCluster(SimulatedWorld):
         """The recorded status."""
         return self.job.status
 
-    def look(
+    def reconcile(
         self,
         *,
         cut_after: int | None = None,
@@ -124,10 +126,17 @@ class SimulatedCluster(SimulatedWorld):
             between: What the world does before each action.
             repeat: Apply the decision twice.
         """
+        return run_now(self._reconcile(cut_after, between, repeat))
+
+    async def _reconcile(
+        self, cut_after: int | None, between: Callable[[], None] | None, repeat: bool
+    ) -> Decision:
         job = self.job
-        unreachable = self.unreachable_nodes()
         observed = sort(
-            job, self.observe(job), unreachable_nodes=unreachable, free=self.free_capacity()
+            job,
+            await self.observe(job),
+            unreachable_nodes=await self.unreachable_nodes(job),
+            free=await self.free_capacity(),
         )
         sample = self.sample()
         decision = decide(job, observed, sample, self.now, self.settings)
@@ -135,16 +144,17 @@ class SimulatedCluster(SimulatedWorld):
         self._check_status(job.status, decision.status)
         self._budget, self._between = cut_after, between
         try:
-            apply(self, job, decision)
+            await apply(self, job, decision)
             if repeat:
-                apply(self, job, decision)
-        except Cut:
-            self.next_look = self.now
+                await apply(self, job, decision)
+        except (Cut, AlreadyExists):
+            self.next_reconcile = self.now
         else:
-            again = decision.again_after
-            self.next_look = None if again is None else self.now + again
+            again = decision.requeue_after
+            self.next_reconcile = None if again is None else self.now + again
         finally:
             self._budget = self._between = None
+            self._is_cut = False
         return decision
 
     def _check_status(self, old: Status, new: Status) -> None:
@@ -186,17 +196,20 @@ class SimulatedCluster(SimulatedWorld):
     def check_rest(self) -> None:
         """See that a finished job needs nothing more, and that what runs was to be kept."""
         self.turn()
-        last = self.look()
+        last = self.reconcile()
         assert (last.create, last.delete, last.patch, last.events) == ((), (), (), ()), "no rest"
         assert last.status == self.status, "no rest"
         keeps = self.job.spec.run_policy.clean_pod_policy == "None"
         assert keeps or not self.running(), "pods of a finished job run on"
 
     def _act(self) -> None:
+        if self._is_cut:
+            raise Cut
         if self._between is not None:
             self._between()
         if self._budget is not None:
             if self._budget == 0:
+                self._is_cut = True
                 raise Cut
             self._budget -= 1
 
@@ -235,22 +248,22 @@ class SimulatedCluster(SimulatedWorld):
         for _ in self._rounds(limit):
             self.turn()
             self._finish_training()
-            due = self.next_look is not None and self.next_look <= self.now
+            due = self.next_reconcile is not None and self.next_reconcile <= self.now
             if with_events or due:
-                self.look()
-            if self.next_look is None or self.next_look > self.now:
+                self.reconcile()
+            if self.next_reconcile is None or self.next_reconcile > self.now:
                 self.now += timedelta(seconds=20)
 
     def _rounds(self, limit: int) -> Iterator[int]:
         for number in range(limit):
-            if self.is_deleted or (is_finished(self.status) and self.next_look is None):
+            if self.is_deleted or (is_finished(self.status) and self.next_reconcile is None):
                 return
             yield number
         raise AssertionError(f"the job does not end: {self.status!r}")
 
     # ------------------------------------------------------------------ the Cluster interface
 
-    def observe(self, job: ImageNetJob) -> list[Manifest]:
+    async def observe(self, job: ImageNetJob) -> list[Manifest]:
         """Every object, as nothing else lives here."""
         training = job.status.training
         for pod in self.members():
@@ -260,11 +273,11 @@ class SimulatedCluster(SimulatedWorld):
         found: list[Manifest] = json.loads(json.dumps(list(self.objects.values())))
         return found
 
-    def unreachable_nodes(self) -> frozenset[str]:
+    async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
         """Nodes that are down."""
         return frozenset(self.unreachable)
 
-    def free_capacity(self) -> Capacity | None:
+    async def free_capacity(self) -> Capacity | None:
         """Places for pods on the nodes that can be reached, if this cluster tells."""
         if not self._tells_capacity:
             return None
@@ -274,20 +287,24 @@ class SimulatedCluster(SimulatedWorld):
             if node not in self.unreachable
         }
 
-    def create(self, manifest: Manifest) -> None:
+    async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
         """Make an object, if what must never be is not."""
+        was_cut = self._is_cut
         try:
             self._act()
         except Cut:
-            self._in_flight = manifest
+            if not was_cut:
+                self._in_flight = manifest
             raise
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        if (kind, name) in self.objects:
-            raise AlreadyExists(kind, name)
+        if (found := self.objects.get((kind, name))) is not None:
+            if owner_of(found) != job.metadata.uid or is_terminating(found):
+                raise AlreadyExists(kind, name)
+            return
         self._check_new(manifest)
         self._add(manifest)
 
-    def delete(self, reference: Reference) -> None:
+    async def delete(self, job: ImageNetJob, reference: Reference) -> None:
         """Ask for the end of an object that is the job's."""
         self._act()
         if reference.kind == "ImageNetJob":
@@ -305,19 +322,19 @@ class SimulatedCluster(SimulatedWorld):
         else:
             self._remove_with_dependents(found)
 
-    def patch(self, patch: Patch) -> None:
+    async def patch(self, job: ImageNetJob, patch: Patch) -> None:
         """Merge a patch into an object that is the job's."""
         self._act()
         found = self._identified(Reference(patch.kind, patch.name, patch.uid))
         if found is not None:
             merge(found, patch.merge)
 
-    def write_status(self, job: ImageNetJob) -> None:
+    async def write_status(self, job: ImageNetJob) -> None:
         """Store the status, as JSON."""
         self._act()
         self.document["status"] = json.loads(json.dumps(job.status.to_manifest()))
 
-    def record_event(self, job: ImageNetJob, event: Event) -> None:
+    async def record_event(self, job: ImageNetJob, event: Event) -> None:
         """Keep an event."""
         self._act()
         self.events.append(event)

@@ -94,6 +94,8 @@ def worker() -> None:
     attempt = os.environ["IMAGENET_ATTEMPT"]
     folder = argument("--output") / "attempts" / f"r{attempt}"
     folder.mkdir(parents=True, exist_ok=True)
+    if "--test-io" in sys.argv:
+        return
     result = {
         "validation": {"images": 20, "top1": 0.95, "top5": 1.0},
         "train": {"images": 900, "imagesPerSecond": 300.0},

@@ -6,8 +6,8 @@ First in a job's way: everything else takes an `ImageNetJob` that this package h
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
 from imagenet_operator.api.load import load
-from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.validation import parse, validate
+from imagenet_operator.errors import Problem
 
 __all__ = [
     "GROUP",

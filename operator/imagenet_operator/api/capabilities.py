@@ -1,120 +1,224 @@
-"""What a framework lacks of the networks, optimizers and augmentations: rules for `spec.training`.
+"""What a framework has of the networks, optimizers and augmentations: rules for `spec.training`.
 
-The resource has MXNet's options; TensorFlow has those that mean the same in it. One that it lacks
-is refused here, since a program that ignored it would train something else than the manifest says.
-So is what MXNet fails at and TensorFlow does: it would fail with the first batch, hours later.
+The rules come from the frameworks' descriptors (`api.frameworks`), a few for each framework. A job
+that asks for what its framework lacks is refused, because a program that ignored it would train
+something else than the manifest says, or fail at the first batch after hours of preparation.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, get_args
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.frameworks import FORMATS
-from imagenet_operator.api.networks import FAMILIES
-
-MXNET_OPTIMIZERS = ("lbsgd",)
-"""Optimizers that MXNet alone has."""
-
-MXNET_AUGMENTATIONS = (
-    "max_random_h",
-    "max_random_s",
-    "max_random_l",
-    "max_random_rotate_angle",
-    "max_random_shear_ratio",
-    "max_random_scale",
-    "min_random_scale",
-)
-"""Fields of the augmentation that MXNet alone has."""
-
-MXNET_COLOUR_AUGMENTATIONS = (
-    "max_random_h",
-    "max_random_s",
-    "max_random_l",
-    "brightness",
-    "contrast",
-    "saturation",
-    "pca_noise",
-)
-"""Fields of the augmentation that MXNet has for images of 3 channels alone. With those of 1 it
-fails at the first batch; but `pca_noise` it does not check, and writes beyond the image's end."""
-
-MXNET_OPTIONS = ("dtype", "monitor", "gc-type", "gc-threshold")
-"""Options of ``imagenet-train`` without a field, of which the same holds."""
-
-_MXNET_OPTION = f"^--({'|'.join(MXNET_OPTIONS)})(=|$)"
+from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Framework
+from imagenet_operator.api.optimizer import OptimizerName
 
 
-def networks_of(framework: str) -> list[str]:
-    """Return the names of the networks that a framework has."""
-    return [name for name, family in FAMILIES.items() if framework in family.frameworks]
+def rules() -> Iterator[Rule]:
+    """Yield the rules for `spec.training` that follow from the registered frameworks."""
+    for framework in FRAMEWORKS.values():
+        yield from (_only_for(framework, rule) for rule in _rules_of(framework))
 
 
-def _explain_network(training: Any) -> tuple[str, str]:
-    framework, network = training.framework, training.model.network
-    others = " or ".join(FAMILIES[network].frameworks)
-    return (
-        f"{framework} has no {network}",
-        f"write one of {', '.join(networks_of(framework))}, or framework: {others}",
+def _rules_of(framework: Framework) -> Iterator[Rule]:
+    """Yield the rules for jobs of one framework, without the condition that a job is one."""
+    if framework.networks.keys() != NETWORKS.keys():
+        yield _networks(framework)
+    if framework.lacks_optimizers:
+        yield _optimizers(framework)
+    if framework.lacks_augmentations:
+        yield _augmentations(framework)
+    if framework.lacks_grey_augmentations:
+        yield _grey_augmentations(framework)
+    if framework.lacks_options:
+        yield _options(framework)
+    if not all(support.gpu_image for support in framework.strategies.values()):
+        yield _images(framework)
+    yield from framework.training_rules
+
+
+def _only_for(framework: Framework, rule: Rule) -> Rule:
+    """Return a rule that holds for every job of another framework."""
+    return replace(
+        rule,
+        cel=f"self.framework != '{framework.name}' || ({rule.cel})",
+        holds=lambda training: training.framework != framework.name or rule.holds(training),
+    )
+
+
+def _or(has: Callable[[Framework], bool], remedy: str) -> str:
+    """Return a remedy and, as another, the frameworks of which a condition is true."""
+    names = [name for name, framework in FRAMEWORKS.items() if has(framework)]
+    if not names:
+        return remedy
+    verb = "" if remedy.startswith("write") else "write "
+    return f"{remedy}, or {verb}framework: {' or '.join(names)}"
+
+
+def _networks(framework: Framework) -> Rule:
+    known = list(framework.networks)
+
+    def explain(training: Any) -> tuple[str, str]:
+        network = training.model.network
+        remedy = f"write one of {', '.join(known)}"
+        return (
+            f"{framework.name} has no {network}",
+            _or(lambda other: network in other.networks, remedy),
+        )
+
+    return Rule(
+        cel=f"self.model.network in {known}",
+        message=f"must be one that the framework {framework.name} has",
+        field="model.network",
+        holds=lambda training: training.model.network in framework.networks,
+        explain=explain,
+    )
+
+
+def _optimizers(framework: Framework) -> Rule:
+    lacking = framework.lacks_optimizers
+    usual = next(name for name in get_args(OptimizerName) if name not in lacking)
+
+    def explain(training: Any) -> tuple[str, str]:
+        name = training.optimizer.name
+        return (
+            f"{framework.name} has no {name}",
+            _or(
+                lambda other: name not in other.lacks_optimizers, f"write another, such as {usual}"
+            ),
+        )
+
+    return Rule(
+        cel=f"!(self.optimizer.name in {list(lacking)})",
+        message=f"cannot be {' or '.join(lacking)} with the framework {framework.name}",
+        field="optimizer.name",
+        holds=lambda training: training.optimizer.name not in lacking,
+        explain=explain,
+    )
+
+
+def _augmentations(framework: Framework) -> Rule:
+    lacking = framework.lacks_augmentations
+
+    def explain(training: Any) -> tuple[str, str]:
+        changed = _changed(training.augmentation, lacking)
+        return (
+            f"{framework.name} has no {_none_of(changed)}",
+            _or(lambda other: not set(changed) & set(other.lacks_augmentations), "remove it"),
+        )
+
+    return Rule(
+        cel=_unchanged_cel(lacking),
+        message=f"must not have these with the framework {framework.name}: {_listed(lacking)}",
+        field="augmentation",
+        holds=lambda training: not _changed(training.augmentation, lacking),
+        explain=explain,
+    )
+
+
+def _grey_augmentations(framework: Framework) -> Rule:
+    lacking = framework.lacks_grey_augmentations
+
+    def explain(training: Any) -> tuple[str, str]:
+        changed = _changed(training.augmentation, lacking)
+        _, height, width = training.model.image_shape
+        return (
+            f"{framework.name} has no {_none_of(changed)} for images of 1 channel",
+            f"remove it, or write model.imageShape: [3, {height}, {width}]",
+        )
+
+    return Rule(
+        cel=(
+            "self.model.imageShape.size() != 3 || self.model.imageShape[0] != 1"
+            f" || ({_unchanged_cel(lacking)})"
+        ),
+        message=(
+            f"must not have these with the framework {framework.name} and a model.imageShape of 1"
+            f" channel: {_listed(lacking)}"
+        ),
+        field="augmentation",
+        holds=lambda training: (
+            training.model.image_shape[0] != 1 or not _changed(training.augmentation, lacking)
+        ),
+        explain=explain,
+    )
+
+
+def _options(framework: Framework) -> Rule:
+    pattern = f"^--({'|'.join(framework.lacks_options)})(=|$)"
+
+    def repeated(training: Any) -> list[str]:
+        return [text.partition("=")[0] for text in training.extra_args if re.match(pattern, text)]
+
+    def explain(training: Any) -> tuple[str, str]:
+        option = repeated(training)[0]
+        bare = option.removeprefix("--")
+        return (
+            f"{framework.name} has no {option}",
+            _or(lambda other: bare not in other.lacks_options, "remove it"),
+        )
+
+    listing = ", ".join(f"--{option}" for option in framework.lacks_options)
+    return Rule(
+        cel=(f"!has(self.extraArgs) || !self.extraArgs.exists(text, text.matches('{pattern}'))"),
+        message=f"must not have these with the framework {framework.name}: {listing}",
+        field="extraArgs",
+        holds=lambda training: not repeated(training),
+        explain=explain,
+    )
+
+
+def _images(framework: Framework) -> Rule:
+    """Return the rule that a job names an image if the published ones cannot train it on GPUs."""
+    kinds = [kind for kind, support in framework.strategies.items() if not support.gpu_image]
+    others = [kind for kind in framework.strategies if kind not in kinds]
+
+    def explain(training: Any) -> tuple[str, str]:
+        kind = next(kind for kind in kinds if kind in training.strategy.given)
+        strategies = f", or strategy: {' or '.join(others)}" if others else ""
+        return (
+            f"is required: no published image has {framework.name} with {kind} for GPUs",
+            _or(
+                lambda other: kind in other.strategies and other.strategies[kind].gpu_image,
+                f"write an image that has it{strategies}",
+            ),
+        )
+
+    return Rule(
+        cel=(
+            "self.workers.gpus < 1 || has(self.image)"
+            f" || !({' || '.join(f'has(self.strategy.{kind})' for kind in kinds)})"
+        ),
+        message=(
+            f"is required for workers.gpus with the framework {framework.name} and the strategy"
+            f" {' or '.join(kinds)}"
+        ),
+        field="image",
+        holds=lambda training: (
+            training.workers.gpus < 1
+            or training.image is not None
+            or not set(kinds) & set(training.strategy.given)
+        ),
+        explain=explain,
     )
 
 
 def _changed(augmentation: Augmentation, names: Iterable[str]) -> list[str]:
-    """Return which of some fields differ from their defaults, as a manifest writes them."""
+    """Return which of some fields differ from their defaults, by their Python names."""
     fields = Augmentation.model_fields
-    return [
-        str(fields[name].alias)
-        for name in names
-        if getattr(augmentation, name) != fields[name].default
-    ]
+    return [name for name in names if getattr(augmentation, name) != fields[name].default]
+
+
+def _none_of(names: Iterable[str]) -> str:
+    return " and no ".join(str(Augmentation.model_fields[name].alias) for name in names)
 
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(str(Augmentation.model_fields[name].alias) for name in names)
-
-
-def _colours_hold(training: Any) -> bool:
-    return (
-        training.framework != "MXNet"
-        or training.model.image_shape[0] != 1
-        or not _changed(training.augmentation, MXNET_COLOUR_AUGMENTATIONS)
-    )
-
-
-def _explain_colours(training: Any) -> tuple[str, str]:
-    changed = _changed(training.augmentation, MXNET_COLOUR_AUGMENTATIONS)
-    _, height, width = training.model.image_shape
-    return (
-        f"MXNet has no {' and no '.join(changed)} for images of 1 channel",
-        f"remove it, or write model.imageShape: [3, {height}, {width}]",
-    )
-
-
-def _ratios_hold(training: Any) -> bool:
-    varied = training.augmentation
-    return (
-        training.framework != "MXNet"
-        or not varied.random_resized_crop
-        or varied.min_random_aspect_ratio is not None
-        or varied.max_random_aspect_ratio < 1
-    )
-
-
-def _explain_ratios(training: Any) -> tuple[str, str]:
-    change = f"{training.augmentation.max_random_aspect_ratio:g}"
-    return (
-        f"{change} without minRandomAspectRatio is a change, to ratios from 1 - {change}, which is"
-        " not above 0",
-        "write minRandomAspectRatio: 0.75 too, or a change below 1",
-    )
-
-
-def _of_mxnet(training: Any) -> list[str]:
-    """Return the extra arguments that are options of MXNet alone."""
-    return [text for text in training.extra_args if re.match(_MXNET_OPTION, text)]
 
 
 def _unchanged_cel(names: Iterable[str]) -> str:
@@ -122,94 +226,16 @@ def _unchanged_cel(names: Iterable[str]) -> str:
     for name in names:
         field = Augmentation.model_fields[name]
         path = f"self.augmentation.{field.alias}"
-        # A whole number that stands in a field of numbers is one for CEL, too.
-        clauses.append(
-            f"double({path}) == {field.default}"
-            if isinstance(field.default, float)
-            else f"{path} == {field.default}"
-        )
+        # A field without a default has none in the schema, either, and is absent.
+        if field.default is None:
+            clauses.append(f"!has({path})")
+        # A whole number in a field of numbers is an integer for CEL.
+        elif isinstance(field.default, float):
+            clauses.append(f"double({path}) == {field.default}")
+        else:
+            clauses.append(f"{path} == {str(field.default).lower()}")
     return " && ".join(clauses)
 
 
-RULES = (
-    Rule(
-        cel=" && ".join(
-            f"(self.framework != '{name}' || self.model.network in {networks_of(name)})"
-            for name in FORMATS
-        ),
-        message="must be one that the framework has",
-        field="model.network",
-        holds=lambda training: training.framework in FAMILIES[training.model.network].frameworks,
-        explain=_explain_network,
-    ),
-    Rule(
-        cel=f"self.framework == 'MXNet' || !(self.optimizer.name in {list(MXNET_OPTIMIZERS)})",
-        message=f"can be {' or '.join(MXNET_OPTIMIZERS)} only with the framework MXNet",
-        field="optimizer.name",
-        holds=lambda training: (
-            training.framework == "MXNet" or training.optimizer.name not in MXNET_OPTIMIZERS
-        ),
-        explain=lambda training: (
-            f"{training.framework} has no {training.optimizer.name}",
-            "write another optimizer, such as sgd, or framework: MXNet",
-        ),
-    ),
-    Rule(
-        cel=f"self.framework == 'MXNet' || ({_unchanged_cel(MXNET_AUGMENTATIONS)})",
-        message=f"may have these only with the framework MXNet: {_listed(MXNET_AUGMENTATIONS)}",
-        field="augmentation",
-        holds=lambda training: (
-            training.framework == "MXNet"
-            or not _changed(training.augmentation, MXNET_AUGMENTATIONS)
-        ),
-        explain=lambda training: (
-            f"{training.framework} has no "
-            + " and no ".join(_changed(training.augmentation, MXNET_AUGMENTATIONS)),
-            "remove it, or write framework: MXNet",
-        ),
-    ),
-    Rule(
-        cel=(
-            "self.framework != 'MXNet' || self.model.imageShape.size() != 3"
-            " || self.model.imageShape[0] != 1"
-            f" || ({_unchanged_cel(MXNET_COLOUR_AUGMENTATIONS)})"
-        ),
-        message=(
-            "may have these with the framework MXNet only where model.imageShape has 3 channels: "
-            + _listed(MXNET_COLOUR_AUGMENTATIONS)
-        ),
-        field="augmentation",
-        holds=_colours_hold,
-        explain=_explain_colours,
-    ),
-    Rule(
-        cel=(
-            "self.framework != 'MXNet' || !self.augmentation.randomResizedCrop"
-            " || has(self.augmentation.minRandomAspectRatio)"
-            " || double(self.augmentation.maxRandomAspectRatio) < 1.0"
-        ),
-        message=(
-            "must be below 1 with the framework MXNet and randomResizedCrop but without"
-            " minRandomAspectRatio"
-        ),
-        field="augmentation.maxRandomAspectRatio",
-        holds=_ratios_hold,
-        explain=_explain_ratios,
-    ),
-    Rule(
-        cel=(
-            "self.framework == 'MXNet' || !has(self.extraArgs)"
-            f" || !self.extraArgs.exists(text, text.matches('{_MXNET_OPTION}'))"
-        ),
-        message=(
-            "may have these only with the framework MXNet: "
-            + ", ".join(f"--{option}" for option in MXNET_OPTIONS)
-        ),
-        field="extraArgs",
-        holds=lambda training: training.framework == "MXNet" or not _of_mxnet(training),
-        explain=lambda training: (
-            f"{training.framework} has no {_of_mxnet(training)[0].partition('=')[0]}",
-            "remove it, or write framework: MXNet",
-        ),
-    ),
-)
+RULES = tuple(rules())
+"""The rules for `spec.training`."""

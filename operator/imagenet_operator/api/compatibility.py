@@ -1,7 +1,7 @@
 """Which framework trains from which dataset format with which strategy: one table.
 
-A combination is possible when, and only when, it has a row here. The rows follow from what the
-strategies say (the frameworks that have them) and from what each framework reads.
+A combination is possible when, and only when, it has a row here. The rows follow from
+the frameworks' descriptors: the strategies that each has, and the formats that it reads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.frameworks import FORMATS
+from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.strategies import STRATEGIES
 
 
@@ -24,10 +24,11 @@ class Combination(NamedTuple):
 Table = tuple[Combination, ...]
 
 COMBINATIONS: Table = tuple(
-    Combination(framework, format_, strategy)
-    for strategy, fields in STRATEGIES.items()
-    for framework in fields.frameworks
-    for format_ in FORMATS[framework]
+    Combination(name, format_, strategy)
+    for strategy in STRATEGIES
+    for name, framework in FRAMEWORKS.items()
+    if strategy in framework.strategies
+    for format_ in framework.formats
 )
 
 

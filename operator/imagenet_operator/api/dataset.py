@@ -16,7 +16,7 @@ from imagenet_operator.api.fields import (
     Template,
     stays_below,
 )
-from imagenet_operator.api.frameworks import Format
+from imagenet_operator.api.frameworks import DEFAULT_FORMAT, Format
 from imagenet_operator.api.sources import DATASET_RULES, Source
 from imagenet_operator.api.volumes import VolumeClaim
 
@@ -66,7 +66,7 @@ class Validation(Model):
 class Preprocessing(Model):
     """What becomes of the images. A `prepared` source ignores this, but for `format`."""
 
-    format: Format = "RecordIO"
+    format: Format = DEFAULT_FORMAT
     """The format of the prepared dataset: RecordIO for MXNet, TFRecord for TensorFlow."""
 
     resize: Annotated[int, Ge(1), Le(8192), Unit("pixels")] | None = None

@@ -7,60 +7,13 @@ frameworks that it names.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated
 
 from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Rule
 from imagenet_operator.api.fields import ImageShape
-from imagenet_operator.api.frameworks import Framework
-
-NetworkName = Literal[
-    "lenet",
-    "mlp",
-    "alexnet",
-    "resnet",
-    "resnet-v1",
-    "vgg",
-    "vgg-bn",
-    "inception-v3",
-    "densenet",
-    "squeezenet",
-    "mobilenet",
-    "mobilenet-v2",
-]
-
-
-class Family(NamedTuple):
-    """What a network's name stands for.
-
-    Attributes:
-        depths: Those that it comes in; none for a single one.
-        smallest: The shortest side of an image that it takes, in pixels.
-        frameworks: Which have it.
-    """
-
-    depths: tuple[int, ...] = ()
-    smallest: int = 1
-    frameworks: tuple[Framework, ...] = ("MXNet", "TensorFlow")
-
-
-_RESNET = (18, 34, 50, 101, 152)
-_VGG = (11, 13, 16, 19)
-FAMILIES: dict[str, Family] = {
-    "lenet": Family(smallest=16),
-    "mlp": Family(),
-    "alexnet": Family(smallest=64),
-    "resnet": Family(_RESNET),
-    "resnet-v1": Family(_RESNET, frameworks=("MXNet",)),
-    "vgg": Family(_VGG, smallest=32),
-    "vgg-bn": Family(_VGG, smallest=32, frameworks=("MXNet",)),
-    "inception-v3": Family(smallest=299),
-    "densenet": Family((121, 161, 169, 201), smallest=224),
-    "squeezenet": Family(smallest=224),
-    "mobilenet": Family(),
-    "mobilenet-v2": Family(frameworks=("MXNet",)),
-}
+from imagenet_operator.api.frameworks import NETWORKS, NetworkName
 
 SMALL_IMAGE = 32
 """Up to this height a resnet is one of the CIFAR experiments', of other depths."""
@@ -81,14 +34,14 @@ def _is_small_resnet(model: Network) -> bool:
 
 
 def _depth_holds(model: Network) -> bool:
-    depths, layers = FAMILIES[model.network].depths, model.num_layers
+    depths, layers = NETWORKS[model.network].depths, model.num_layers
     if not depths or layers is None:
         return not depths and layers is None
     return small_depth(layers) if _is_small_resnet(model) else layers in depths
 
 
 def _explain_depth(model: Network) -> tuple[str, str]:
-    depths = FAMILIES[model.network].depths
+    depths = NETWORKS[model.network].depths
     if not depths:
         return f"{model.network} comes in one depth", "remove it"
     given = "is required for" if model.num_layers is None else f"{model.num_layers} is no depth of"
@@ -104,7 +57,7 @@ def _depth_cel() -> str:
         " : self.numLayers >= 8 && (self.numLayers - 2) % 6 == 0)"
     )
     by_depths: dict[tuple[int, ...], list[str]] = {}
-    for name, family in FAMILIES.items():
+    for name, family in NETWORKS.items():
         by_depths.setdefault(family.depths, []).append(name)
     single = by_depths.pop(())
     large = " || ".join(
@@ -116,11 +69,11 @@ def _depth_cel() -> str:
 
 
 def _sides_hold(model: Network) -> bool:
-    return min(model.image_shape[1:]) >= FAMILIES[model.network].smallest
+    return min(model.image_shape[1:]) >= NETWORKS[model.network].smallest
 
 
 def _smallest_cel() -> str:
-    picky = {name: family.smallest for name, family in FAMILIES.items() if family.smallest > 1}
+    picky = {name: family.smallest for name, family in NETWORKS.items() if family.smallest > 1}
     table = ", ".join(f"'{name}': {side}" for name, side in picky.items())
     return (
         f"{_THREE_NUMBERS} || !(self.network in {list(picky)})"
@@ -169,7 +122,7 @@ class Network(Model):
             holds=_sides_hold,
             explain=lambda model: (
                 f"is too small for {model.network}",
-                f"write at least {FAMILIES[model.network].smallest} pixels a side",
+                f"write at least {NETWORKS[model.network].smallest} pixels a side",
             ),
         ),
     )

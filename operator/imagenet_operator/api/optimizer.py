@@ -9,11 +9,14 @@ from annotated_types import Ge, Gt, Le, MaxLen
 from imagenet_operator.api.base import Model, Rule, Unit
 from imagenet_operator.api.fields import Count, PositiveInt
 
+OptimizerName = Literal["sgd", "nag", "lbsgd", "adam", "rmsprop"]
+"""MXNet's names of optimizers."""
+
 
 class Optimizer(Model):
     """The update rule and the learning rate over the epochs."""
 
-    name: Literal["sgd", "nag", "lbsgd", "adam", "rmsprop"] = "sgd"
+    name: OptimizerName = "sgd"
     """MXNet's name of the optimizer."""
 
     learning_rate: Annotated[float, Gt(0), Le(1000)] = 0.1

@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from imagenet_operator.api import hints
-from imagenet_operator.api.problems import Problem
+from imagenet_operator.errors import Problem
 
 DEPTH_MAXIMUM = 100
 """Lists and objects within one another. A pod template needs a dozen; Python breaks off at some

@@ -13,6 +13,7 @@ from imagenet_operator.api import crd, schema
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.compatibility import COMBINATIONS
 from imagenet_operator.api.fields import FORMS
+from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob, ImageNetJobSpec
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.schema import Schema
@@ -149,6 +150,9 @@ def _step_into(path: str, node: Schema) -> tuple[str, Schema]:
 def _combinations() -> str:
     lines = ["## What goes together", "", "| framework | format | strategy |", "|---|---|---|"]
     lines += [f"| {' | '.join(f'`{value}`' for value in row)} |" for row in COMBINATIONS]
+    lines += ["", "Compute capabilities of the GPUs that the published images run on:", ""]
+    lines += ["| framework | compute capability |", "|---|---|"]
+    lines += [f"| `{name}` | {framework.gpu_code} |" for name, framework in FRAMEWORKS.items()]
     return "\n".join([*lines, ""])
 
 

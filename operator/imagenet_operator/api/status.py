@@ -1,4 +1,4 @@
-"""`status`: what the operator reports. Written once a pass, by the decisions alone."""
+"""`status`: what the operator reports. Written once a reconcile, by the decisions alone."""
 
 from __future__ import annotations
 
@@ -175,7 +175,28 @@ class AttemptOutcome(Model):
     """Whether it counts against `backoffLimit`."""
 
 
-class TrainingStatus(Model):
+class TrainingFigures(Model):
+    """The figures of an attempt; `api.figures` has where each comes from."""
+
+    epoch: LongCount | None = None
+    """The epoch that is being trained, from 0."""
+
+    images_per_second: Speed | None = None
+    """The sum over all workers: at present, and after success that of the whole attempt's
+    training, without evaluations and checkpoints."""
+
+    accuracy: Accuracy | None = None
+    """The last known accuracy."""
+
+    estimated_remaining_seconds: Annotated[LongCount, Unit("seconds")] | None = None
+    """How long training will still take at the present speed."""
+
+    data_wait_share: Fraction | None = None
+    """The part of the workers' time, since they were last looked at, in which they waited for
+    data."""
+
+
+class TrainingStatus(TrainingFigures):
     """The current attempt, or the last."""
 
     attempt: LongCount = 0
@@ -205,23 +226,6 @@ class TrainingStatus(Model):
 
     replica_statuses: Annotated[dict[str, ReplicaStatus], MaxLen(8)] = Field(default_factory=dict)
     """The attempt's pods, counted by role."""
-
-    epoch: LongCount | None = None
-    """The epoch that is being trained, from 0."""
-
-    images_per_second: Speed | None = None
-    """The sum over all workers: at present, and after success that of the whole attempt's
-    training, without evaluations and checkpoints."""
-
-    accuracy: Accuracy | None = None
-    """The last known accuracy."""
-
-    estimated_remaining_seconds: Annotated[LongCount, Unit("seconds")] | None = None
-    """How long training will still take at the present speed."""
-
-    data_wait_share: Fraction | None = None
-    """The part of the workers' time, since they were last looked at, in which they waited for
-    data."""
 
     last_progress_time: Time | None = None
     """When training was last seen to advance."""

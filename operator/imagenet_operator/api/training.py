@@ -19,7 +19,7 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
-from imagenet_operator.api.frameworks import Framework
+from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FrameworkName
 from imagenet_operator.api.networks import Network
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import NO_REPEATED_OPTION
@@ -87,7 +87,7 @@ def _explain_batch(training: TrainingSpec) -> tuple[str, str]:
 class TrainingSpec(Model):
     """What is trained, on how many machines, and for how long."""
 
-    framework: Framework = "MXNet"
+    framework: FrameworkName = DEFAULT_FRAMEWORK
     """The framework that trains."""
 
     strategy: Strategy

@@ -14,11 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from imagenet_operator.api import checks, hints, plain
+from imagenet_operator.api import hints, plain, templates
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
-from imagenet_operator.api.problems import Problem
-from imagenet_operator.errors import InvalidJob
+from imagenet_operator.errors import InvalidJob, Problem
 
 API_VERSION = f"{GROUP}/{VERSION}"
 
@@ -50,7 +49,7 @@ def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem
             for rule in ImageNetJob.transition_rules
             if not rule.holds(job, previous)
         ]
-    return problems + checks.operator_problems(job)
+    return problems + templates.operator_problems(job)
 
 
 def parse(document: Any) -> ImageNetJob:

@@ -28,7 +28,7 @@ from rich.table import Column
 from rich.text import Text
 
 from imagenet_operator.cli.progress import TRAIN, Bar, bars
-from imagenet_operator.clusters.local.loop import View
+from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.reconcile.types import Event
 
 _STEPS = 4

@@ -1,7 +1,7 @@
 """Manifests in files, as all commands read them: the first step of `validate`, `run`, `render`.
 
-The verdict is that of the API server and of the operator together: `api.validate`, then a rehearsal
-that builds every object. What is wrong is said in lines ``FILE: FIELD: what; what to write``.
+The verdict is that of the API server and of the operator together: `api.validate`, then a dry
+run that builds every object. What is wrong is said in lines ``FILE: FIELD: what; what to write``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from pathlib import Path
 from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
 from imagenet_operator.api.load import parse as parse_text
 from imagenet_operator.api.metadata import ObjectMeta
-from imagenet_operator.api.problems import Problem
 from imagenet_operator.errors import (
     ImageNetJobError,
     InvalidJob,
     InvalidTemplate,
+    Problem,
     UnreadableManifest,
 )
-from imagenet_operator.reconcile.rehearsal import rehearse
-from imagenet_operator.reconcile.types import DEFAULTS
+from imagenet_operator.manifests import preview
 
 STAND_IN_UID = "JOB-UID"
 """Stands for the UID of a job that no cluster has seen."""
@@ -51,7 +50,7 @@ def problems(document: Manifest) -> list[Problem]:
     if found := validate(document):
         return found
     try:
-        rehearse(as_stored(parse(document)), DEFAULTS)
+        preview.everything(as_stored(parse(document)))
     except InvalidTemplate as error:
         return [Problem(error.path, error.message, None, "operator")]
     except InvalidJob as error:

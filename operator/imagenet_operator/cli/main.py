@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 from imagenet_operator.cli import exit_codes, networks, predict, render, run, scale, validate
 from imagenet_operator.cli.interrupts import as_ctrl_c
-from imagenet_operator.clusters.errors import ClusterError
+from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.errors import ImageNetJobError
 
 PROGRAM = "imagenetctl"

@@ -9,8 +9,8 @@ import argparse
 import json
 from typing import Any
 
-from imagenet_operator.api.frameworks import FORMATS
-from imagenet_operator.api.networks import FAMILIES, SMALL_IMAGE, Family
+from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Family
+from imagenet_operator.api.networks import SMALL_IMAGE
 from imagenet_operator.cli import exit_codes
 
 _SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
@@ -39,10 +39,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(arguments: argparse.Namespace) -> int:
     """Print the networks; return the exit code."""
     if arguments.output == "json":
-        print(json.dumps([_record(name, family) for name, family in FAMILIES.items()], indent=2))
+        print(json.dumps([_record(name, family) for name, family in NETWORKS.items()], indent=2))
         return exit_codes.SUCCESS
-    rows = [("NETWORK", "DEPTHS (numLayers)", "SMALLEST IMAGE", *FORMATS)]
-    rows += [_row(name, family) for name, family in FAMILIES.items()]
+    rows = [("NETWORK", "DEPTHS (numLayers)", "SMALLEST IMAGE", *FRAMEWORKS)]
+    rows += [_row(name, family) for name, family in NETWORKS.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -54,7 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _row(name: str, family: Family) -> tuple[str, ...]:
     depths = ", ".join(map(str, family.depths)) or "-"
     smallest = f"{family.smallest} px" if family.smallest > 1 else "any"
-    return (name, depths, smallest, *("yes" if f in family.frameworks else "-" for f in FORMATS))
+    having = _frameworks(name)
+    return (name, depths, smallest, *("yes" if f in having else "-" for f in FRAMEWORKS))
+
+
+def _frameworks(network: str) -> list[str]:
+    """Return the frameworks that have a network."""
+    return [name for name, framework in FRAMEWORKS.items() if network in framework.networks]
 
 
 def _record(name: str, family: Family) -> dict[str, Any]:
@@ -62,5 +68,5 @@ def _record(name: str, family: Family) -> dict[str, Any]:
         "network": name,
         "numLayers": list(family.depths),
         "smallestImage": family.smallest,
-        "frameworks": list(family.frameworks),
+        "frameworks": _frameworks(name),
     }

@@ -1,7 +1,7 @@
 """`imagenetctl predict IMAGE…`: classify images with a result.
 
 The work is `imagenet-predict`'s, a program of the workloads that is run as a process: this package
-does not import MXNet. Without `--model`, the newest result of the working directory is taken.
+imports no framework. Without `--model`, the newest result of the working directory is taken.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import json
 import subprocess
 from pathlib import Path
 
+from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.run import DEFAULT_WORKDIR
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 
 PROGRAM = "imagenet-predict"
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def framework_of(model: Path) -> str:
-    """The framework that trained a result: what its result.json says, and MXNet without one.
+    """The framework that trained a result: what its result.json says, or the default.
 
     Args:
         model: What imagenet-predict takes for one: a result's folder, its result.json, or the
@@ -79,8 +80,9 @@ def framework_of(model: Path) -> str:
         file = next(place for place in places if place.is_file())
         written = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, StopIteration):
-        return "MXNet"  # imagenet-predict itself says what is wrong with the folder
-    return str(written.get("framework", "MXNet")) if isinstance(written, dict) else "MXNet"
+        return DEFAULT_FRAMEWORK  # imagenet-predict itself says what is wrong with the folder
+    known = written if isinstance(written, dict) else {}
+    return str(known.get("framework", DEFAULT_FRAMEWORK))
 
 
 def newest_model(workdir: Path) -> Path:

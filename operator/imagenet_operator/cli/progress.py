@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status
-from imagenet_operator.clusters.local.loop import View
+from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import INDEX, PACK, SEAL
 from imagenet_operator.reconcile.policies.conditions import holds
 from imagenet_operator.reconcile.sample import Preparation, Sample
@@ -97,22 +98,25 @@ def _train(view: View, status: Status) -> Bar:
     finished = holds(status.conditions, "Succeeded")
     restarted = [f"attempt {training.attempt}"] if training.attempt else []
     if finished:
-        figures = ", ".join(_accuracies(sample))
-        return Bar(TRAIN, planned, planned, "epochs", figures, is_finished=True)
+        note = ", ".join(_labelled(sample))
+        return Bar(TRAIN, planned, planned, "epochs", note, is_finished=True)
     if sample is None or sample.attempt != training.attempt or sample.epoch is None:
         return Bar(TRAIN, 0, planned, "epochs", ", ".join(["starting", *restarted]))
     batches = sample.batches_per_epoch or 1
     done = min(sample.epoch * batches + (sample.batch or 0), planned * batches)
     epoch, batch = min(sample.epoch + 1, planned), sample.batch or 0
     # What matters most comes first: a narrow terminal cuts the end.
-    note = [f"epoch {epoch}/{planned}", *_accuracies(sample), f"batch {batch}/{batches}"]
-    text = ", ".join([*note, *restarted])
-    return Bar(TRAIN, done, planned * batches, "batches", text, sample.images_per_second)
+    parts = [f"epoch {epoch}/{planned}", *_labelled(sample), f"batch {batch}/{batches}"]
+    text = ", ".join([*parts, *restarted])
+    speed = sample.figures.get(SPEED)
+    return Bar(TRAIN, done, planned * batches, "batches", text, speed)
 
 
-def _accuracies(sample: Sample | None) -> list[str]:
-    """Top-1 accuracies as far as they are known."""
-    if sample is None:
-        return []
-    figures = {"top-1": sample.accuracy, "validation": sample.validation_accuracy}
-    return [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
+def _labelled(sample: Sample | None) -> list[str]:
+    """The figures with a label, as far as they are known."""
+    values = {} if sample is None else sample.figures
+    return [
+        f"{item.label} {values[item.field]:{item.number.form}}"
+        for item in FIGURES
+        if item.label and item.field in values
+    ]

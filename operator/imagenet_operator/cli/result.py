@@ -11,7 +11,7 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Condition
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.kubelet import tail
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import names, volumes

@@ -1,12 +1,13 @@
 """`imagenetctl run FILE`: a job on this machine, from the raw archive to the trained model.
 
 Reads the manifest, checks that the machine can do it, opens the working directory, and lets
-`clusters.local.loop` work until the job is finished; shows how far it is, and what it came to.
+`clusters.local.runner` work until the job is finished; shows how far it is, and what it came to.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 import time
@@ -21,30 +22,27 @@ from imagenet_operator.cli import display as displays
 from imagenet_operator.cli import exit_codes, files, result
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.interrupts import Interrupts
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import (
     addresses,
     environments,
     gpus,
-    loop,
     pods,
     preflight,
+    runner,
 )
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.local.kubelet import Machine
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.clusters.local.volumes import Volumes
-from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import ports
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.types import Settings
+from imagenet_operator.reconcile.types import ReconcileSettings
 
 DEFAULT_WORKDIR = Path("imagenet-work")
-_SAMPLE_SECONDS = 1.0
-_SAMPLE_TIMEOUT_SECONDS = 2.0
-_FAREWELL_SECONDS = 20.0
-"""What a pod gets to end in after Ctrl-C: its peers are all there, so a worker can save."""
+_GRACE_SECONDS = 20.0
+"""The grace period of a pod after Ctrl-C. Its peers still run, so a worker can save."""
 
 _OTHER_PORT = "stop that program, or let the pods use another port with --metrics-port"
 
@@ -113,14 +111,14 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings(metrics_port: int) -> Settings:
+def settings(metrics_port: int) -> ReconcileSettings:
     """What a local run has in place of an operator's configuration.
 
     Somebody is watching, and no API server has to be spared: shorter waits than in a cluster.
     Programs listen on loopback addresses, so that there is nothing for a NetworkPolicy to do. And a
     worker that lost a peer cannot save, however long its grace is.
     """
-    return Settings(
+    return ReconcileSettings(
         restart_delay=timedelta(seconds=1),
         restart_delay_limit=timedelta(seconds=30),
         disruption_delay=timedelta(0),
@@ -152,7 +150,7 @@ class Place:
     workdir: Path
     volumes: Volumes
     gpus: gpus.Gpus
-    settings: Settings
+    settings: ReconcileSettings
 
 
 def place(arguments: argparse.Namespace) -> Place:
@@ -239,9 +237,10 @@ def execute(job: ImageNetJob, where: Place, display: Display) -> result.Result:
     with folder.locked(), closing(addresses.claim(sorted(wanted.ports), {port: _OTHER_PORT})) as at:
         machine = _machine(job, folder, where, at)
         with _cluster(machine, folder, display) as cluster, Interrupts(cluster.wake) as interrupts:
-            job, blame = _work(job, folder, cluster, display, interrupts, where.settings)
-        log = folder.logs / f"{blame.culprit}.log" if blame.culprit else None
-        end = result.collect(job, where.volumes, time.monotonic() - started, log)
+            done = _work(job, folder, cluster, display, interrupts, where.settings)
+        culprit = done.failure.culprit
+        log = folder.logs / f"{culprit}.log" if culprit else None
+        end = result.collect(done.job, where.volumes, time.monotonic() - started, log)
         if end.succeeded:
             _link_model(end, folder)
     return end
@@ -319,20 +318,20 @@ def _work(
     cluster: LocalCluster,
     display: Display,
     interrupts: Interrupts,
-    chosen: Settings,
-) -> tuple[ImageNetJob, loop.Blame]:
+    chosen: ReconcileSettings,
+) -> runner.LocalRun:
     """Open the job and work on it until it is finished or interrupted."""
     opened = folder.open(job.to_manifest())
     job = ImageNetJob.model_validate(opened.job)
-    sampler = Sampler(_SAMPLE_SECONDS, _SAMPLE_TIMEOUT_SECONDS, cluster.wake)
-    with display, sampler:
+    with display:
         if opened.resumed:
             display.say(f"going on with {job.metadata.name}, which was interrupted")
-        done = loop.run(cluster, job, sampler, chosen, display.show, lambda: bool(interrupts))
+        local_run = runner.LocalRun(cluster, job, chosen, display.show, lambda: bool(interrupts))
+        asyncio.run(local_run.run())
         if interrupts:
             display.say("stopping; press Ctrl-C again to kill what still runs")
-        cluster.shut_down(_FAREWELL_SECONDS, lambda: interrupts.count > 1)
-    return done
+        cluster.shut_down(_GRACE_SECONDS, lambda: interrupts.count > 1)
+    return local_run
 
 
 def _conclude(end: result.Result, display: Display) -> int:

@@ -45,8 +45,10 @@ class Here:
         stored = self._folder(point).stored()
         former = None if stored is None else ImageNetJob.model_validate(stored)
         if former is not None and standing(job, former) is Standing.SUCCEEDED:
-            measured = _measured(point, result.collect(former, self._place.volumes, 0.0, None))
-            if measured.images_per_second is not None:
+            found = result.collect(former, self._place.volumes, 0.0, None)
+            measured = _measured(point, found)
+            # A job without a result, as with `--test-io`, has no speed however often it runs.
+            if measured.images_per_second is not None or not self._lost_its_result(point, found):
                 return Outcome(point, measured, is_old=True)
         end = run.execute(job, self._place, run.display_of(self._output))
         if end.succeeded:
@@ -60,6 +62,10 @@ class Here:
     def remedy(self, failed: Sequence[str]) -> str:
         """Say that nothing stands in the way: a job that failed here is simply begun anew."""
         return "the same command runs them again"
+
+    def _lost_its_result(self, point: Point, found: result.Result) -> bool:
+        """Whether a point has had a result, to which its link leads, and has none any more."""
+        return found.model is None and (self._folder(point).path / "model").is_symlink()
 
     def _folder(self, point: Point) -> JobFolder:
         return JobFolder(self._place.workdir, point.name)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from imagenet_operator.api import ImageNetJob, Manifest, parse
 from imagenet_operator.cli.sweep import Outcome, by_status
-from imagenet_operator.clusters.errors import ClusterError
+from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection

@@ -16,7 +16,7 @@ from typing import Any
 
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.sweep import Outcome
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.scaling import table
 from imagenet_operator.scaling.figures import Row, rows

@@ -1,74 +1,88 @@
-"""What a pass needs of a cluster: observe and apply, and nothing more.
+"""The interface of a cluster: what a reconcile reads and writes, and what can go wrong.
 
-The loop sorts what `observe` returns, decides, and hands the decision to `apply`, which calls the
-other methods. Two clusters do this: this machine (`local`), which is a `Cluster`, and Kubernetes,
-which takes the same actions as `AsyncActions`, many at a time; one conformance suite
-(tests/support/cluster_conformance.py) runs against both.
+Two clusters implement `Cluster`: `kubernetes.cluster` and `local.cluster`. A reconcile observes the
+children of a job, decides (`reconcile.decide`) and applies the decision (`apply`). `loop` says
+which job is next, and `sampler` reads the metrics of the members. These modules serve both
+clusters. One conformance suite, tests/support/cluster_conformance.py, runs against both.
+
+A cluster differs from the other in how it learns of changes. Kubernetes has watch caches, leases
+and live reads, since other programs write too (`kubernetes.reconciler`). The local cluster is its
+own kubelet, since a pod is a process of this machine (`local.kubelet`).
 """
 
 from typing import Protocol
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.types import Capacity, Event, Manifest, Patch, Reference
+
+JobKey = tuple[str, str]
+"""Namespace and name of an ImageNetJob: what the work queue holds."""
+
+
+class ClusterError(ImageNetJobError):
+    """A cluster cannot do what a decision asks for."""
+
+
+class AlreadyExists(ClusterError):  # noqa: N818 - the API server's reason of the same name
+    """An object of this kind and name exists, and is not the job's or is being deleted."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"{kind} {name!r} already exists")
+
+
+class Conflict(ClusterError):  # noqa: N818 - the API server's reason of the same name
+    """An object has changed since it was read."""
+
+
+class LocalError(ClusterError):
+    """This machine, or this working directory, cannot run the job."""
+
+
+class Unsupported(LocalError):  # noqa: N818 - reads as what it says of a manifest
+    """A manifest uses something of Kubernetes that processes on one machine cannot replace."""
 
 
 class Cluster(Protocol):
-    """A place where the children of a job live."""
+    """A cluster that holds jobs and their children.
 
-    def observe(self, job: ImageNetJob) -> list[Manifest]:
-        """Every object with the job's name label, or with a name that the job needs.
+    Every method raises `ClusterError` if the cluster cannot do it now.
+    """
 
-        Objects that are being deleted are among them until they are gone. The manifests are
-        copies: changing them changes nothing.
+    async def observe(self, job: ImageNetJob) -> list[Manifest]:
+        """Return copies of the objects with the job's name label, or with a name that it needs.
+
+        Objects that are being deleted are among them until they are gone.
         """
 
-    def unreachable_nodes(self) -> frozenset[str]:
-        """Nodes from which nothing will be heard again: not ready, gone or out of service."""
+    async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
+        """Return the nodes of the job's pods that are not ready, gone or out of service."""
 
-    def free_capacity(self) -> Capacity | None:
-        """What each node has left for pods; None if that is not known."""
+    async def free_capacity(self) -> Capacity | None:
+        """Return what each node has left for pods; None if that is not known."""
 
-    def create(self, manifest: Manifest) -> None:
-        """Make an object.
+    async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
+        """Create an object; nothing happens if the job has it already.
 
         Raises:
-            AlreadyExists: One of this kind and name is there, whoever owns it.
+            AlreadyExists: The object of this kind and name is not the job's or is being deleted.
         """
 
-    def delete(self, reference: Reference) -> None:
-        """Ask for an object's end, its dependents' after it (Background propagation).
+    async def delete(self, job: ImageNetJob, reference: Reference) -> None:
+        """Delete an object, and its dependents after it (Background propagation).
 
-        Nothing happens if it is gone, ending already, or a successor with another UID.
+        Nothing happens if it is gone, is being deleted, or is a successor with another UID.
         """
 
-    def patch(self, patch: Patch) -> None:
+    async def patch(self, job: ImageNetJob, patch: Patch) -> None:
         """Merge a patch into an object; nothing happens if it is gone or has another UID."""
 
-    def write_status(self, job: ImageNetJob) -> None:
-        """Store the status that the job carries."""
-
-    def record_event(self, job: ImageNetJob, event: Event) -> None:
-        """Tell the user of one transition."""
-
-
-class AsyncActions(Protocol):
-    """The part of a `Cluster` that acts, for one job, where actions have to be waited for."""
-
-    async def create(self, manifest: Manifest) -> None:
-        """Make an object; nothing happens if the job has it already.
+    async def write_status(self, job: ImageNetJob) -> None:
+        """Store the status that the job carries.
 
         Raises:
-            NameTaken: One of this kind and name is there that is not the job's, or that is ending.
+            Conflict: The job has changed since it was read.
         """
 
-    async def delete(self, reference: Reference) -> None:
-        """Ask for an object's end, as `Cluster.delete`."""
-
-    async def patch(self, patch: Patch) -> None:
-        """Merge a patch into an object, as `Cluster.patch`."""
-
-    async def write_status(self, job: ImageNetJob) -> None:
-        """Store the status that the job carries, unless the job has changed since it was read."""
-
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
-        """Tell the user of one transition."""
+        """Record an event of the job; this does not wait until it is sent."""

@@ -1,27 +1,40 @@
-"""Beside the loop: a thread that asks the running members for their metrics, and keeps one sample.
+"""The sampler: reads the members' metrics beside the loop, and keeps the newest sample of each job.
 
-A pass takes `latest` as an input and never waits for it; what the texts mean is
-`reconcile.sample`'s business. Each look is bounded: in time, in bytes, and in how many members are
-asked at once. Looks are jittered, so that many jobs do not ask in step.
+A reconcile takes the newest sample and never waits for one; `reconcile.sample` parses the texts.
+Sampling is bounded in every way. It reads one job at a time, and all members of a job at once. Each
+member has a short timeout and a maximum length. All of it takes at most a small share of a core, so
+with thousands of jobs each job is sampled less often.
 """
 
-import http.client
+from __future__ import annotations
+
+import asyncio
+import logging
 import random
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
+from typing import TYPE_CHECKING, Final, Protocol
 
-from imagenet_operator.api import Manifest
+from imagenet_operator.api import Manifest, figures
+from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
 
-METRICS_PORT_NAME = "metrics"
-_AT_ONCE = 8
-_LARGEST_BYTES = 1 << 20
-_JITTER = 0.1
+if TYPE_CHECKING:
+    import aiohttp
+
+LOGGER = logging.getLogger(__name__)
+
+METRICS_PORT_NAME: Final = "metrics"
+_MAX_BYTES: Final = 1 << 20
+_MAX_CONNECTIONS: Final = 32
+_MAX_SHARE: Final = 0.2
+"""The largest share of the time that is spent on parsing samples."""
+
+_SILENT: Final = frozenset({"scheduler", "server", "rendezvous"})
+"""Roles whose metrics do not show progress."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +43,8 @@ class Target:
 
     Attributes:
         host: Its address.
-        port: Where it serves them.
-        asked: What it is in its job, which says what is missing without its answer.
+        port: The port of its metrics.
+        asked: Its role and attempt, which are known even if it does not answer.
     """
 
     host: str
@@ -39,17 +52,113 @@ class Target:
     asked: Asked
 
 
-def targets(children: Iterable[Manifest]) -> dict[str, Target]:
-    """Which of a job's children serve metrics now, by the pod's name."""
+class Members(Protocol):
+    """The pods of jobs, as a cluster knows them now."""
+
+    def jobs_with_pods(self) -> list[JobKey]:
+        """Return the jobs that have pods."""
+
+    def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
+        """Return a job's UID and its pods; None if there is no such job."""
+
+
+class Sampler:
+    """Keeps the newest sample of each running job, while `run` runs.
+
+    Args:
+        members: The pods to sample.
+        interval: The least seconds between two samples of a job.
+        timeout: Seconds that one member may take to answer.
+        announce: Called with a job after a new sample.
+        only_visible: Whether only samples that change the status visibly are announced.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        interval: float,
+        timeout: float,
+        announce: Callable[[JobKey], None],
+        *,
+        only_visible: bool = True,
+    ) -> None:
+        self._members = members
+        self._interval = interval
+        self._timeout = timeout
+        self._announce = announce
+        self._only_visible = only_visible
+        self._samples: dict[JobKey, tuple[str, Sample]] = {}
+        self._announced: dict[JobKey, Sample] = {}
+
+    def latest(self, key: JobKey, uid: str) -> Sample | None:
+        """Return the newest sample of the job with this UID; None before the first."""
+        found = self._samples.get(key)
+        return found[1] if found is not None and found[0] == uid else None
+
+    def forget(self, key: JobKey) -> None:
+        """Drop the samples of a job."""
+        self._samples.pop(key, None)
+        self._announced.pop(key, None)
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        # Commands on this machine import the sampler, and only runs need the client.
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, force_close=True)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            while True:
+                began = time.monotonic()
+                keys = self._members.jobs_with_pods()
+                random.shuffle(keys)
+                for key in keys:
+                    spent = await self._sample_safely(session, key)
+                    pause = self._interval / (len(keys) + 1) / 2
+                    await asyncio.sleep(max(spent / _MAX_SHARE, pause))
+                rest = self._interval - (time.monotonic() - began)
+                await asyncio.sleep(max(rest, 0.1) * random.uniform(1, 1.1))
+
+    async def _sample_safely(self, session: aiohttp.ClientSession, key: JobKey) -> float:
+        """Take a sample; a bad answer of one member must not stop the sampler."""
+        try:
+            return await self._sample(session, key)
+        except Exception:
+            LOGGER.exception("%s/%s: cannot be sampled", *key)
+            return 0.0
+
+    async def _sample(self, session: aiohttp.ClientSession, key: JobKey) -> float:
+        """Take a sample of a job, and return the seconds that parsing it took."""
+        found = self._members.pods_of(key)
+        members = {} if found is None else targets(found[1])
+        if found is None or not members:
+            return 0.0
+        answers = await asyncio.gather(*(fetch(session, item) for item in members.values()))
+        texts = {
+            name: text for name, text in zip(members, answers, strict=True) if text is not None
+        }
+        began = time.monotonic()
+        asked = {name: target.asked for name, target in members.items()}
+        sample = parse_sample(texts, self.latest(key, found[0]), datetime.now(UTC), asked)
+        self._samples[key] = (found[0], sample)
+        if _is_visible(self._announced.get(key), sample) or (texts and not self._only_visible):
+            self._announced[key] = sample
+            self._announce(key)
+        return time.monotonic() - began
+
+
+def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
+    """Return the running pods that serve metrics and may show progress, by name."""
     found = {}
-    for pod in children:
-        if pod["kind"] != "Pod" or "deletionTimestamp" in pod["metadata"]:
+    for pod in pods:
+        metadata, status = pod["metadata"], pod.get("status", {})
+        marks = metadata.get("labels", {})
+        if "deletionTimestamp" in metadata or marks.get(labels.JOB_ROLE) in _SILENT:
             continue
-        status = pod.get("status", {})
         port = _metrics_port(pod)
         if status.get("phase") == "Running" and status.get("podIP") and port is not None:
-            asked = Asked.of_labels(pod["metadata"].get("labels", {}))
-            found[str(pod["metadata"]["name"])] = Target(str(status["podIP"]), port, asked)
+            asked = Asked.of_labels(marks)
+            found[str(metadata["name"])] = Target(str(status["podIP"]), port, asked)
     return found
 
 
@@ -61,80 +170,28 @@ def _metrics_port(pod: Manifest) -> int | None:
     return None
 
 
-def fetch(target: Target, timeout: float) -> str | None:
-    """The metrics of one member; None if it does not answer properly in time.
+async def fetch(session: aiohttp.ClientSession, target: Target) -> str | None:
+    """Return the metrics of one member; None if it gives no valid answer within the timeout."""
+    import aiohttp
 
-    Args:
-        target: The member.
-        timeout: For the whole exchange, in seconds.
-    """
-    deadline = time.monotonic() + timeout
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    url = f"http://{host}:{target.port}/metrics"
     try:
-        connection.request("GET", "/metrics")
-        response = connection.getresponse()
-        if response.status != http.HTTPStatus.OK:
-            return None
-        content = bytearray()
-        while block := response.read1(1 << 16):
-            content += block
-            if len(content) > _LARGEST_BYTES or time.monotonic() > deadline:
+        async with session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
                 return None
-        return content.decode()
-    except (OSError, http.client.HTTPException, UnicodeDecodeError):
+            content = bytearray()
+            async for block in response.content.iter_any():
+                content += block
+                if len(content) > _MAX_BYTES:
+                    return None
+            return content.decode()
+    except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError):
         return None
-    finally:
-        connection.close()
 
 
-class Sampler:
-    """Looks at a job's members again and again, in a thread of its own, while it is entered.
-
-    Args:
-        interval: Seconds between two looks.
-        timeout: Seconds that one member may take to answer.
-        announce: Called, in that thread, after each new sample.
-    """
-
-    def __init__(self, interval: float, timeout: float, announce: Callable[[], None]) -> None:
-        self._interval = interval
-        self._timeout = timeout
-        self._announce = announce
-        self._targets: Mapping[str, Target] = {}
-        self._latest: Sample | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-
-    @property
-    def latest(self) -> Sample | None:
-        """The newest sample, None before the first."""
-        return self._latest
-
-    def look_at(self, members: Mapping[str, Target]) -> None:
-        """Set whom to ask from the next look on."""
-        self._targets = members
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        with ThreadPoolExecutor(_AT_ONCE, "sampler") as pool:
-            while not self._stopped.wait(self._interval * random.uniform(1 - _JITTER, 1)):
-                members = self._targets
-                if members:
-                    self._look(pool, members)
-
-    def _look(self, pool: ThreadPoolExecutor, members: Mapping[str, Target]) -> None:
-        answers = pool.map(lambda target: fetch(target, self._timeout), members.values())
-        texts = {pod: text for pod, text in zip(members, answers, strict=True) if text is not None}
-        # Silence is worth knowing of those that were heard before.
-        if texts or self._latest is not None:
-            asked = {pod: target.asked for pod, target in members.items()}
-            self._latest = parse_sample(texts, self._latest, datetime.now(UTC), asked)
-        if texts:
-            self._announce()
+def _is_visible(before: Sample | None, after: Sample) -> bool:
+    """Whether a sample changes more of the status than figures that always move."""
+    if before is None or before.attempt != after.attempt:
+        return True
+    return figures.is_worth_a_write(before.figures, after.figures)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.manifests.volumes import DATASET, OUTPUT, RESULTS
 
@@ -25,7 +26,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
 
     Args:
         job: The job.
-        options: The strategy's own.
+        options: Those that follow from the strategy's fields.
         slots: How many processes of a worker are given these arguments. They share its GPUs and its
             part of `batchSize`.
     """
@@ -35,6 +36,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
         *("--dataset", f"$({DATASET})"),
         *("--output", f"$({RESULTS})"),
         *_network(job),
+        *of_strategy(job),
         *options,
         *("--batch-size", str(training.batch_size // processes)),
         *("--num-epochs", str(training.epochs)),
@@ -45,6 +47,13 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
         *_checkpoint(job),
         *training.extra_args,
     )
+
+
+def of_strategy(job: ImageNetJob) -> tuple[str, ...]:
+    """Return the options by which `imagenet-train` learns a job's framework and strategy."""
+    training = job.spec.training
+    framework = FRAMEWORKS[training.framework]
+    return (*framework.options, *framework.strategies[training.strategy.kind].options)
 
 
 def _network(job: ImageNetJob) -> tuple[str, ...]:

@@ -31,18 +31,22 @@ def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list
     identity = {"IMAGENET_ATTEMPT": str(attempt), "IMAGENET_SPEC_HASH": training_hash(job)}
     members = strategies.of_job(job).members(job, attempt, settings)
     return [
-        *_shared(job, attempt, len(members), settings),
+        *shared(job, attempt, len(members), settings),
         *(_pod(job, attempt, member, identity, settings) for member in members),
     ]
 
 
-def shared(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list[Manifest]:
-    """Return what the pods of an attempt share: a Service, and what protects them."""
-    members = strategies.of_job(job).members(job, attempt, settings)
-    return _shared(job, attempt, len(members), settings)
+def shared(
+    job: ImageNetJob, attempt: int, members: int, settings: Settings = DEFAULTS
+) -> list[Manifest]:
+    """Return the objects that the pods of an attempt share: a Service, and what protects them.
 
-
-def _shared(job: ImageNetJob, attempt: int, members: int, settings: Settings) -> list[Manifest]:
+    Args:
+        job: The job.
+        attempt: The N of ``NAME-rN``.
+        members: How many pods the attempt has.
+        settings: The operator's configuration.
+    """
     return [_service(job, attempt), *protection.of_attempt(job, attempt, members, settings)]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.own_program import OwnProgram
+from imagenet_operator.api.templates.own_program import OwnProgram
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.manifests import labels, names
-from imagenet_operator.manifests.copies import copied
 from imagenet_operator.manifests.settings import Settings
 
 NETWORK_POLICY = "NetworkPolicy"

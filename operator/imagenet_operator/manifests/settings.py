@@ -12,32 +12,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from imagenet_operator.api.base import Manifest
-
-
-@dataclass(frozen=True)
-class Images:
-    """The images of one framework.
-
-    Attributes:
-        cpu: Runs preparation, schedulers, servers, rendezvous and workers without GPUs.
-        gpu: Runs workers with GPUs. It cannot run anything else: its framework does not import on a
-            node without a GPU driver.
-    """
-
-    cpu: str
-    gpu: str
-
+from imagenet_operator.api.frameworks import FRAMEWORKS, Images
 
 PUBLISHED: Mapping[str, Images] = MappingProxyType(
-    {
-        "MXNet": Images(
-            cpu="imagenet-workloads-mxnet:0.1.0", gpu="imagenet-workloads-mxnet-cu112:0.1.0"
-        ),
-        "TensorFlow": Images(
-            cpu="imagenet-workloads-tensorflow:0.1.0",
-            gpu="imagenet-workloads-tensorflow-gpu:0.1.0",
-        ),
-    }
+    {name: framework.images for name, framework in FRAMEWORKS.items()}
 )
 """The images that the project publishes, by `spec.training.framework`."""
 

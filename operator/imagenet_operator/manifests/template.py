@@ -14,15 +14,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.conflicts import items
-from imagenet_operator.api.own_program import OwnProgram
+from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.api.quantities import parse
-from imagenet_operator.api.templates import owned_field_conflicts
+from imagenet_operator.api.templates.conflicts import items
+from imagenet_operator.api.templates.own_program import OwnProgram
+from imagenet_operator.api.templates.owned_fields import owned_field_conflicts
+from imagenet_operator.api.templates.strategic_merge import POD_TEMPLATE, strategic_merge
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
-from imagenet_operator.manifests.copies import copied
-from imagenet_operator.manifests.strategic import POD_TEMPLATE, strategic_merge
 
 THREADS = "OMP_NUM_THREADS"
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.volumes import VolumeClaim
-from imagenet_operator.errors import InvalidJob
+from imagenet_operator.errors import InvalidJob, Problem
 from imagenet_operator.manifests import labels, names
 
 SOURCE = "IMAGENET_SOURCE"

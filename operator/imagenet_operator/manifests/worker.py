@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from imagenet_operator.api import ImageNetJob, own_program
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import arguments, patience, volumes
 from imagenet_operator.manifests.pod import Program
@@ -25,7 +26,7 @@ _NO_PORTS: Mapping[str, int] = MappingProxyType({})
 def program(
     job: ImageNetJob,
     settings: Settings,
-    options: Sequence[str],
+    options: Sequence[str] = (),
     environment: Mapping[str, str] = _NOTHING,
     ports: Mapping[str, int] = _NO_PORTS,
     slots: int | None = None,
@@ -35,7 +36,7 @@ def program(
     Args:
         job: The job.
         settings: The operator's configuration.
-        options: Of `imagenet-train`, by which it trains as the strategy does.
+        options: The options of `imagenet-train` that follow from the strategy's fields.
         environment: What the strategy's members need to find each other.
         ports: On which they do.
         slots: How many processes `imagenet-slots` runs in each worker; None for one without it.

@@ -1,16 +1,17 @@
-"""The decision of one pass: (job, observed, sample, now) → what to do.
+"""The decision of one reconcile: (job, observed, sample, now) → what to do.
 
-Pure and level-triggered: nothing is remembered outside the job's status and its children, so that
-a pass may be repeated, skipped, or cut off between any two of its actions. Three rules make it so:
+Pure and level-triggered: only the job's status and its children are remembered. A reconcile may be
+repeated, skipped, or cut off between any two of its actions. Three rules make that safe:
 
-- What may vanish is recorded before anything relies on it or deletes it. The status is written
-  last, so acting on a record means: in the next pass (which is asked for at once).
-- Names are deterministic and an attempt's number is never used again, so that what was created by
-  a pass that was cut off is recognised, and creating it again changes nothing.
-- Nothing is deleted but what is this job's, by UID.
+- A fact that may vanish is recorded before a decision relies on it, or deletes its source. The
+  status is written last, so a record is acted upon in the next reconcile, which is asked for now.
+- Names are deterministic, and an attempt's number is never used again. So an object of a reconcile
+  that was cut off is recognised, and creating it again changes nothing.
+- Only objects of this job are deleted, by UID.
 
-The caller reads the job first and its children after it, both from the API server and not from a
-cache: children that are older than the status would look as if they had vanished.
+The caller may read from caches, as long as the children are not older than the status: an object
+that a cache does not have yet would look as if it had vanished. The Kubernetes reconciler makes a
+decision that hangs on an absent object again, from live reads, before it applies it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,20 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
-from imagenet_operator.reconcile import refusal, rehearsal
-from imagenet_operator.reconcile.draft import Draft
-from imagenet_operator.reconcile.finish import finish
-from imagenet_operator.reconcile.policies import access, conditions, retention, suspend
+from imagenet_operator.manifests import preview
+from imagenet_operator.reconcile import rejection
+from imagenet_operator.reconcile.context import ReconcileContext
+from imagenet_operator.reconcile.policies import access, cleanup, conditions, suspend
 from imagenet_operator.reconcile.preparation import prepare
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.training import train
-from imagenet_operator.reconcile.types import DEFAULTS, Decision, Observed, Settings
+from imagenet_operator.reconcile.types import (
+    DEFAULTS,
+    Decision,
+    Observed,
+    ReconcileSettings,
+    Reference,
+)
 
 
 def decide(
@@ -36,91 +43,131 @@ def decide(
     observed: Observed,
     sample: Sample | None,
     now: datetime,
-    settings: Settings = DEFAULTS,
+    settings: ReconcileSettings = DEFAULTS,
 ) -> Decision:
-    """Return what is to be done about a job.
+    """Return what to do about a job.
 
     Args:
-        job: With the status that is recorded; not older than what `observed` was made from.
+        job: With its recorded status; not newer than the children.
         observed: Its children, sorted.
-        sample: What its members last said of themselves, or None.
-        now: The time, with a time zone.
+        sample: The newest metrics of its pods, or None.
+        now: With a time zone.
         settings: The operator's.
     """
     if job.metadata.deletion_timestamp is not None or not is_managed(job):
         return Decision(status=job.status)
-    draft = Draft(job, observed, sample, now, settings)
+    context = ReconcileContext(job, observed, sample, now, settings)
     if is_finished(job.status):
-        finish(draft)
-        return draft.decision()
+        _finish(context)
+        return context.decision()
     try:
-        _step(draft)
+        _step(context)
     except InvalidTemplate as error:
-        return refusal.refuse(job, "InvalidTemplate", str(error), now, settings)
+        return rejection.reject(job, "InvalidTemplate", str(error), now, settings)
     except InvalidJob as error:
-        reason = refusal.reason_of(error.problems)
-        return refusal.refuse(job, reason, str(error), now, settings)
-    return draft.decision()
+        reason = rejection.reason_of(error.problems)
+        return rejection.reject(job, reason, str(error), now, settings)
+    return context.decision()
 
 
 def is_managed(job: ImageNetJob) -> bool:
-    """Whether this operator is to work on the job; nothing of another's is ever touched."""
+    """Whether this operator manages the job; a job of another manager is left alone."""
     return job.spec.run_policy.managed_by in (None, MANAGER)
 
 
 def is_finished(status: Status) -> bool:
-    """Whether the job has succeeded or failed, after which it is only cleaned up."""
+    """Whether the job has succeeded or failed; then it is only cleaned up."""
     return conditions.holds(status.conditions, "Succeeded") or conditions.holds(
         status.conditions, "Failed"
     )
 
 
-def _step(draft: Draft) -> None:
-    """Take the step that is next, and keep to the policies of all steps."""
-    if draft.status.start_time is None and not _start(draft):
-        _tell_of_suspension(draft)
+def is_resuming(job: ImageNetJob) -> bool:
+    """Return whether a suspended job goes on, with workers that may have changed meanwhile."""
+    return (
+        not job.spec.run_policy.suspend
+        and conditions.holds(job.status.conditions, "Suspended")
+        and not is_finished(job.status)
+    )
+
+
+def _step(context: ReconcileContext) -> None:
+    """Take the next step, and apply the policies that hold in every step."""
+    if context.status.start_time is None and not _start(context):
+        _record_suspension(context)
         return
-    was_ready = draft.holds("DatasetReady")
+    if is_resuming(context.job):
+        _check_access(context)
+    was_ready = context.holds("DatasetReady")
     if not was_ready:
-        prepare(draft)
-    # What was prepared before cannot vanish by being made; nothing has to be recorded first.
-    if was_ready or (draft.is_prepared and draft.holds("DatasetReady")):
-        train(draft)
-    _tell_of_suspension(draft)
-    draft.patch(retention.patches(draft.job, draft.observed.claims.values()))
-    draft.look_again(draft.now + draft.settings.heartbeat)
+        prepare(context)
+    # A dataset that was prepared before cannot vanish, so nothing has to be recorded first.
+    if was_ready or (context.is_prepared and context.holds("DatasetReady")):
+        train(context)
+    _record_suspension(context)
+    context.patch(cleanup.claim_owners(context.job, context.observed.claims.values()))
+    context.requeue_at(context.now + context.settings.resync_period)
 
 
-def _start(draft: Draft) -> bool:
-    """Begin the work of a job that can be, once the claims that it names are there.
+def _start(context: ReconcileContext) -> bool:
+    """Accept a valid job once the claims that it names exist; return whether it is accepted.
 
     Raises:
-        InvalidJob: What one of them allows is not enough.
+        InvalidJob: The access modes of a claim are not enough, or a manifest cannot be built.
+        InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
-    rehearsal.rehearse(draft.job, draft.settings)
-    seen = draft.observed.access
-    if found := access.problems(draft.job, seen):
-        raise InvalidJob(found)
-    if (missing := access.missing(draft.job, draft.observed.absent)) is not None:
-        if draft.state("Created", False, "ClaimNotFound", missing):
-            draft.warn("ClaimNotFound", missing)
-        draft.look_again(draft.now + draft.settings.patience)
+    # A dry run: a template that cannot be merged fails the job now, not after the preparation.
+    preview.everything(context.job, context.settings.manifests)
+    _check_access(context)
+    if (missing := access.missing(context.job, context.observed.absent)) is not None:
+        if context.set_condition("Created", False, "ClaimNotFound", missing):
+            context.record_warning("ClaimNotFound", missing)
+        context.requeue_later()
         return False
-    claims = access.single_node(draft.job, seen)
-    draft.update(start_time=draft.now, single_node_claims=claims or None)
-    draft.state("Created", True, "JobAccepted", "the job is valid and its work has begun")
+    claims = access.single_node(context.job, context.observed.access)
+    context.update(start_time=context.now, single_node_claims=claims or None)
+    context.set_condition("Created", True, "JobAccepted", "the job is valid")
     return True
 
 
-def _tell_of_suspension(draft: Draft) -> None:
-    """Say Suspended once no pod of the job is left, and no longer when it is resumed."""
-    if not draft.job.spec.run_policy.suspend:
-        if draft.holds("Suspended"):
-            draft.state("Suspended", False, "Resumed", "the job goes on")
-            draft.tell("Resumed", "the job goes on")
+def _finish(context: ReconcileContext) -> None:
+    """Clean up a job that has succeeded or failed, and delete it when its time to live is over."""
+    policy, metadata = context.job.spec.run_policy, context.job.metadata
+    context.delete(cleanup.leftovers(policy.clean_pod_policy, context.observed))
+    changes = cleanup.claim_owners(context.job, context.observed.claims.values())
+    context.patch(changes)
+    is_held_up = cleanup.is_held_up(policy.clean_pod_policy, context.observed)
+    if context.deletes_something or is_held_up:
+        context.requeue_later()
+    deletion = cleanup.deletion_time(context.job)
+    if deletion is None or context.now < deletion:
+        context.requeue_at(deletion)
+    elif changes and policy.retention_policy == "Retain":
+        # Claims that still name the job as their owner would be deleted with it.
+        context.requeue_later()
+    else:
+        context.delete([Reference("ImageNetJob", metadata.name, metadata.uid)])
+
+
+def _check_access(context: ReconcileContext) -> None:
+    """Check that the claims that the job names admit all of its pods.
+
+    Raises:
+        InvalidJob: The access modes of a claim are not enough.
+    """
+    if found := access.problems(context.job, context.observed.access):
+        raise InvalidJob(found)
+
+
+def _record_suspension(context: ReconcileContext) -> None:
+    """Set Suspended when the last pod of the job has ended, and unset it when it is resumed."""
+    if not context.job.spec.run_policy.suspend:
+        if context.holds("Suspended"):
+            context.set_condition("Suspended", False, "Resumed", "the job is resumed")
+            context.record_event("Resumed", "the job is resumed")
     elif (
-        suspend.is_quiet(draft.observed)
-        and not is_finished(draft.status)
-        and draft.state("Suspended", True, "Suspended", "no pod of the job is left")
+        suspend.is_quiet(context.observed)
+        and not is_finished(context.status)
+        and context.set_condition("Suspended", True, "Suspended", "no pod of the job is left")
     ):
-        draft.tell("Suspended", "no pod of the job is left")
+        context.record_event("Suspended", "no pod of the job is left")

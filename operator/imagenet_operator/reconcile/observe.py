@@ -1,10 +1,10 @@
-"""The first step of a pass: sort Kubernetes-shaped children into buckets.
+"""The first step of a reconcile: sort Kubernetes-shaped children into buckets.
 
-A cluster hands over every object that carries the job's name label or holds a name that the job
-needs; `sort` says which are the job's, what they are and where they stand. Everything after it
-(`decide`) reads the buckets, never a manifest. "Ours" means: the owner's UID is the job's. An
-object that is ours and has a deletionTimestamp stays visible as terminating, because a next
-attempt has to wait for it, but is never acted upon again.
+A cluster returns every object that has the job's name label or holds a name that the job needs.
+`sort` finds the job's own among them, their kind and their state. `decide` reads the buckets, never
+a manifest. An object is the job's if the UID of its owner is the job's. If it has a
+deletionTimestamp it stays in its bucket as terminating, because the next attempt waits for it, but
+no action names it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from imagenet_operator.reconcile.types import (
     Capacity,
     Claim,
     Manifest,
-    Member,
+    MemberPod,
     Observed,
     Phase,
     PreparationJob,
@@ -47,7 +47,7 @@ DISRUPTION_REASONS = frozenset(
         "UnexpectedAdmissionError",  # the kubelet's admission: a device plugin was restarting
     }
 )
-"""Values of a pod's ``status.reason`` that tell of the cluster's doing and not the program's."""
+"""Values of a pod's ``status.reason`` whose cause is the cluster, not the program."""
 
 NO_ROOM = "OutOf"
 """How the kubelet begins its reason where a bound pod did not fit: OutOfcpu, OutOfpods, …"""
@@ -80,8 +80,8 @@ def sort(
         children: Objects of every kind that builders make, as JSON, in any order; other kinds are
             ignored.
         unreachable_nodes: Nodes that are NotReady, gone or out of service.
-        absent: Claims that the job names and that were looked for in vain.
-        free: What each node has left for pods, where that is known.
+        absent: Claims that the job names and that do not exist.
+        free: Free capacity of each node; None if it is not known.
     """
     owned: list[Manifest] = []
     others: list[Manifest] = []
@@ -109,7 +109,7 @@ def sort(
 def _apart(
     owned: Iterable[Manifest], others: Iterable[Manifest]
 ) -> tuple[dict[str, list[Manifest]], dict[tuple[str, str], str]]:
-    """Tell the pods of the job's Jobs, by the Job's UID, from what is somebody else's."""
+    """Separate the pods of the job's Jobs, by the Job's UID, from objects of others."""
     pods_by_job: dict[str, list[Manifest]] = {
         item["metadata"]["uid"]: [] for item in owned if item["kind"] == "Job"
     }
@@ -123,7 +123,7 @@ def _apart(
 
 
 def _attempts(owned: Iterable[Manifest], unreachable_nodes: frozenset[str]) -> dict[int, Attempt]:
-    members: dict[int, list[Member]] = defaultdict(list)
+    members: dict[int, list[MemberPod]] = defaultdict(list)
     shared: dict[int, list[Reference]] = defaultdict(list)
     for item in owned:
         if item["kind"] == "Pod":
@@ -139,7 +139,7 @@ def _attempts(owned: Iterable[Manifest], unreachable_nodes: frozenset[str]) -> d
     }
 
 
-def _position(member: Member) -> tuple[int, str, int]:
+def _position(member: MemberPod) -> tuple[int, str, int]:
     order = ROLE_ORDER.index(member.role) if member.role in ROLE_ORDER else len(ROLE_ORDER)
     return order, member.role, member.index
 
@@ -148,7 +148,7 @@ def _whose(item: Manifest) -> str:
     for owner in item["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             return f"{owner['kind']} {owner['name']} (UID {owner['uid']})"
-    return "somebody else"
+    return "another owner"
 
 
 def _labels(item: Manifest) -> dict[str, str]:
@@ -172,10 +172,10 @@ def _attempt(item: Manifest) -> int:
 
 
 def _is_ours(item: Manifest, job: ImageNetJob, asked_for: Collection[str]) -> bool:
-    """Whether an object is this job's and still says where it belongs.
+    """Whether an object is this job's and has the labels that it is sorted by.
 
-    A claim may also be one that outlived a former job of the same name: nobody owns it. One that
-    this job does not ask for stays the former one's, with all that it has written.
+    A claim without an owner may be left from a former job of the same name. It is this job's if
+    this job asks for it.
     """
     if item["kind"] == "PersistentVolumeClaim" and labels.owner_uid(item) is None:
         is_of_its_name = _labels(item).get(labels.JOB_NAME) == job.metadata.name
@@ -250,7 +250,9 @@ def _preparation_job(
         completions=spec.get("completions", 1),
         complete="Complete" in conditions,
         failure=None if failed is None else _failure(failed, pods),
-        message=next((_last_words(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None),
+        message=next(
+            (_termination_message(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None
+        ),
         suspended=bool(spec.get("suspend")),
         terminating=_is_leaving(item),
         stranded=bool(stranded),
@@ -258,14 +260,14 @@ def _preparation_job(
 
 
 def _failure(condition: Manifest, pods: Sequence[Manifest]) -> str:
-    """Say why a Job failed: in the words of the program that ended last, if it left any."""
-    last_words = [
+    """Return why a Job failed: the last termination message, else the condition's message."""
+    messages = [
         (_terminated(pod).get("finishedAt") or "", pod["metadata"]["name"], message)
         for pod in pods
-        if _phase(pod) is Phase.FAILED and (message := _last_words(pod))
+        if _phase(pod) is Phase.FAILED and (message := _termination_message(pod))
     ]
-    if last_words:
-        return max(last_words)[2]
+    if messages:
+        return max(messages)[2]
     return str(condition.get("message") or condition.get("reason") or "the Job failed")
 
 
@@ -276,7 +278,7 @@ def _main_container(pod: Manifest) -> Manifest:
 
 
 def _has_ended(pod: Manifest) -> bool:
-    """Whether every container has ended; the pod's phase says so only a moment later."""
+    """Whether every container has ended; the pod's phase follows a moment later."""
     statuses: Sequence[Manifest] = pod.get("status", {}).get("containerStatuses") or ()
     ended = [status for status in statuses if "terminated" in status.get("state", {})]
     return len(ended) == len(pod["spec"].get("containers") or ()) > 0
@@ -287,16 +289,16 @@ def _terminated(pod: Manifest) -> Manifest:
     return terminated
 
 
-def _last_words(pod: Manifest) -> str:
-    """The program's termination message, or nothing."""
+def _termination_message(pod: Manifest) -> str:
+    """The program's termination message, or an empty text."""
     return str(_terminated(pod).get("message") or "").strip()
 
 
 def _phase(pod: Manifest) -> Phase:
-    """Where a pod stands.
+    """The phase of a pod's program.
 
-    The program's container decides as soon as it has ended, since a container that was injected
-    beside it (a service mesh's, say) may keep the pod's own phase at Running for ever.
+    The end of the program's container decides: an injected sidecar (of a service mesh) may keep the
+    pod's own phase at Running for ever.
     """
     status = pod.get("status", {})
     if terminated := _terminated(pod):
@@ -312,14 +314,14 @@ def _phase(pod: Manifest) -> Phase:
     return Phase.BOUND if bound else Phase.PENDING
 
 
-def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
+def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> MemberPod:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     terminated = _terminated(pod)
     state = _main_container(pod).get("state", {})
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
     terminating = _is_leaving(pod)
     out_of_reach = spec.get("nodeName") in unreachable_nodes
-    return Member(
+    return MemberPod(
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],
         index=int(_labels(pod)[labels.REPLICA_INDEX]),
@@ -331,7 +333,7 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> Member:
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),
         reason=status.get("reason") or terminated.get("reason") or waiting.get("reason"),
-        message=_last_words(pod) or status.get("message") or waiting.get("message"),
+        message=_termination_message(pod) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
         terminating=terminating,
         out_of_reach=out_of_reach,
@@ -352,7 +354,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _disruption(pod: Manifest) -> str | None:
-    """Why the cluster took a pod away: its DisruptionTarget condition's reason, or its own."""
+    """Why the cluster disrupted a pod: the reason of DisruptionTarget, or the pod's own."""
     target = _conditions(pod).get("DisruptionTarget")
     if target is not None:
         return str(target.get("reason") or "DisruptionTarget")
@@ -363,7 +365,7 @@ def _disruption(pod: Manifest) -> str | None:
 
 
 def _requests(spec: Manifest) -> dict[str, Fraction]:
-    """What the containers of a pod ask for together; a limit without a request is a request."""
+    """The resource requests of a pod's containers together; a limit implies a request."""
     total: dict[str, Fraction] = defaultdict(Fraction)
     for container in spec["containers"]:
         resources: dict[str, Any] = container.get("resources") or {}

@@ -1,17 +1,17 @@
-"""What the members say of themselves, read from their metrics: the latest sample of a job.
+"""A sample: the metrics of a job's pods at one time, as one value for the decision.
 
-A sampler beside the loop fetches the Prometheus texts and calls `parse_sample`; a pass takes the
-sample as an input and works without one. The names of the metrics stand here and nowhere else on
-this side (a test compares them with those that the workloads export).
+A sampler beside the loop fetches the Prometheus texts and calls `parse_sample`. A reconcile takes
+the newest sample as an input, and works without one. `api.figures` says which metric becomes which
+figure; the other metrics that the operator reads are named here.
 
-Job figures are defined as in docs/telemetry.md: images per second is the sum over the workers;
-epoch, batch, loss and accuracy come from the member that reports rank 0, because ranks are not
-pod indices.
+A worker that writes a checkpoint may not answer in time, and a sum without it would be wrong. So
+sums change only when all workers answer that are expected to, and rank 0's values stay while rank 0
+may be the one that is late. A sum is dropped when it is older than the longest checkpoint.
 
-A worker that writes a checkpoint may not answer in time. A sum without it would be of another job,
-so what is of all workers moves only when all that were asked have answered, and rank 0's figures
-stay while it may be the one that is late. Where one is silent for longer than a checkpoint takes,
-the job has no speed. Progress waits for nobody: one member that gets on is enough.
+An image of a user's own may serve metrics on some workers only. A worker that has not answered
+within that time since the first of its attempt did is not expected to answer.
+
+One worker that advances is progress, whether the others answer or not.
 """
 
 from __future__ import annotations
@@ -19,27 +19,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from math import inf, isfinite
+from math import isfinite
 from types import MappingProxyType
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from imagenet_operator.api.fields import COUNT_MAXIMUM
+from imagenet_operator.api.figures import COUNT, EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
 
 PREFIX = "imagenet_"
 TRAIN_IMAGES = "imagenet_train_images_total"
-TRAIN_SPEED = "imagenet_train_images_per_second"
-TRAIN_STEP_SUM = "imagenet_train_step_seconds_sum"
-TRAIN_DATA_WAIT_SUM = "imagenet_train_data_wait_seconds_sum"
-TRAIN_EPOCH = "imagenet_train_epoch"
 TRAIN_EPOCHS = "imagenet_train_epochs"
 TRAIN_BATCH = "imagenet_train_batch"
 TRAIN_BATCHES = "imagenet_train_batches_per_epoch"
-TRAIN_LOSS = "imagenet_train_loss"
-TRAIN_ACCURACY = "imagenet_train_top1"
-TRAIN_VALIDATION_ACCURACY = "imagenet_train_validation_top1"
 TRAIN_RANK = "imagenet_train_rank"
 PREPARE_IMAGES = "imagenet_prepare_images_total"
 PREPARE_PLANNED = "imagenet_prepare_images_planned"
@@ -50,20 +43,24 @@ ROLE_LABEL = "role"
 ATTEMPT_LABEL = "attempt"
 
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
-"""For how long a speed is told that not all workers have told again."""
+"""How long a worker may be silent before sums over all workers are dropped."""
 
 _WORKER: Final = "worker"
 _MOST_DIGITS: Final = 10
 """Of the number of an attempt: as many as 2³¹ has."""
 
+_OF_RANK_0: Final = tuple(item for item in FIGURES if item.combine is Combine.RANK_0)
+_SUMS: Final = tuple(item for item in FIGURES if item.combine is Combine.SUM)
+_RATIOS: Final = tuple(item for item in FIGURES if item.combine is Combine.RATIO)
+
 
 @dataclass(frozen=True)
 class Asked:
-    """What a member is that is asked for its metrics, whether it answers or not.
+    """A pod that is asked for its metrics, whether it answers or not.
 
     Attributes:
         role: In its job.
-        attempt: The one that it belongs to; None for those of the preparation.
+        attempt: Its number; None for a pod of the preparation.
     """
 
     role: str
@@ -75,13 +72,12 @@ class Asked:
         return cls(found.get(labels.JOB_ROLE, ""), _attempt(found.get(labels.ATTEMPT, "")))
 
 
-NOBODY: Final[Mapping[str, Asked]] = MappingProxyType({})
-"""To be asked: then whoever answered is all that there are."""
+_ONLY_THOSE_THAT_ANSWERED: Final[Mapping[str, Asked]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """How far one role of the preparation is, summed over its pods that were heard.
+    """The progress of one role of the preparation, summed over its pods that answered.
 
     Attributes:
         images: Done.
@@ -98,46 +94,43 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at the metrics of a job's members. None means that nobody said.
+    """The metrics of a job's pods at one time. None means that no pod reported it.
 
     Attributes:
-        taken_at: When the members were asked; what follows may have been heard before, if nobody
-            answered now.
-        asked: The newest attempt whose members were asked; None if only others were.
+        taken_at: When the pods were asked; values may be older, if no pod answered now.
+        asked: The newest attempt of which pods were asked; None if there was none.
         silent_since: Since when none of them has answered; None if one did.
-        attempt: The newest attempt that was heard; figures of training are of it alone.
-        epoch: The epoch that rank 0 works on, from 0.
+        attempt: The newest attempt of which a pod answered; training figures are of it alone.
+        heard_since: When a pod of this attempt first answered.
+        figures: Field of `api.figures` → value, unrounded, as far as it is known.
         epochs: How many are planned.
         batch: Batches done in this epoch.
         batches_per_epoch: On every worker.
-        whole_at: When all workers last answered.
-        images_per_second: Sum over the workers, of that time; None when it is too long ago.
-        loss: Training loss of rank 0.
-        accuracy: Training top-1 of rank 0, 0 to 1.
-        validation_accuracy: Top-1 of the last evaluation, 0 to 1.
-        data_wait_share: Part of the workers' step time that they waited for data, 0 to 1, between
-            the last two times that all of them answered; None when it is too long ago.
-        progressed_at: When a sample of this attempt last showed progress (of any member).
+        whole_at: When all workers last answered that are expected to; sums are of that time.
+        progressed_at: When a sample of this attempt last showed progress of a worker.
         preparation: By role: index, pack, seal.
+        totals: What the next sample is compared with.
     """
 
     taken_at: datetime
     asked: int | None = None
     silent_since: datetime | None = None
     attempt: int | None = None
-    epoch: int | None = None
+    heard_since: datetime | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
     epochs: int | None = None
     batch: int | None = None
     batches_per_epoch: int | None = None
     whole_at: datetime | None = None
-    images_per_second: float | None = None
-    loss: float | None = None
-    accuracy: float | None = None
-    validation_accuracy: float | None = None
-    data_wait_share: float | None = None
     progressed_at: datetime | None = None
     preparation: Mapping[str, Preparation] | None = None
     totals: Totals | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that rank 0 trains, from 0."""
+        value = self.figures.get(EPOCH)
+        return None if value is None else int(value)
 
 
 @dataclass(frozen=True)
@@ -145,19 +138,17 @@ class Totals:
     """The running totals of a sample, which the next one is compared with.
 
     Attributes:
-        images: Pod name → the most images it ever told of; it stays while a pod is not heard, so
-            that hearing it again is not mistaken for progress.
-        step_seconds: Sum over the workers, of the last time that all of them answered.
-        data_wait_seconds: Likewise.
+        images: Pod name → the most images that it reported in any sample. Pods that do not answer
+            stay, so that their next answer is not mistaken for progress.
+        sums: Series of a ratio → sum over the workers, when all of them last answered.
     """
 
     images: Mapping[str, float] = field(default_factory=dict)
-    step_seconds: float = 0.0
-    data_wait_seconds: float = 0.0
+    sums: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class _Member:
+class _Scrape:
     """One pod's series: name → value, with the labels that all of them carry."""
 
     pod: str
@@ -166,25 +157,33 @@ class _Member:
     values: Mapping[str, float]
 
 
+def metrics() -> set[str]:
+    """Return every series that the operator reads."""
+    named = {TRAIN_IMAGES, TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES, TRAIN_RANK}
+    preparation = {PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED}
+    figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
+    return named | preparation | figures
+
+
 def parse_sample(
     texts: Mapping[str, str],
     previous: Sample | None,
     now: datetime,
-    asked: Mapping[str, Asked] = NOBODY,
+    asked: Mapping[str, Asked] = _ONLY_THOSE_THAT_ANSWERED,
 ) -> Sample:
-    """Build the sample of a job from what its members exported.
+    """Build the sample of a job from the metrics of its pods.
 
-    A text that cannot be parsed (a pod that was killed while it answered) counts as not heard.
-    While nothing is heard, what was heard before stays.
+    A text that cannot be parsed (of a pod that was killed while it answered) is ignored. While no
+    pod answers, the values of the previous sample stay.
 
     Args:
         texts: Pod name → body of its ``/metrics``.
-        previous: The sample before this one, for shares, for progress and for what stays.
+        previous: The sample before this one.
         now: When the texts were fetched.
-        asked: Pod name → what it is, of all running pods that were asked for them.
+        asked: Pod name → what it is, of all running pods that were asked.
     """
-    found = (_member(pod, text) for pod, text in sorted(texts.items()))
-    heard = [member for member in found if member is not None]
+    scrapes = (_scrape(pod, text) for pod, text in sorted(texts.items()))
+    heard = [scrape for scrape in scrapes if scrape is not None]
     preparation = _preparation_by_role(heard)
     attempts = _attempts(heard)
     if not attempts and not preparation and previous is not None:
@@ -199,8 +198,8 @@ def parse_sample(
     return replace(_without_old_sums(sample), asked=newest, silent_since=since)
 
 
-def _attempts(members: Iterable[Asked | _Member]) -> set[int]:
-    return {member.attempt for member in members if member.attempt is not None}
+def _attempts(pods: Iterable[Asked | _Scrape]) -> set[int]:
+    return {pod.attempt for pod in pods if pod.attempt is not None}
 
 
 def _silent_since(previous: Sample | None, asked: int | None, now: datetime) -> datetime:
@@ -212,20 +211,19 @@ def _silent_since(previous: Sample | None, asked: int | None, now: datetime) -> 
 
 def _with_training(
     bare: Sample,
-    heard: list[_Member],
+    heard: list[_Scrape],
     attempt: int,
     previous: Sample | None,
     asked: Mapping[str, Asked],
 ) -> Sample:
     """Return a sample with the figures of an attempt."""
-    former = Sample(bare.taken_at)
+    former = Sample(bare.taken_at, heard_since=bare.taken_at)
     if previous is not None and previous.attempt == attempt:
         former = previous
     workers = [item for item in heard if item.attempt == attempt and item.role == _WORKER]
-    wanted = {pod for pod, item in asked.items() if item == Asked(_WORKER, attempt)}
-    is_whole = wanted <= {item.pod for item in workers}
-    first = next((item.values for item in workers if item.values.get(TRAIN_RANK) == 0), None)
     sample = replace(former, taken_at=bare.taken_at, preparation=bare.preparation, attempt=attempt)
+    is_whole = _expected(sample, asked) <= {item.pod for item in workers}
+    first = next((item.values for item in workers if item.values.get(TRAIN_RANK) == 0), None)
     if first is not None or is_whole:
         sample = _with_rank_0(sample, first or {})
     if is_whole:
@@ -235,54 +233,73 @@ def _with_training(
     return replace(sample, progressed_at=_progressed_at(sample, former))
 
 
-def _with_rank_0(former: Sample, said: Mapping[str, float]) -> Sample:
-    """Return a sample with what the worker of rank 0 says."""
+def _expected(sample: Sample, asked: Mapping[str, Asked]) -> set[str]:
+    """Return the workers of a sample's attempt without which there is no sum."""
+    workers = {pod for pod, item in asked.items() if item == Asked(_WORKER, sample.attempt)}
+    since, totals = sample.heard_since, sample.totals
+    if since is None or totals is None or sample.taken_at - since <= LONGEST_CHECKPOINT:
+        return workers
+    return workers & totals.images.keys()
+
+
+def _with_rank_0(former: Sample, values: Mapping[str, float]) -> Sample:
+    """Return a sample with the values of the worker of rank 0."""
+    figures = {item.field: item.number.accepted(values.get(item.metric)) for item in _OF_RANK_0}
     return replace(
         former,
-        epoch=_whole(said.get(TRAIN_EPOCH)),
-        epochs=_whole(said.get(TRAIN_EPOCHS)),
-        batch=_whole(said.get(TRAIN_BATCH)),
-        batches_per_epoch=_whole(said.get(TRAIN_BATCHES)),
-        loss=said.get(TRAIN_LOSS),
-        accuracy=said.get(TRAIN_ACCURACY),
-        validation_accuracy=said.get(TRAIN_VALIDATION_ACCURACY),
+        figures=_updated(former.figures, figures),
+        epochs=_count(values.get(TRAIN_EPOCHS)),
+        batch=_count(values.get(TRAIN_BATCH)),
+        batches_per_epoch=_count(values.get(TRAIN_BATCHES)),
     )
 
 
-def _with_sums(former: Sample, workers: list[_Member]) -> Sample:
-    """Return a sample with what all workers together say."""
-    totals = Totals(
-        step_seconds=_sum(workers, TRAIN_STEP_SUM) or 0.0,
-        data_wait_seconds=_sum(workers, TRAIN_DATA_WAIT_SUM) or 0.0,
-    )
+def _with_sums(former: Sample, workers: list[_Scrape]) -> Sample:
+    """Return a sample with the values of all workers together."""
+    figures = {item.field: item.number.accepted(_sum(workers, item.metric)) for item in _SUMS}
+    before = former.totals or Totals()
+    sums = {
+        name: _sum(workers, name) or 0.0 for item in _RATIOS for name in (item.metric, item.per)
+    }
+    for item in _RATIOS:
+        of = sums[item.metric] - before.sums.get(item.metric, 0.0)
+        per = sums[item.per] - before.sums.get(item.per, 0.0)
+        value = former.figures.get(item.field) if per <= 0 else item.number.clamped(of / per)
+        figures[item.field] = value
     return replace(
         former,
         whole_at=former.taken_at,
-        images_per_second=_speed(workers),
-        data_wait_share=_data_wait_share(totals, former),
-        totals=totals,
+        figures=_updated(former.figures, figures),
+        totals=Totals(sums=sums),
     )
 
 
+def _updated(former: Mapping[str, float], changes: Mapping[str, float | None]) -> dict[str, float]:
+    """Return figures with changes; None removes one."""
+    merged = {**former, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
 def _without_old_sums(sample: Sample) -> Sample:
-    """Return a sample without what is of all workers, if that was told too long ago."""
+    """Return a sample without the values of all workers, if these are too old."""
     if sample.whole_at is None or sample.taken_at - sample.whole_at <= LONGEST_CHECKPOINT:
         return sample
-    return replace(sample, images_per_second=None, data_wait_share=None)
+    old = dict.fromkeys(item.field for item in (*_SUMS, *_RATIOS))
+    return replace(sample, figures=_updated(sample.figures, old))
 
 
-def _images(workers: list[_Member], former: Totals | None) -> dict[str, float]:
-    """Return the most images that each worker ever told of."""
+def _images(workers: list[_Scrape], former: Totals | None) -> dict[str, float]:
+    """Return the most images that each worker reported in any sample."""
     before = former.images if former is not None else {}
-    images = {member.pod: member.values.get(TRAIN_IMAGES, 0.0) for member in workers}
+    images = {item.pod: item.values.get(TRAIN_IMAGES, 0.0) for item in workers}
     return {
         pod: max(images.get(pod, 0.0), before.get(pod, 0.0))
         for pod in images.keys() | before.keys()
     }
 
 
-def _member(pod: str, text: str) -> _Member | None:
-    """Read one pod's text; a NaN or infinity, which a gauge may hold, is nothing said."""
+def _scrape(pod: str, text: str) -> _Scrape | None:
+    """Read one pod's text; NaN and infinity, which a gauge may hold, are ignored."""
     values: dict[str, float] = {}
     role, attempt = "", ""
     try:
@@ -294,62 +311,50 @@ def _member(pod: str, text: str) -> _Member | None:
                     values[series.name] = values.get(series.name, 0.0) + float(series.value)
     except (ValueError, KeyError, IndexError):
         return None
-    return _Member(pod, role, _attempt(attempt), values)
+    return _Scrape(pod, role, _attempt(attempt), values)
 
 
 def _attempt(text: str) -> int | None:
-    """Return the number of an attempt; None for what is none, as any image may say."""
+    """Return the number of an attempt; None for any other text that an image may report."""
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
-def _sum(members: list[_Member], name: str) -> float | None:
-    values = [member.values[name] for member in members if name in member.values]
+def _sum(scrapes: list[_Scrape], name: str) -> float | None:
+    values = [item.values[name] for item in scrapes if name in item.values]
     return sum(values) if values else None
 
 
-def _speed(workers: list[_Member]) -> float | None:
-    """Return the workers' speed together; None for what is none, as in `_whole`."""
-    value = _sum(workers, TRAIN_SPEED)
-    return None if value is None or not 0 <= value < inf else value
+def _count(value: float | None) -> int | None:
+    """Return a count; None for a value that an image may report and no status could hold."""
+    accepted = COUNT.accepted(value)
+    return None if accepted is None else int(accepted)
 
 
-def _whole(value: float | None) -> int | None:
-    """Return a count; None for what is none, as any image may say, and no status could hold."""
-    return None if value is None or not 0 <= value <= COUNT_MAXIMUM else int(value)
-
-
-def _preparation_by_role(heard: list[_Member]) -> dict[str, Preparation]:
+def _preparation_by_role(heard: list[_Scrape]) -> dict[str, Preparation]:
     return {
-        role: _preparation([member for member in heard if member.role == role])
+        role: _preparation([item for item in heard if item.role == role])
         for role in ("index", "pack", "seal")
-        if any(member.role == role for member in heard)
+        if any(item.role == role for item in heard)
     }
 
 
-def _preparation(members: list[_Member]) -> Preparation:
+def _preparation(pods: list[_Scrape]) -> Preparation:
     return Preparation(
-        images=int(_sum(members, PREPARE_IMAGES) or 0),
-        planned=int(_sum(members, PREPARE_PLANNED) or 0),
-        bytes=int(_sum(members, PREPARE_BYTES) or 0),
-        skipped=int(_sum(members, PREPARE_SKIPPED) or 0),
+        images=int(_sum(pods, PREPARE_IMAGES) or 0),
+        planned=int(_sum(pods, PREPARE_PLANNED) or 0),
+        bytes=int(_sum(pods, PREPARE_BYTES) or 0),
+        skipped=int(_sum(pods, PREPARE_SKIPPED) or 0),
     )
 
 
-def _data_wait_share(totals: Totals, former: Sample) -> float | None:
-    before = former.totals or Totals()
-    step = totals.step_seconds - before.step_seconds
-    wait = totals.data_wait_seconds - before.data_wait_seconds
-    return former.data_wait_share if step <= 0 else min(1.0, max(0.0, wait / step))
-
-
 def _progressed_at(sample: Sample, former: Sample) -> datetime:
-    """When the attempt last moved: now, unless everything stands where the last sample stood."""
+    """When the attempt last advanced: now, unless nothing rose since the last sample."""
     if former.progressed_at is None or former.totals is None or sample.totals is None:
         return sample.taken_at
     before = former.totals.images
-    moved = any(images > before.get(pod, 0.0) for pod, images in sample.totals.images.items()) or (
+    advanced = any(count > before.get(pod, 0.0) for pod, count in sample.totals.images.items()) or (
         sample.epoch is not None
         and former.epoch is not None
         and (sample.epoch, sample.batch) != (former.epoch, former.batch)
     )
-    return sample.taken_at if moved else former.progressed_at
+    return sample.taken_at if advanced else former.progressed_at

@@ -1,22 +1,22 @@
 """The second half of a job: attempts to train, one after the other.
 
-An attempt is live until an outcome is recorded for it. While it is live its members are watched
-and nothing of it is deleted; once it has an outcome everything of it is deleted, and the next
-attempt starts when no pod of it is left that could still run. What ends an attempt is decided by
-the policies in a fixed order; what has to be known of its members is recorded by the same write
-that records the outcome.
+An attempt is live until an outcome is recorded for it. While it is live its members are watched,
+and none is deleted. Once it has an outcome, all of it is deleted. The next attempt starts when no
+pod is left that may still run. The policies that can end an attempt are asked in a fixed order. The
+write that records the outcome also records how the members ended.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
-from imagenet_operator.api import own_program
 from imagenet_operator.api.status import Clock, TrainingStatus
+from imagenet_operator.api.templates import own_program
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.reconcile import outcome
-from imagenet_operator.reconcile.draft import Draft
+from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     cleanup,
     clock,
@@ -25,160 +25,166 @@ from imagenet_operator.reconcile.policies import (
     gang,
     members,
     progress,
-    replicas,
     restart,
-    success,
     suspend,
 )
-from imagenet_operator.reconcile.types import Attempt, End, Manifest, Member
+from imagenet_operator.reconcile.types import Attempt, End, Manifest, MemberPod
 
 _SCHEDULING = "Scheduling"
-"""The reason of Running while not all members have nodes."""
+"""The reason of Running until all members have nodes."""
 
 _WAITING = "waiting for nodes for all members"
-"""Its message, but for a gang that is held back until there is room."""
+"""Its message, except for a gang that waits until all of it fits."""
 
 
-def train(draft: Draft) -> None:
-    """Bring training one step nearer to its end."""
-    is_adopted = _adopt(draft)
-    training = draft.status.training
+def train(context: ReconcileContext) -> None:
+    """Take the next step of training."""
+    is_adopted = _adopt(context)
+    training = context.status.training
     if training is None or training.outcome is not None:
-        _between_attempts(draft)
+        _between_attempts(context)
         return
-    seen = _take_note(draft)
+    seen = _record(context)
     is_whole = seen.keys() == {member.name for member in training.members}
-    if is_adopted and not (is_whole and _is_of_this_spec(draft, seen)):
-        outcome.end_attempt(draft, gang.CUT_OFF)
-    elif success.achieved(draft.training.members):
-        outcome.succeed(draft)
-    elif (end := _verdict(draft, seen)) is not None:
-        outcome.end_attempt(draft, end)
-    elif not outcome.fail_if_out_of_time(draft):
-        _go_on(draft, seen)
+    if is_adopted and not (is_whole and _is_of_this_spec(context, seen)):
+        outcome.end_attempt(context, gang.CUT_OFF)
+    elif members.succeeded(context.training.members):
+        outcome.succeed(context)
+    elif (end := _verdict(context, seen)) is not None:
+        outcome.end_attempt(context, end)
+    elif not outcome.fail_if_out_of_time(context):
+        _go_on(context, seen)
 
 
-def _adopt(draft: Draft) -> bool:
-    """Take over an attempt that was created before the status could tell of it, if there is one."""
-    newest = max(draft.observed.attempts, default=None)
-    training = draft.status.training
+def _adopt(context: ReconcileContext) -> bool:
+    """Take over an attempt that was created but not recorded, if there is one."""
+    newest = max(context.observed.attempts, default=None)
+    training = context.status.training
     if newest is None or (training is not None and newest <= training.attempt):
         return False
-    _begin(draft, newest, builder.build(draft.described, newest, draft.settings.manifests))
+    _begin(context, newest, builder.build(context.described, newest, context.settings.manifests))
     return True
 
 
-def _is_of_this_spec(draft: Draft, seen: Mapping[str, Member]) -> bool:
-    """Whether an attempt that is taken over was made from the job as it is now.
+def _is_of_this_spec(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> bool:
+    """Whether an attempt that is taken over was created from the present spec.
 
-    Before its start is recorded, and while it is suspended, a job may have changed in between.
+    The spec may change before the job's start is recorded, and while the job is suspended.
     """
-    return all(member.generation == draft.job.metadata.generation for member in seen.values())
+    return all(member.generation == context.job.metadata.generation for member in seen.values())
 
 
-def _begin(draft: Draft, number: int, manifests: list[Manifest]) -> None:
-    """Record an attempt that starts."""
-    former = draft.status.training
-    waits = draft.job.spec.run_policy.scheduling_policy.gang == "Wait"
+def _begin(context: ReconcileContext, number: int, manifests: list[Manifest]) -> None:
+    """Record the start of an attempt."""
+    former = context.status.training
+    waits = context.job.spec.run_policy.scheduling_policy.gang == "Wait"
     planned = members.planned(manifests)
     started = TrainingStatus(
         attempt=number,
-        start_time=draft.now,
-        schedulable_time=None if waits else draft.now,
+        start_time=context.now,
+        schedulable_time=None if waits else context.now,
         members=planned,
-        replica_statuses=replicas.count(planned),
+        replica_statuses=members.replica_statuses(planned),
         clock=Clock() if former is None else former.clock,
         accuracy=None if former is None else former.accuracy,
     )
-    draft.update(training=started)
-    draft.state("Running", False, _SCHEDULING, _WAITING)
-    draft.tell("AttemptStarted", f"attempt {number}: {len(planned)} pods")
-    # Nothing has to happen to pods for which there is no room.
-    draft.look_again(gang.deadline(started, draft.job.spec.run_policy.scheduling_policy))
+    context.update(training=started)
+    context.set_condition("Running", False, _SCHEDULING, _WAITING)
+    context.record_event("AttemptStarted", f"attempt {number}: {len(planned)} pods")
+    # Pods for which there is no room may have no event.
+    context.requeue_at(gang.deadline(started, context.job.spec.run_policy.scheduling_policy))
 
 
-def _take_note(draft: Draft) -> Mapping[str, Member]:
-    """Record what is seen of the attempt's members, and return that by name."""
-    attempt = draft.observed.attempts.get(draft.training.attempt, Attempt(draft.training.attempt))
+def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
+    """Record the attempt's members and figures, and return the pods that exist by name."""
+    training, now = context.training, context.now
+    attempt = context.observed.attempts.get(training.attempt, Attempt(training.attempt))
     seen = members.by_name(attempt.members)
-    recorded = members.recorded(draft.training.members, seen, draft.now)
-    draft.update_training(members=recorded, replica_statuses=replicas.count(recorded))
-    if draft.training.schedulable_time is None and not gang.is_held_back(seen):
-        draft.update_training(schedulable_time=draft.now)
-    if draft.training.bound_time is None and gang.is_bound(recorded, seen):
-        draft.update_training(bound_time=draft.now)
-    if draft.training.running_time is None and all(
+    recorded = members.recorded(training.members, seen, now)
+    changes: dict[str, Any] = {
+        "members": recorded,
+        "replica_statuses": members.replica_statuses(recorded),
+    }
+    if training.schedulable_time is None and not gang.is_held_back(seen):
+        changes["schedulable_time"] = now
+    if training.bound_time is None and gang.is_bound(recorded, seen):
+        changes["bound_time"] = now
+    if training.running_time is None and all(
         member.phase in ("Running", "Succeeded") for member in recorded
     ):
-        draft.update_training(
-            running_time=draft.now, clock=clock.run(draft.training.clock, draft.now)
-        )
-    batch_size = draft.job.spec.training.batch_size
-    draft.update(training=figures.carried(draft.training, draft.sample, batch_size))
+        changes |= {"running_time": now, "clock": clock.run(training.clock, now)}
+    batch_size = context.job.spec.training.batch_size
+    updated = training.model_copy(update=changes)
+    context.update(training=figures.carried(updated, context.sample, batch_size))
     return seen
 
 
-def _verdict(draft: Draft, seen: Mapping[str, Member]) -> End | None:
+def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | None:
     """Return why the attempt has to end, if it has to: the first policy that objects."""
-    policy, training = draft.job.spec.run_policy, draft.training
+    policy, training = context.job.spec.run_policy, context.training
     end = (
         restart.verdict(
             training.members,
             seen,
-            draft.settings.farewell,
-            draft.now,
-            own_program=own_program.has_command(draft.job.spec.training.workers.template),
+            context.settings.exit_grace_period,
+            context.now,
+            own_program=own_program.has_command(context.job.spec.training.workers.template),
         )
         or (suspend.END if policy.suspend else None)
-        or progress.verdict(training, draft.sample, policy.progress_deadline_seconds, draft.now)
-        or gang.verdict(training, policy.scheduling_policy, draft.now)
+        or progress.verdict(training, context.sample, policy.progress_deadline_seconds, context.now)
+        or gang.verdict(training, policy.scheduling_policy, context.now)
     )
     return None if end is None else restart.excused(end, training.members, seen)
 
 
-def _go_on(draft: Draft, seen: Mapping[str, Member]) -> None:
-    """Do what a live attempt needs: what it shares, lifted gates, conditions, deadlines."""
-    policy, training = draft.job.spec.run_policy, draft.training
-    if not _has_what_it_shares(draft):
+def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
+    """Do what a live attempt needs: its shared objects, lifted gates, conditions, deadlines."""
+    policy, training, settings = context.job.spec.run_policy, context.training, context.settings
+    if not _has_shared_objects(context):
         return
-    draft.delete(cleanup.attempts(_strays(draft)))
-    waiting = _seek_room(draft, seen)
-    if training.running_time is not None:
-        message = f"all members of attempt {training.attempt} run"
-        if draft.state("Running", True, "AllMembersRunning", message):
-            draft.tell("Running", message)
-        if draft.holds("Restarting"):
-            draft.state("Restarting", False, "Running", message)
-    elif training.bound_time is not None:
-        draft.state("Running", False, "Starting", "all members have nodes; waiting for them to run")
-    else:
-        draft.state("Running", False, _SCHEDULING, waiting)
-    for deadline in (
+    context.delete(cleanup.attempts(_late_pods(context)))
+    _record_running(context, waiting=_lift_gates(context, seen))
+    context.requeue_at(
         clock.ends_at(training.clock, policy.active_deadline_seconds),
-        progress.next_look(
+        progress.next_check(
             training,
-            draft.sample,
+            context.sample,
             policy.progress_deadline_seconds,
-            draft.now,
-            draft.settings.patience,
+            context.now,
+            settings.requeue_interval,
         ),
         gang.deadline(training, policy.scheduling_policy),
-        restart.deadline(training.members, draft.settings.farewell),
-    ):
-        draft.look_again(deadline)
+        restart.deadline(training.members, settings.exit_grace_period),
+    )
     if gang.is_held_back(seen):
-        draft.look_again(draft.now + draft.settings.patience)
+        context.requeue_later()
 
 
-def _seek_room(draft: Draft, seen: Mapping[str, Member]) -> str:
-    """Let the gang go once all of it fits; return in words for people for what it waits."""
-    missing = gang.missing(seen, draft.observed.free)
+def _record_running(context: ReconcileContext, waiting: str) -> None:
+    """Set the condition Running by what the members wait for."""
+    training = context.training
+    if training.running_time is not None:
+        message = f"all members of attempt {training.attempt} run"
+        if context.set_condition("Running", True, "AllMembersRunning", message):
+            context.record_event("Running", message)
+        if context.holds("Restarting"):
+            context.set_condition("Restarting", False, "Running", message)
+    elif training.bound_time is not None:
+        message = "all members have nodes; waiting for them to run"
+        context.set_condition("Running", False, "Starting", message)
+    else:
+        context.set_condition("Running", False, _SCHEDULING, waiting)
+
+
+def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str:
+    """Lift the gates once all members fit; return what the gang waits for, for people."""
+    missing = gang.missing(seen, context.observed.free)
     if missing is None:
-        draft.patch(gang.lift(seen))
+        context.patch(gang.lift_gates(seen))
         return _WAITING
     found = f"waiting until all members fit: {missing}"
-    former = conditions.find(draft.status.conditions, "Running")
-    # Others come and go; that one node more or less is full is not worth a write.
+    former = conditions.find(context.status.conditions, "Running")
+    # One node more or less that is full is not worth a write.
     if former is not None and _without_numbers(former.message) == _without_numbers(found):
         return former.message
     return found
@@ -188,40 +194,43 @@ def _without_numbers(text: str) -> str:
     return re.sub(r"[0-9]+", "", text)
 
 
-def _strays(draft: Draft) -> list[Attempt]:
-    """What came of former attempts after they were cleared away.
+def _late_pods(context: ReconcileContext) -> list[Attempt]:
+    """Return former attempts of which pods appeared after all of them were deleted.
 
-    A request to create a pod may be on its way for longer than the operator that made it lives.
+    A request to create a pod may arrive after the operator that sent it has ended.
     """
-    current = draft.training.attempt
-    return [found for number, found in draft.observed.attempts.items() if number != current]
+    current = context.training.attempt
+    return [found for number, found in context.observed.attempts.items() if number != current]
 
 
-def _has_what_it_shares(draft: Draft) -> bool:
-    """Create again what somebody deleted of what members share; return whether all is had."""
-    number = draft.training.attempt
-    attempt = draft.observed.attempts.get(number, Attempt(number))
+def _has_shared_objects(context: ReconcileContext) -> bool:
+    """Create shared objects again that were deleted; return whether no name of them is taken."""
+    number = context.training.attempt
+    attempt = context.observed.attempts.get(number, Attempt(number))
     present = {item.kind for item in attempt.shared}
-    wanted = builder.shared(draft.described, number, draft.settings.manifests)
-    return draft.create_or_wait("Running", [item for item in wanted if item["kind"] not in present])
+    wanted = builder.shared(
+        context.job, number, len(context.training.members), context.settings.manifests
+    )
+    missing = [item for item in wanted if item["kind"] not in present]
+    return context.create_or_wait("Running", missing)
 
 
-def _between_attempts(draft: Draft) -> None:
-    """Clear away what is left of former attempts, then start the next one when it is time."""
-    draft.delete(cleanup.attempts(draft.observed.attempts.values()))
-    if any(attempt.present for attempt in draft.observed.attempts.values()):
-        draft.look_again(draft.now + draft.settings.patience)
+def _between_attempts(context: ReconcileContext) -> None:
+    """Delete the former attempts, then start the next one when its time has come."""
+    context.delete(cleanup.attempts(context.observed.attempts.values()))
+    if any(attempt.present for attempt in context.observed.attempts.values()):
+        context.requeue_later()
         return
-    training = draft.status.training
+    training = context.status.training
     start = None if training is None else training.next_attempt_time
-    if draft.job.spec.run_policy.suspend:
+    if context.job.spec.run_policy.suspend:
         return
-    if start is not None and draft.now < start:
-        draft.look_again(start)
+    if start is not None and context.now < start:
+        context.requeue_at(start)
         return
-    if training is not None and outcome.fail_if_out_of_time(draft):
+    if training is not None and outcome.fail_if_out_of_time(context):
         return
     number = 0 if training is None else training.attempt + 1
-    manifests = builder.build(draft.described, number, draft.settings.manifests)
-    if draft.create_or_wait("Running", manifests):
-        _begin(draft, number, manifests)
+    manifests = builder.build(context.described, number, context.settings.manifests)
+    if context.create_or_wait("Running", manifests):
+        _begin(context, number, manifests)

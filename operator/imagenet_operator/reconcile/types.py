@@ -1,8 +1,7 @@
-"""The vocabulary of a pass: what is observed, what is decided.
+"""The types of a reconcile: what is observed, what is decided.
 
 ``observe.sort`` turns Kubernetes-shaped objects into an `Observed`; ``decide`` turns that into a
-`Decision`, which a cluster applies. Nothing here has behaviour beyond reading its own fields, and
-nothing here knows a cluster.
+`Decision`, which a cluster applies. These types only read their fields, and know no cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Taint:
-    """What keeps pods off a node that do not tolerate it; the fields are Kubernetes'."""
+    """A taint that keeps pods off a node; the fields are Kubernetes'."""
 
     key: str
     effect: str
@@ -37,7 +36,7 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """What taints a pod puts up with; the fields are Kubernetes', an empty one means any."""
+    """A toleration of a pod; the fields are Kubernetes', an empty one means any."""
 
     key: str = ""
     operator: str = "Equal"
@@ -47,7 +46,7 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Room:
-    """What a node has for pods that are yet to come.
+    """Free capacity of a node.
 
     Attributes:
         free: Resource name → amount in base units (cores, bytes, devices).
@@ -59,7 +58,7 @@ class Room:
 
 
 Capacity = Mapping[str, Room]
-"""Node name → what it has left."""
+"""Node name → its free capacity."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +91,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Decision:
-    """What one pass wants done.
+    """The decision of one reconcile.
 
     A cluster applies the parts in the order of the fields: creates in their own order, deletes,
-    patches, then the status (where it differs in something that matters), then the events. It may
-    be cut between any two of these: the next pass decides again from what it sees. An object that
-    is already there when it should be created, or gone when it should be deleted or patched, is
-    what was wanted and no error. If the status cannot be written, the events are not sent.
+    patches, then the status (if it has a change worth a write), then the events. It may be cut
+    between any two of these: the next reconcile decides from what it observes. It is no error if an
+    object exists that should be created, or is gone that should be deleted or patched. If the
+    status cannot be written, the events are not sent.
 
     Attributes:
         create: Manifests, in order.
@@ -106,7 +105,7 @@ class Decision:
         patch: Merge patches: suspension of Jobs, scheduling gates, owners of claims.
         status: The whole new status of the job.
         events: One for each transition that this status makes.
-        again_after: When to look again even if nothing happens; zero means at once, None never.
+        requeue_after: Time to the next reconcile without an event; zero means now, None never.
     """
 
     status: Status
@@ -114,11 +113,11 @@ class Decision:
     delete: tuple[Reference, ...] = ()
     patch: tuple[Patch, ...] = ()
     events: tuple[Event, ...] = ()
-    again_after: timedelta | None = None
+    requeue_after: timedelta | None = None
 
 
 class Phase(StrEnum):
-    """Where a pod's program stands."""
+    """The phase of a pod's program."""
 
     PENDING = "Pending"
     BOUND = "Bound"
@@ -128,22 +127,22 @@ class Phase(StrEnum):
 
 
 class Charge(StrEnum):
-    """To what the end of an attempt is charged."""
+    """The account to which the end of an attempt is charged."""
 
     FAILURE = "failure"
     """To the program: counts against backoffLimit."""
 
     PERMANENT = "permanent"
-    """To the program, and another attempt would end in the same way."""
+    """To the program; another attempt would end in the same way."""
 
     DISRUPTION = "disruption"
-    """To the cluster: counts against a limit of its own."""
+    """To the cluster: counts against the limit of disruptions."""
 
     WITHDRAWAL = "withdrawal"
-    """To nobody: there was no room for the gang."""
+    """Not charged: there was no room for the gang."""
 
     SUSPENSION = "suspension"
-    """To nobody: the job is suspended."""
+    """Not charged: the job is suspended."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,8 @@ class End:
 
 
 @dataclass(frozen=True)
-class Member:
-    """One pod of an attempt, as it is seen now.
+class MemberPod:
+    """One pod of an attempt, as observed.
 
     Attributes:
         attempt: The N of ``NAME-rN-ROLE-I``.
@@ -168,15 +167,15 @@ class Member:
         exit_code: Of the container that ended, if one did.
         reason: Why it ended or waits: the pod's or the container's reason.
         message: The container's termination message or the pod's message, for people.
-        disrupted: Why the cluster took it away (preemption, eviction, a lost node), if it did.
+        disrupted: Why the cluster disrupted it (preemption, eviction, a lost node), if it did.
         terminating: It has a deletionTimestamp.
-        out_of_reach: Its node cannot be reached: what it says of itself may be old.
-        gone: It is terminating as well: nothing will come back from it.
+        out_of_reach: Its node cannot be reached; its status may be old.
+        gone: It is out of reach and terminating, so it counts as ended.
         gates: Names of the scheduling gates that hold it back.
         started_at: When its container started.
         finished_at: When its container ended.
         requests: Resource requests of the pod: name → amount in base units.
-        tolerations: What taints it puts up with, as far as it has no node yet.
+        tolerations: As in its spec.
     """
 
     attempt: int
@@ -203,7 +202,7 @@ class Member:
 
     @property
     def reference(self) -> Reference:
-        """What a delete of this pod names."""
+        """The reference that a delete of this pod takes."""
         return Reference("Pod", self.name, self.uid)
 
 
@@ -219,12 +218,12 @@ class Attempt:
     """
 
     number: int
-    members: tuple[Member, ...] = ()
+    members: tuple[MemberPod, ...] = ()
     shared: tuple[Reference, ...] = ()
 
     @property
-    def present(self) -> tuple[Member, ...]:
-        """Members that may still run somewhere: all but those that count as gone."""
+    def present(self) -> tuple[MemberPod, ...]:
+        """Members that may still run: all but those that are gone."""
         return tuple(member for member in self.members if not member.gone)
 
     @property
@@ -235,14 +234,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class PreparationJob:
-    """One of the Jobs index, pack and seal, as it is seen now.
+    """One of the Jobs index, pack and seal, as observed.
 
     Attributes:
         role: index, pack or seal.
         active, succeeded, failed: Counts of pods (for pack, succeeded counts shards).
         completions: How many must succeed.
         complete: The Job's condition Complete is true.
-        failure: Why the Job's condition Failed is true, in words for people; None if it is not.
+        failure: Why the Job's condition Failed is true, for people; None if it is not.
         message: The termination message of a pod that succeeded; None if no such pod is left.
         suspended: ``spec.suspend`` as written.
         terminating: It has a deletionTimestamp.
@@ -271,7 +270,7 @@ class PreparationJob:
 
     @property
     def reference(self) -> Reference:
-        """What a delete of this Job names."""
+        """The reference that a delete of this Job takes."""
         return Reference("Job", self.name, self.uid)
 
 
@@ -287,18 +286,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything that a pass sees of the cluster, sorted.
+    """What a reconcile sees of the cluster, sorted.
 
     Attributes:
         jobs: Preparation Jobs by role.
         attempts: By number.
-        protection: What stands around the pods of the preparation; without what is being deleted.
+        protection: Objects that protect the pods of the preparation and are not terminating.
         claims: By name.
-        access: Claim → its access modes, of every claim that is seen, whosoever it is.
-        absent: The claims that were looked for before a start, and are not there.
+        access: Claim → its access modes, for every claim that is observed, of any owner.
+        absent: Claims that the job names and that do not exist, read before its start.
         foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
             touched; one that holds a name that this job needs is a conflict.
-        free: What nodes have left, or None if that is not known.
+        free: Free capacity of the nodes; None if it is not known.
     """
 
     jobs: Mapping[str, PreparationJob] = field(default_factory=dict)
@@ -312,19 +311,19 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Numbers that are the operator's, not a job's.
+class ReconcileSettings:
+    """Settings of the operator for all jobs.
 
     Attributes:
         restart_delay: Wait before the first charged restart; doubled with each further one.
         restart_delay_limit: Longest such wait.
         disruption_delay: Wait before a restart that is not charged.
-        disruption_limit: How many uncharged restarts a job may have; the cap of its own.
-        farewell: How long a helper (scheduler, server, rendezvous) that ended with 0 may precede
+        disruption_limit: How many restarts after a disruption a job may have.
+        exit_grace_period: How long a scheduler, server or rendezvous that exited with 0 may precede
             the last worker.
-        patience: When to look again at something that no event may announce: a name that somebody
-            else holds, a pod on a node that may become unreachable.
-        heartbeat: How often an unfinished job is looked at whatever happens: an event may be lost.
+        requeue_interval: Time to the next reconcile when no event may announce the change that the
+            job waits for: a name that another object holds, a node that may become unreachable.
+        resync_period: Longest time between two reconciles of an unfinished job; events may be lost.
         manifests: What the builders take.
     """
 
@@ -332,11 +331,11 @@ class Settings:
     restart_delay_limit: timedelta = timedelta(minutes=6)
     disruption_delay: timedelta = timedelta(seconds=5)
     disruption_limit: int = 100
-    farewell: timedelta = timedelta(seconds=60)
-    patience: timedelta = timedelta(seconds=30)
-    heartbeat: timedelta = timedelta(minutes=5)
+    exit_grace_period: timedelta = timedelta(seconds=60)
+    requeue_interval: timedelta = timedelta(seconds=30)
+    resync_period: timedelta = timedelta(minutes=5)
     manifests: manifests.Settings = manifests.DEFAULTS
 
 
-DEFAULTS = Settings()
+DEFAULTS = ReconcileSettings()
 """What the project publishes."""

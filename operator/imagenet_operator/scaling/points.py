@@ -10,12 +10,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from imagenet_operator.api import own_program
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
-from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.strategies import STRATEGIES
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.api.templates import own_program
+from imagenet_operator.errors import ImageNetJobError, Problem
 from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
 from imagenet_operator.scaling.variants import Variant, applied, framework_of

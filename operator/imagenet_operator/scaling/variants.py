@@ -12,11 +12,9 @@ from typing import get_args
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.compatibility import COMBINATIONS, Combination
+from imagenet_operator.api.frameworks import DEFAULT_FORMAT, DEFAULT_FRAMEWORK
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.errors import ImageNetJobError
-
-_FRAMEWORK, _FORMAT = "MXNet", "RecordIO"
-"""What a manifest means that names none."""
 
 _FORMS = "KIND, KIND:FRAMEWORK or parameterServer:KVSTORE"
 
@@ -78,7 +76,7 @@ def read(text: str) -> Variant:
 
 def framework_of(manifest: Manifest) -> str:
     """Return the framework that a manifest trains in."""
-    return str(manifest["spec"]["training"].get("framework", _FRAMEWORK))
+    return str(manifest["spec"]["training"].get("framework", DEFAULT_FRAMEWORK))
 
 
 def applied(variant: Variant, manifest: Manifest) -> Manifest:
@@ -95,7 +93,7 @@ def applied(variant: Variant, manifest: Manifest) -> Manifest:
     training = training | {"strategy": {variant.kind: block}}
     if row.framework != framework_of(manifest):
         training["framework"] = row.framework
-    if row.format != preprocessing.get("format", _FORMAT):
+    if row.format != preprocessing.get("format", DEFAULT_FORMAT):
         dataset = dataset | {"preprocessing": preprocessing | {"format": row.format}}
     return manifest | {"spec": manifest["spec"] | {"training": training, "dataset": dataset}}
 
@@ -107,8 +105,8 @@ def _row(variant: Variant, framework: str | None, form: str | None) -> Combinati
         for row in COMBINATIONS
         if row.strategy == variant.kind and variant.framework in (None, row.framework)
     ]
-    wanted = variant.framework or framework or _FRAMEWORK
-    return max(rows, key=lambda row: (row.framework == wanted, row.format == (form or _FORMAT)))
+    wanted = (variant.framework or framework or DEFAULT_FRAMEWORK, form or DEFAULT_FORMAT)
+    return max(rows, key=lambda row: (row.framework == wanted[0], row.format == wanted[1]))
 
 
 def _kv_stores(kind: str) -> tuple[str, ...]:

@@ -10,18 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob, load
-from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.api.capabilities import MXNET_AUGMENTATIONS, MXNET_OPTIMIZERS, networks_of
 from imagenet_operator.api.compatibility import COMBINATIONS, Combination, rules
-from imagenet_operator.api.frameworks import FORMATS, Format, Framework
-from imagenet_operator.api.networks import FAMILIES
-from imagenet_operator.api.optimizer import Optimizer
-from imagenet_operator.api.strategies import STRATEGIES, Strategy
+from imagenet_operator.api.frameworks import FRAMEWORKS, Format, with_strategy
+from imagenet_operator.api.strategies import Strategy
 from imagenet_operator.api.training import devices
 from support.corpus import cases
 from support.job_table import manifest
 
-ALL = list(itertools.product(get_args(Framework), get_args(Format), Strategy.kinds()))
+ALL = list(itertools.product(FRAMEWORKS, get_args(Format), Strategy.kinds()))
 
 
 def job(
@@ -83,7 +79,7 @@ def test_a_strategy_is_shown_by_a_good_manifest(kind: str) -> None:
         for document in load(case.path)
     }
     assert kind in shown
-    assert STRATEGIES[kind].frameworks
+    assert with_strategy(kind)
 
 
 @given(gpus=st.integers(0, 16), slots=st.none() | st.integers(1, 16), replicas=st.integers(1, 4))
@@ -95,11 +91,3 @@ def test_a_batch_is_shared_by_every_gpu_or_every_slot(
     assert devices(horovod) == replicas * max(gpus, slots or 1)
     plain = job(strategy={"parameterServer": {}}, replicas=replicas, gpus=gpus).spec.training
     assert devices(plain) == replicas * max(gpus, 1)
-
-
-def test_what_a_framework_lacks_is_there_in_the_other() -> None:
-    assert set(networks_of("MXNet")) == set(FAMILIES)
-    assert set(networks_of("TensorFlow")) < set(FAMILIES)
-    assert set(MXNET_AUGMENTATIONS) < set(Augmentation.model_fields)
-    assert set(MXNET_OPTIMIZERS) < set(get_args(Optimizer.model_fields["name"].annotation))
-    assert set(FORMATS) == set(get_args(Framework))

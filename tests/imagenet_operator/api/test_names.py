@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from imagenet_operator.api import own_program
 from imagenet_operator.api.names import (
     ATTEMPT_DIGITS,
     DNS_LABEL,
@@ -14,6 +13,7 @@ from imagenet_operator.api.names import (
     LABEL_MAXIMUM,
     REPLICAS_MAXIMUM,
 )
+from imagenet_operator.api.templates import own_program
 from imagenet_operator.manifests import names
 
 LONGEST = "a" * JOB_NAME_MAXIMUM

@@ -282,8 +282,8 @@ STRATEGY_SENTENCES = [
     ),
     (
         of_tensorflow({"horovod": {}}, optimizer={"name": "lbsgd"}),
-        "spec.training.optimizer.name: TensorFlow has no lbsgd; write another optimizer, such as "
-        "sgd, or framework: MXNet",
+        "spec.training.optimizer.name: TensorFlow has no lbsgd; write another, such as sgd, or "
+        "framework: MXNet",
     ),
     (
         of_tensorflow({"horovod": {}}, augmentation={"maxRandomS": 1, "minRandomScale": 0.5}),
@@ -306,9 +306,9 @@ STRATEGY_SENTENCES = [
     ),
     (
         of_horovod({}, workers={"gpus": 8}),
-        "spec.training.image: must be given for Horovod with MXNet on GPUs, which no image of the "
-        "operator's has; write one that has it, or framework: TensorFlow, or strategy: "
-        "{parameterServer: {}}",
+        "spec.training.image: is required: no published image has MXNet with horovod for GPUs; "
+        "write an image that has it, or strategy: parameterServer or single, or framework: "
+        "TensorFlow",
     ),
     (
         changed(

@@ -12,10 +12,10 @@ from rich.console import Console
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli.display import JsonLines, Lines, Terminal
 from imagenet_operator.cli.progress import Bar, bars
-from imagenet_operator.clusters.local.loop import View
-from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_operator.clusters.local.runner import View
+from imagenet_operator.reconcile.sample import Preparation
 from imagenet_operator.reconcile.types import Event, Observed, PreparationJob
-from support import job_table
+from support import job_table, samples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DATASET = {
@@ -43,7 +43,7 @@ def view(
         update={"status": Status.model_validate({"conditions": conditions, **status})}
     )
     observed = Observed(jobs={item.role: item for item in jobs})
-    return View(job, observed, None if sample is None else Sample(taken_at=NOW, **sample))
+    return View(job, observed, None if sample is None else samples.sample(NOW, **sample))
 
 
 INDEXED = prepared("index", complete=True)

@@ -12,7 +12,7 @@ import pytest
 from imagenet_operator.cli import exit_codes, predict
 from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
 from imagenet_operator.cli.main import build_parser, main
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from support.processes import wait_until
 from support.stand_ins import CALL, Workplace
 
@@ -270,3 +270,16 @@ def test_ignored_signals_stay_ignored() -> None:
         assert not interrupts
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("module", ["main", "scale", "run"])
+def test_commands_on_this_machine_import_no_client_of_a_cluster(module: str) -> None:
+    """It takes longer to import than most commands take."""
+    program = (
+        f"import sys, imagenet_operator.cli.{module}; "
+        "print(sorted({'aiohttp', 'kopf', 'kubernetes'} & set(sys.modules)))"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ended.stdout == "[]\n"

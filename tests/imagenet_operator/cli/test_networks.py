@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from imagenet_operator.api.networks import FAMILIES, Network
+from imagenet_operator.api.frameworks import NETWORKS
+from imagenet_operator.api.networks import Network
 from imagenet_operator.cli.main import main
 
 
@@ -14,7 +15,7 @@ def test_every_network_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:1] == ["NETWORK"] and head.split()[-2:] == ["MXNet", "TensorFlow"]
     cells = {line.split()[0]: line.split()[1:] for line in lines if line}
-    assert FAMILIES.keys() <= cells.keys()
+    assert NETWORKS.keys() <= cells.keys()
     assert cells["densenet"] == ["121,", "161,", "169,", "201", "224", "px", "yes", "yes"]
     assert cells["vgg-bn"][-2:] == ["yes", "-"]
     assert cells["mlp"] == ["-", "any", "yes", "yes"]
@@ -25,7 +26,7 @@ def test_scripts_get_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["networks", "--output", "json"]) == 0
 
     records = json.loads(capsys.readouterr().out)
-    assert [record["network"] for record in records] == list(FAMILIES)
+    assert [record["network"] for record in records] == list(NETWORKS)
     resnet = next(record for record in records if record["network"] == "resnet")
     assert resnet["numLayers"] == [18, 34, 50, 101, 152]
     assert resnet["frameworks"] == ["MXNet", "TensorFlow"]

@@ -10,7 +10,7 @@ import pytest
 
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli import exit_codes, result
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.volumes import Volumes
 from support import job_table
 

@@ -169,6 +169,21 @@ def test_a_point_of_which_nothing_is_known_any_more_is_run_again(workplace: Work
     assert (line["images_per_second"], line["top1"]) == ("300.0", "0.95")
 
 
+def test_a_finished_point_without_a_speed_is_not_run_again(workplace: Workplace) -> None:
+    reading = stand_ins.job()
+    reading["spec"]["training"]["extraArgs"] = ["--test-io", "1"]
+    workplace.write(reading)
+    assert scale(workplace, "--workers", "1").code == 0
+    before = workers(workplace)
+
+    finished = scale(workplace, "--workers", "1")
+
+    assert finished.code == 0, finished.errors
+    assert "it has been run before, and is not run again" in finished.errors
+    assert workers(workplace) == before
+    assert [line["images_per_second"] for line in written(workplace)] == [""]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_was_cut_short_goes_on(workplace: Workplace, number: signal.Signals) -> None:
     scale(workplace, "--workers", "1")
@@ -395,7 +410,10 @@ DAMAGED: dict[str, tuple[Any, Any]] = {
     "users[u].user.client-certificate-data: ": ({}, {"client-certificate-data": "A"}),
     "users[u].user.client-key: is missing": ({}, {"client-certificate": "config"}),
     "users[u].user.tokenFile: FOLDER/none: no such file": ({}, {"tokenFile": "none"}),
-    "logs in by a plugin": ({}, {"exec": {"command": "no-such-plugin"}}),
+    "users[u].user.exec.apiVersion: write client.authentication": (
+        {},
+        {"exec": {"command": "no-such-plugin"}},
+    ),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from imagenet_operator.cli import files
 from imagenet_operator.cli.sweep import Outcome
 from imagenet_operator.cli.sweep_on_cluster import OnCluster
-from imagenet_operator.clusters.errors import ClusterError
+from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.errors import ImageNetJobError

@@ -1,236 +1,332 @@
-"""The sampler against real servers on addresses of their own, good and bad ones."""
+"""The sampler: the pods that it asks, bad answers, and the samples that it announces."""
 
-import http.server
+import asyncio
+import contextlib
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
+from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.local import addresses
 from imagenet_operator.clusters.sampler import Sampler, Target, fetch, targets
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.sample import Asked
-from support.processes import wait_until
+from support.answering_member import Member, metrics, serving
+from support.asynchronous import asynchronous, until
 
-METRICS = (
-    'imagenet_train_rank{imagenet_job="digits",namespace="d",role="worker",attempt="0"} 0\n'
-    'imagenet_train_epoch{imagenet_job="digits",namespace="d",role="worker",attempt="0"} 3\n'
-    'imagenet_train_images_per_second{role="worker",attempt="0"} 100\n'
-)
+Manifest = dict[str, Any]
+KEY = ("vision", "digits")
+
+
+def pod(port: int, role: str = "worker", index: int = 0, **changes: Any) -> Manifest:
+    return {
+        "metadata": {
+            "name": f"digits-r0-{role}-{index}",
+            "namespace": "vision",
+            "uid": f"{role}-{index}",
+            "resourceVersion": "5",
+            "labels": {
+                labels.JOB_NAME: "digits",
+                labels.JOB_ROLE: role,
+                **({} if role == "pack" else {labels.ATTEMPT: "0"}),
+            },
+        },
+        "spec": {
+            "containers": [{"name": "main", "ports": [{"name": "metrics", "containerPort": port}]}]
+        },
+        "status": {"phase": "Running", "podIP": "127.0.0.1", **changes},
+    }
+
+
+class Pods:
+    """The pods of one job."""
+
+    def __init__(self, pods: Sequence[Manifest]) -> None:
+        self._pods = list(pods)
+
+    def jobs_with_pods(self) -> list[JobKey]:
+        return [KEY]
+
+    def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
+        return "j", self._pods
+
+
+@contextlib.asynccontextmanager
+async def sampling(
+    *pods: Manifest, timeout: float = 5.0, only_visible: bool = True
+) -> AsyncIterator[tuple[Sampler, list[JobKey]]]:
+    told: list[JobKey] = []
+    sampler = Sampler(Pods(pods), 0.0, timeout, told.append, only_visible=only_visible)
+    task = asyncio.create_task(sampler.run())
+    try:
+        yield sampler, told
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def asked_again(member: Member) -> None:
+    """Wait until two more samples have been taken, the first of them whole."""
+    wanted = member.asked + 2
+    await until(lambda: member.asked >= wanted)
+
+
+@asynchronous
+async def test_workers_are_asked_and_servers_are_not() -> None:
+    async with serving() as member, serving() as server:
+        pods = (pod(member.port), pod(server.port, "server"), pod(server.port, "scheduler"))
+        async with sampling(*pods) as (sampler, told):
+            await asked_again(member)
+            found = sampler.latest(KEY, "j")
+
+        assert found is not None
+        assert found.figures["images_per_second"] == 50.0
+        assert server.asked == 0
+        assert told == [KEY]
+
+
+@asynchronous
+async def test_only_what_moves_visibly_is_told() -> None:
+    async with serving() as member, sampling(pod(member.port)) as (_, told):
+        await asked_again(member)
+        member.text = metrics(images=200, speed=51.0)
+        await asked_again(member)
+        assert told == [KEY]
+        member.text = metrics(images=300, speed=90.0)
+        await asked_again(member)
+        assert told == [KEY, KEY]
+
+
+@asynchronous
+async def test_every_sample_is_told_to_a_display() -> None:
+    async with serving() as member, sampling(pod(member.port), only_visible=False) as (_, told):
+        await asked_again(member)
+        await asked_again(member)
+
+    assert len(told) >= 2
+
+
+@asynchronous
+async def test_a_sample_is_of_one_job_and_not_of_its_successor() -> None:
+    async with serving() as member, sampling(pod(member.port)) as (sampler, _):
+        await asked_again(member)
+
+        assert sampler.latest(KEY, "another") is None
+        sampler.forget(KEY)
+        assert sampler.latest(("vision", "other"), "j") is None
+
+
+@pytest.mark.parametrize("text", ["no metrics {", "x" * (2 << 20), "imagenet_train_epoch NaN\n"])
+@asynchronous
+async def test_bad_answers_harm_nobody(text: str) -> None:
+    async with serving() as bad, serving() as good:
+        bad.text = text
+        async with sampling(pod(bad.port, index=0), pod(good.port, index=1)) as (sampler, _):
+            await asked_again(good)
+            found = sampler.latest(KEY, "j")
+
+        assert found is not None
+        assert found.totals is not None
+        assert found.totals.images == {"digits-r0-worker-1": 100}
+        # The sum over all workers is what only all of them can say.
+        assert "images_per_second" not in found.figures
+
+
+@asynchronous
+async def test_a_worker_that_is_late_moves_no_figure_of_all_and_is_no_news() -> None:
+    async with serving() as steady, serving() as late:
+        pods = (pod(steady.port, index=0), pod(late.port, index=1))
+        async with sampling(*pods) as (sampler, told):
+            await asked_again(late)
+            late.text = "no metrics {"
+            await asked_again(late)
+            steady.text = metrics(images=200)
+            await asked_again(steady)
+            part = sampler.latest(KEY, "j")
+            late.text = metrics()
+            await asked_again(late)
+            whole = sampler.latest(KEY, "j")
+
+        assert part is not None
+        assert whole is not None
+        assert part.figures["images_per_second"] == whole.figures["images_per_second"] == 100.0
+        assert part.totals is not None
+        assert part.totals.images["digits-r0-worker-0"] == 200
+        assert told == [KEY]
+
+
+@asynchronous
+async def test_members_that_do_not_run_are_not_asked() -> None:
+    async with serving() as member:
+        pods = (pod(member.port, index=0, phase="Pending"), pod(member.port, index=1))
+        async with sampling(*pods) as (sampler, _):
+            await asked_again(member)
+            found = sampler.latest(KEY, "j")
+
+        assert found is not None
+        assert found.totals is not None
+        assert set(found.totals.images) == {"digits-r0-worker-1"}
+
+
+@asynchronous
+async def test_silence_is_told_once_with_its_beginning() -> None:
+    async with serving() as member:
+        member.is_frozen = True
+        async with sampling(pod(member.port), timeout=0.02) as (sampler, told):
+            await asked_again(member)
+            first = sampler.latest(KEY, "j")
+            await asked_again(member)
+            second = sampler.latest(KEY, "j")
+
+        assert first is not None
+        assert second is not None
+        assert (first.attempt, first.asked) == (None, 0)
+        assert first.silent_since is not None
+        assert second.silent_since == first.silent_since <= first.taken_at < second.taken_at
+        assert told == [KEY]
+
+
+@asynchronous
+async def test_what_was_heard_of_those_that_are_silent_now_stays() -> None:
+    async with serving() as member, sampling(pod(member.port), timeout=1.0) as (sampler, told):
+        await asked_again(member)
+        heard = sampler.latest(KEY, "j")
+        member.is_frozen = True
+        await asked_again(member)
+        found = sampler.latest(KEY, "j")
+
+        assert heard is not None
+        assert found is not None
+        assert (found.attempt, found.figures["images_per_second"]) == (0, 50.0)
+        assert found.progressed_at == heard.progressed_at
+        assert found.silent_since is not None
+        assert told == [KEY]
+
+
+@asynchronous
+async def test_the_silence_of_the_preparation_is_of_no_attempt() -> None:
+    async with serving() as member:
+        member.is_frozen = True
+        async with sampling(pod(member.port, "pack"), timeout=0.02) as (sampler, _):
+            await asked_again(member)
+            found = sampler.latest(KEY, "j")
+
+        assert found is not None
+        assert (found.asked, found.silent_since) == (None, None)
+
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def good(request: web.Request) -> web.StreamResponse:
+    return web.Response(text=metrics())
+
+
+async def error(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=500, text=metrics())
+
+
+async def redirect(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("/elsewhere")
+
+
+async def binary(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"\xff\xfe")
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"x" * 65536)
+
+
+async def drip(request: web.Request) -> web.StreamResponse:
+    """Each byte comes in time, the whole does not."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"x")
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[Target]:
+    """A server whose /metrics is this function; what it redirects to is a good answer."""
+    application = web.Application()
+    application.router.add_get("/metrics", answer)
+    application.router.add_get("/elsewhere", good)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield target("127.0.0.1", runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
 
 
 def target(host: str, port: int) -> Target:
     return Target(host, port, Asked("worker", 0))
 
 
-@contextmanager
-def server(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[Target]:
-    """An HTTP server whose GET is this function."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer(self)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.daemon_threads = True
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield target("127.0.0.1", running.server_address[1])
-        finally:
-            running.shutdown()
-            thread.join()
+async def fetched(member: Target, timeout: float = 10.0) -> str | None:
+    limit = aiohttp.ClientTimeout(total=timeout)
+    async with aiohttp.ClientSession(timeout=limit) as session:
+        return await fetch(session, member)
 
 
-def metrics(request: http.server.BaseHTTPRequestHandler) -> None:
-    assert request.path == "/metrics"
-    request.send_response(200)
-    request.end_headers()
-    request.wfile.write(METRICS.encode())
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [(good, metrics()), (error, None), (redirect, None), (binary, None), (endless, None)],
+)
+@asynchronous
+async def test_only_a_good_answer_of_the_member_itself_counts(
+    answer: Answer, text: str | None
+) -> None:
+    async with answering(answer) as member:
+        assert await fetched(member) == text
 
 
-def error(request: http.server.BaseHTTPRequestHandler) -> None:
-    request.send_error(500)
+@asynchronous
+async def test_nobody_there_is_none() -> None:
+    with contextlib.closing(addresses.claim()) as block:
+        assert await fetched(target(block.of("nobody"), 9090)) is None
 
 
-def endless(request: http.server.BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.end_headers()
-    try:
-        while True:
-            request.wfile.write(b"x" * 65536)
-    except OSError:
-        pass
+@asynchronous
+async def test_silence_is_none_after_the_timeout() -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        assert await fetched(target(*silent.getsockname()), 0.05) is None
 
 
-def binary(request: http.server.BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.end_headers()
-    request.wfile.write(b"\xff\xfe")
-
-
-def test_metrics_are_fetched() -> None:
-    with server(metrics) as member:
-        assert fetch(member, 10) == METRICS
-
-
-@pytest.mark.parametrize("answer", [error, endless, binary])
-def test_a_bad_answer_is_none(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> None:
-    with server(answer) as member:
-        assert fetch(member, 10) is None
-
-
-def test_nobody_there_is_none() -> None:
-    with closing(addresses.claim()) as block:
-        assert fetch(target(block.of("nobody"), 9090), 10) is None
-
-
-def test_silence_is_none_after_the_timeout() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        assert fetch(target(*silent.getsockname()), 0.05) is None
-
-
-def test_a_drip_is_none_after_the_timeout() -> None:
-    """Each byte comes in time, the whole does not."""
-    stopped = threading.Event()
-
-    def drip(request: http.server.BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.end_headers()
-        try:
-            while not stopped.wait(0.01):
-                request.wfile.write(b"x")
-        except OSError:
-            pass
-
-    with server(drip) as member:
-        assert fetch(member, 0.1) is None
-        stopped.set()
-
-
-def pod(name: str, *, phase: str = "Running", port: str = "metrics", **metadata: Any) -> Any:
-    return {
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {"containers": [{"ports": [{"name": port, "containerPort": 9090}]}]},
-        "status": {"phase": phase, "podIP": "127.1.2.3"},
-    }
+@asynchronous
+async def test_a_drip_is_none_after_the_timeout() -> None:
+    async with answering(drip) as member:
+        assert await fetched(member, 0.1) is None
 
 
 def test_running_members_with_metrics_are_targets() -> None:
-    children = [
-        pod("running", labels={labels.JOB_ROLE: "worker", labels.ATTEMPT: "2"}),
-        pod("unlabelled"),
-        pod("pending", phase="Pending"),
-        pod("ended", phase="Succeeded"),
-        pod("ending", deletionTimestamp="now"),
-        pod("other-port", port="http"),
-        {"kind": "Service", "metadata": {"name": "service"}},
+    unlabelled = pod(9090)
+    unlabelled["metadata"] = {"name": "unlabelled"}
+    other = pod(9090, index=5)
+    other["spec"]["containers"][0]["ports"][0]["name"] = "http"
+    ending = pod(9090, index=6)
+    ending["metadata"]["deletionTimestamp"] = "now"
+    pods = [
+        pod(9090),
+        unlabelled,
+        pod(9090, index=3, phase="Pending"),
+        pod(9090, index=4, phase="Succeeded"),
+        other,
+        ending,
+        pod(9090, "server"),
     ]
 
-    assert targets(children) == {
-        "running": Target("127.1.2.3", 9090, Asked("worker", 2)),
-        "unlabelled": Target("127.1.2.3", 9090, Asked("", None)),
+    assert targets(pods) == {
+        "digits-r0-worker-0": Target("127.0.0.1", 9090, Asked("worker", 0)),
+        "unlabelled": Target("127.0.0.1", 9090, Asked("", None)),
     }
-
-
-def test_samples_come_and_are_announced() -> None:
-    announced = threading.Event()
-    with (
-        server(metrics) as good,
-        server(error) as bad,
-        Sampler(0.01, 10, announced.set) as sampler,
-    ):
-        assert sampler.latest is None
-        sampler.look_at({"good": good, "bad": bad})
-
-        assert announced.wait(60)
-        assert sampler.latest is not None
-        assert (sampler.latest.attempt, sampler.latest.epoch) == (0, 3)
-
-
-def test_a_member_that_hangs_does_not_hide_the_others() -> None:
-    with (
-        closing(socket.create_server(("127.0.0.1", 0))) as silent,
-        server(metrics) as good,
-        Sampler(0.01, 0.1, lambda: None) as sampler,
-    ):
-        sampler.look_at({"silent": target(*silent.getsockname()), "good": good})
-
-        sample = wait_until(lambda: sampler.latest, "a sample")
-        assert sample is not None
-        # What only all of them together could say, nobody said.
-        assert (sample.epoch, sample.images_per_second) == (3, None)
-
-
-def test_the_speed_of_all_stays_while_one_does_not_answer() -> None:
-    late, refused = threading.Event(), threading.Semaphore(0)
-
-    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
-        if late.is_set():
-            error(request)
-            refused.release()
-        else:
-            metrics(request)
-
-    with (
-        server(metrics) as first,
-        server(answer) as second,
-        Sampler(0.01, 10, lambda: None) as sampler,
-    ):
-        sampler.look_at({"first": first, "second": second})
-        whole = wait_until(lambda: sampler.latest, "a sample")
-        late.set()
-        for _ in range(2):
-            # The look before the last is over.
-            assert refused.acquire(timeout=60)
-        part = sampler.latest
-
-    assert whole is not None
-    assert part is not None
-    assert whole.taken_at < part.taken_at
-    assert whole.images_per_second == part.images_per_second == 200
-
-
-def test_nobody_to_ask_is_no_sample() -> None:
-    announced = threading.Event()
-    with closing(addresses.claim()) as block, Sampler(0.001, 1, announced.set) as sampler:
-        sampler.look_at({"gone": target(block.of("gone"), 9090)})
-
-        assert not announced.wait(0.05)
-        assert sampler.latest is None
-
-
-def test_members_that_fall_silent_are_looked_at_all_the_same() -> None:
-    frozen, refused = threading.Event(), threading.Semaphore(0)
-
-    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
-        if frozen.is_set():
-            error(request)
-            refused.release()
-        else:
-            metrics(request)
-
-    with server(answer) as member, Sampler(0.01, 10, lambda: None) as sampler:
-        sampler.look_at({"member": member})
-        heard = wait_until(lambda: sampler.latest, "a sample")
-        frozen.set()
-        looks = []
-        for _ in range(2):
-            # The look before the last is over.
-            assert refused.acquire(timeout=60)
-            assert refused.acquire(timeout=60)
-            looks.append(sampler.latest)
-
-    first, second = looks
-    assert heard is not None
-    assert first is not None
-    assert second is not None
-    assert heard.taken_at < first.taken_at < second.taken_at
-    assert (second.attempt, second.epoch, second.progressed_at) == (0, 3, heard.progressed_at)

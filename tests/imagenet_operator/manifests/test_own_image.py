@@ -14,7 +14,7 @@ import pytest
 
 from imagenet_operator.api import load, parse
 from imagenet_operator.cli import files
-from imagenet_operator.clusters.errors import Unsupported
+from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.manifests import ports, preview
 from imagenet_operator.manifests.settings import DEFAULTS

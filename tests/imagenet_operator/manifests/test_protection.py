@@ -59,7 +59,7 @@ def stranger(namespace: str, **labels: str) -> Endpoint:
 def policies(job: ImageNetJob = JOB, settings: Settings = OPEN, *numbers: int) -> list[Manifest]:
     built = protection.of_preparation(job, settings)
     for number in numbers or (0,):
-        built += attempt.shared(job, number, settings)
+        built += attempt.build(job, number, settings)
     return [item for item in built if item["kind"] == "NetworkPolicy"]
 
 
@@ -163,7 +163,7 @@ def test_a_budget_keeps_every_member(job: ImageNetJob, number: int) -> None:
     settings = Settings(pod_disruption_budget=True)
     (budget,) = (
         item
-        for item in attempt.shared(job, number, settings)
+        for item in attempt.build(job, number, settings)
         if item["kind"] == "PodDisruptionBudget"
     )
     pods = members(job, number)
@@ -176,7 +176,7 @@ def test_a_budget_keeps_every_member(job: ImageNetJob, number: int) -> None:
 
 
 def test_a_budget_is_made_only_where_the_operator_wants_it() -> None:
-    kinds = [item["kind"] for item in attempt.shared(JOB, 0)]
+    kinds = [item["kind"] for item in attempt.shared(JOB, 0, 5)]
     assert kinds == ["Service", "NetworkPolicy"]
 
 

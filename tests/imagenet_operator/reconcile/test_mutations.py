@@ -13,10 +13,9 @@ import pytest
 
 from imagenet_operator.manifests import attempt, labels, names, protection
 from imagenet_operator.reconcile import decide, outcome, training
-from imagenet_operator.reconcile.draft import Draft
-from imagenet_operator.reconcile.finish import finish
-from imagenet_operator.reconcile.policies import cleanup, gang, members, progress, success
-from imagenet_operator.reconcile.types import Attempt, End, Settings
+from imagenet_operator.reconcile.context import ReconcileContext
+from imagenet_operator.reconcile.policies import cleanup, gang, members, progress
+from imagenet_operator.reconcile.types import Attempt, End, ReconcileSettings
 from support.job_table import manifest
 from support.simulated_cluster import SimulatedCluster
 
@@ -25,14 +24,14 @@ Patch = pytest.MonkeyPatch
 
 def make() -> SimulatedCluster:
     document = manifest(run_policy={"progressDeadlineSeconds": 300})
-    return SimulatedCluster(document, {"a": 3, "b": 3}, Settings(disruption_limit=3))
+    return SimulatedCluster(document, {"a": 3, "b": 3}, ReconcileSettings(disruption_limit=3))
 
 
 def running() -> SimulatedCluster:
     cluster = make()
     for _ in range(20):
         cluster.turn()
-        cluster.look()
+        cluster.reconcile()
     assert len(cluster.running()) == 5
     return cluster
 
@@ -48,8 +47,8 @@ def a_member_crashes() -> None:
     cluster = running()
     cluster.exit(cluster.running()[0], 1)
     for _ in range(6):
-        cluster.look()
-        cluster.now = cluster.next_look or cluster.now
+        cluster.reconcile()
+        cluster.now = cluster.next_reconcile or cluster.now
     cluster.settle()
 
 
@@ -57,7 +56,7 @@ def an_attempt_is_cut_off_and_loses_a_pod() -> None:
     cluster = make()
     while not cluster.created_pods:
         cluster.turn()
-        cluster.look(cut_after=3)  # the Service, its NetworkPolicy, one pod
+        cluster.reconcile(cut_after=3)  # the Service, its NetworkPolicy, one pod
     cluster.vanish(cluster.pending()[0])
     cluster.settle()
 
@@ -66,7 +65,7 @@ def a_finished_worker_vanishes() -> None:
     cluster = running()
     worker = cluster.finishing_workers()[0]
     cluster.exit(worker, 0)
-    cluster.look()
+    cluster.reconcile()
     cluster.vanish(worker)
     cluster.settle()
 
@@ -83,7 +82,7 @@ def somebody_holds_a_name() -> None:
     cluster.objects["Service", "digits-r0"]["metadata"]["labels"] = {labels.ATTEMPT: "0"}
     for _ in range(20):
         cluster.turn()
-        cluster.look()
+        cluster.reconcile()
     cluster.vacate()
     cluster.settle()
 
@@ -93,7 +92,7 @@ def workers_end_before_those_who_serve_them() -> None:
     for worker in cluster.finishing_workers():
         cluster.exit(worker, 0)
     for _ in range(5):
-        cluster.look()
+        cluster.reconcile()
         for pod in cluster.terminating():
             cluster.finalize(pod)
     cluster.check_rest()
@@ -103,7 +102,7 @@ def members_crash_for_ever() -> None:
     cluster = make()
     for _ in range(400):
         cluster.turn()
-        cluster.look()
+        cluster.reconcile()
         for pod in cluster.running()[:1]:
             cluster.exit(pod, 1)
         cluster.now += timedelta(seconds=20)
@@ -114,7 +113,7 @@ def members_are_evicted_for_ever() -> None:
     cluster = make()
     for _ in range(400):
         cluster.turn()
-        cluster.look()
+        cluster.reconcile()
         for pod in cluster.running()[:1]:
             cluster.evict(pod)
         cluster.now += timedelta(seconds=20)
@@ -125,12 +124,12 @@ def members_are_evicted_for_ever() -> None:
 
 
 def does_not_wait_for_the_dataset(patch: Patch) -> None:
-    holds = Draft.holds
+    holds = ReconcileContext.holds
     patch.setattr(
-        Draft,
+        ReconcileContext,
         "holds",
-        lambda draft, kind: (
-            holds(draft, kind) or (kind == "DatasetReady" and draft.status.dataset is not None)
+        lambda context, kind: (
+            holds(context, kind) or (kind == "DatasetReady" and context.status.dataset is not None)
         ),
     )
 
@@ -157,9 +156,9 @@ def starts_members_unprotected(patch: Patch) -> None:
 def deletes_before_it_records(patch: Patch) -> None:
     end_attempt = outcome.end_attempt
 
-    def hasty(draft: Draft, end: End) -> None:
-        draft.delete(cleanup.attempts(draft.observed.attempts.values()))
-        end_attempt(draft, end)
+    def hasty(context: ReconcileContext, end: End) -> None:
+        context.delete(cleanup.attempts(context.observed.attempts.values()))
+        end_attempt(context, end)
 
     patch.setattr(outcome, "end_attempt", hasty)
 
@@ -167,19 +166,19 @@ def deletes_before_it_records(patch: Patch) -> None:
 def uses_a_number_again(patch: Patch) -> None:
     begin, build = training._begin, attempt.build
     patch.setattr(attempt, "build", lambda job, _, *rest: build(job, 0, *rest))
-    patch.setattr(training, "_begin", lambda draft, _, made: begin(draft, 0, made))
+    patch.setattr(training, "_begin", lambda context, _, made: begin(context, 0, made))
 
 
 def completes_what_was_cut_off(patch: Patch) -> None:
     end_attempt = outcome.end_attempt
 
-    def complete(draft: Draft, end: End) -> None:
+    def complete(context: ReconcileContext, end: End) -> None:
         if end is not gang.CUT_OFF:
-            end_attempt(draft, end)
+            end_attempt(context, end)
             return
-        present = {member.name for member in draft.observed.attempts[0].members}
-        wanted = attempt.build(draft.job, 0)
-        draft.create(item for item in wanted if item["metadata"]["name"] not in present)
+        present = {member.name for member in context.observed.attempts[0].members}
+        wanted = attempt.build(context.job, 0)
+        context.create(item for item in wanted if item["metadata"]["name"] not in present)
 
     patch.setattr(outcome, "end_attempt", complete)
 
@@ -190,7 +189,7 @@ def forgets_how_members_ended(patch: Patch) -> None:
 
 def believes_in_any_success(patch: Patch) -> None:
     patch.setattr(
-        success, "achieved", lambda found: any(item.phase == "Succeeded" for item in found)
+        members, "succeeded", lambda found: any(item.phase == "Succeeded" for item in found)
     )
 
 
@@ -229,11 +228,13 @@ def leaves_members_running(patch: Patch) -> None:
 
 
 def tells_of_the_end_again_and_again(patch: Patch) -> None:
-    def talkative(draft: Draft) -> None:
-        finish(draft)
-        draft.tell("Finished", "again")
+    finish = decide._finish
 
-    patch.setattr(decide, "finish", talkative)
+    def talkative(context: ReconcileContext) -> None:
+        finish(context)
+        context.record_event("Finished", "again")
+
+    patch.setattr(decide, "_finish", talkative)
 
 
 def gives_up_too_early(patch: Patch) -> None:

@@ -11,7 +11,14 @@ import pytest
 from imagenet_operator.manifests import attempt, dataset, labels, protection, volumes
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.observe import sort
-from imagenet_operator.reconcile.types import Claim, Member, Observed, Phase, Reference, Toleration
+from imagenet_operator.reconcile.types import (
+    Claim,
+    MemberPod,
+    Observed,
+    Phase,
+    Reference,
+    Toleration,
+)
 from support.job_table import JOBS
 
 JOB = JOBS["gpus"]
@@ -37,7 +44,9 @@ def worker(status: Manifest | None = None, spec: Manifest | None = None, **metad
     return living({**manifest, "spec": {**manifest["spec"], **(spec or {})}}, status, **metadata)
 
 
-def look(status: Manifest | None = None, spec: Manifest | None = None, **metadata: Any) -> Member:
+def observed_member(
+    status: Manifest | None = None, spec: Manifest | None = None, **metadata: Any
+) -> MemberPod:
     observed = sort(JOB, [worker(status, spec, **metadata)], unreachable_nodes=frozenset({"lost"}))
     return observed.attempts[0].members[0]
 
@@ -82,11 +91,11 @@ def ended(code: int, message: str | None = None, finished: str | None = None) ->
     ],
 )
 def test_the_phase_is_that_of_the_program(status: Manifest, spec: Manifest, phase: Phase) -> None:
-    assert look(status, spec).phase is phase
+    assert observed_member(status, spec).phase is phase
 
 
 def test_a_member_tells_all_that_its_pod_does() -> None:
-    member = look(
+    member = observed_member(
         {
             "phase": "Failed",
             **state(terminated=ended(3, " disk full\n", "2026-01-02T04:04:05.9+01:00")),
@@ -105,8 +114,8 @@ def test_a_member_tells_all_that_its_pod_does() -> None:
 def test_a_pod_lives_until_all_its_containers_have_ended() -> None:
     """The pod's phase is still Running for a moment after its last container has ended."""
     status = {"phase": "Running", **state(terminated=ended(0, ""))}
-    assert not look(status, {"containers": [{"name": "main"}]}).live
-    assert look(status, {"containers": [{"name": "main"}, {"name": "injected"}]}).live
+    assert not observed_member(status, {"containers": [{"name": "main"}]}).live
+    assert observed_member(status, {"containers": [{"name": "main"}, {"name": "injected"}]}).live
 
 
 def test_requests_go_before_limits_and_are_summed() -> None:
@@ -116,18 +125,18 @@ def test_requests_go_before_limits_and_are_summed() -> None:
         {"name": "third"},
     ]
     asked = {"cpu": Fraction(3, 2), "memory": Fraction(2**30)}
-    assert look({}, {"containers": containers}).requests == asked
+    assert observed_member({}, {"containers": containers}).requests == asked
 
 
 def test_what_a_pod_puts_up_with() -> None:
-    found = look({}, {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]})
+    found = observed_member({}, {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]})
     assert found.tolerations == (Toleration("nvidia.com/gpu", "Exists"),)
-    assert look({}).tolerations == ()
+    assert observed_member({}).tolerations == ()
 
 
 def test_why_a_pod_waits() -> None:
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
-    member = look({"phase": "Pending", **state(waiting=waiting)})
+    member = observed_member({"phase": "Pending", **state(waiting=waiting)})
     assert (member.reason, member.message) == ("ImagePullBackOff", "no such image")
 
 
@@ -145,7 +154,7 @@ def test_why_a_pod_waits() -> None:
     ],
 )
 def test_what_the_cluster_did(status: Manifest, disrupted: str | None) -> None:
-    assert look(status).disrupted == disrupted
+    assert observed_member(status).disrupted == disrupted
 
 
 @pytest.mark.parametrize(
@@ -156,7 +165,7 @@ def test_a_terminating_pod_counts_as_gone_on_a_node_out_of_reach(
     node: str | None, deleted: bool, gone: bool
 ) -> None:
     metadata = {"deletionTimestamp": "2026-01-02T03:04:05Z"} if deleted else {}
-    member = look({"phase": "Running"}, {"nodeName": node} if node else {}, **metadata)
+    member = observed_member({"phase": "Running"}, {"nodeName": node} if node else {}, **metadata)
     assert (member.terminating, member.gone) == (deleted, gone)
     assert member.out_of_reach is (node == "lost")
 
@@ -179,7 +188,7 @@ def test_attempts_are_sorted_by_number_role_and_index() -> None:
 
 
 def test_what_is_shared_is_none_once_it_is_deleted() -> None:
-    shared = attempt.shared(JOB, 0, EVERYTHING)
+    shared = attempt.shared(JOB, 0, 5, EVERYTHING)
     assert tuple(item["kind"] for item in shared) == SHARED
     leaving = [living(item, deletionTimestamp="2026-01-02T03:04:05Z") for item in shared]
     assert sort(JOB, leaving) == Observed()
@@ -199,8 +208,8 @@ OTHERS = {"kind": "ImageNetJob", "name": "digits", "uid": "former", "controller"
     ("owners", "whose"),
     [
         ([OTHERS], "ImageNetJob digits (UID former)"),
-        ([{**OTHERS, "controller": False}], "somebody else"),
-        ([], "somebody else"),
+        ([{**OTHERS, "controller": False}], "another owner"),
+        ([], "another owner"),
     ],
 )
 def test_what_another_owns_is_foreign(owners: list[Manifest], whose: str) -> None:
@@ -322,7 +331,7 @@ def test_a_job_is_stranded_by_a_pod_that_nobody_can_end(
         ([], "too many failures"),
     ],
 )
-def test_a_jobs_failure_is_told_in_its_programs_last_words(
+def test_a_jobs_failure_is_the_last_termination_message(
     words: list[tuple[str, str | None, str | None]], failure: str
 ) -> None:
     job = pack(condition("Failed", reason="BackoffLimitExceeded", message="too many failures"))

@@ -20,12 +20,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.types import Settings
+from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_table import PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_world import attempt_of
 
-SETTINGS = Settings(disruption_limit=3, manifests=manifests.Settings(pod_disruption_budget=True))
+SETTINGS = ReconcileSettings(
+    disruption_limit=3, manifests=manifests.Settings(pod_disruption_budget=True)
+)
 STRATEGIES: list[dict[str, Any]] = [
     SERVERS,
     {"single": {}},
@@ -113,7 +115,7 @@ class Disasters(RuleBasedStateMachine):
             self.cluster.is_sealed = True
         for _ in range(turns):
             self.cluster.turn()
-            self.cluster.look()
+            self.cluster.reconcile()
 
     def pick(self, pods: list[Any], choice: int) -> Any:
         """One of some objects."""
@@ -171,10 +173,10 @@ class Disasters(RuleBasedStateMachine):
     def look_once(self) -> None:
         """Pass, unless the job is gone."""
         if not self.cluster.is_deleted:
-            self.cluster.look()
+            self.cluster.reconcile()
 
     @rule()
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """A pass."""
         self.look_once()
 
@@ -183,13 +185,13 @@ class Disasters(RuleBasedStateMachine):
         """Passes, while they are asked for at once."""
         for _ in range(4):
             if not self.cluster.is_deleted:
-                self.cluster.look(repeat=repeat)
+                self.cluster.reconcile(repeat=repeat)
 
     @rule(cut_after=st.integers(0, 8))
     def look_and_die(self, cut_after: int) -> None:
         """A pass whose loop is stopped between two of its actions."""
         if not self.cluster.is_deleted:
-            self.cluster.look(cut_after=cut_after)
+            self.cluster.reconcile(cut_after=cut_after)
 
     @rule(
         steps=st.lists(
@@ -216,7 +218,7 @@ class Disasters(RuleBasedStateMachine):
                 self.do(*remaining.pop())
 
         if not self.cluster.is_deleted:
-            self.cluster.look(between=between, cut_after=cut_after)
+            self.cluster.reconcile(between=between, cut_after=cut_after)
 
     # Disasters.
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
-from imagenet_operator.api.problems import Problem
 from imagenet_operator.cli import files
+from imagenet_operator.errors import Problem
 from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import InvalidSweep, Plan
 from support import job_table

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.frameworks import Framework
 
 
 class StrategyFields(Model):
-    """The fields of one strategy. Those of the class itself are for the rest of the resource."""
+    """The fields of one strategy. Those of the class itself are for the rest of the resource.
 
-    frameworks: ClassVar[tuple[Framework, ...]] = ()
-    """The frameworks that have it."""
+    The frameworks that have the strategy name it in their descriptors (`api.frameworks`).
+    """
 
     training_rules: ClassVar[tuple[Rule, ...]] = ()
     """What it asks of the rest of `spec.training`, where these rules stand."""

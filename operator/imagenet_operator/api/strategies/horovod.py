@@ -1,4 +1,4 @@
-"""The strategy `horovod`: ring-allreduce over Gloo, in either framework, one process a slot."""
+"""The strategy `horovod`: ring-allreduce over Gloo, one process a slot."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Rule
 from imagenet_operator.api.fields import Template
+from imagenet_operator.api.frameworks import with_strategy
 from imagenet_operator.api.strategies.fields import StrategyFields
 
 _SLOTS = "self.strategy.horovod.slotsPerWorker"
 _AMONG = ("", "LOCAL_", "CROSS_")
+_ONE_GPU_A_PROCESS = [
+    framework
+    for framework, support in with_strategy("horovod").items()
+    if support.one_gpu_a_process
+]
 _NOT_GIVEN = f"!has(self.strategy.horovod) || !has({_SLOTS})"
 
 
@@ -32,7 +38,6 @@ class Horovod(StrategyFields):
     rendezvous: Rendezvous = Rendezvous()
     """Where they meet."""
 
-    frameworks = ("MXNet", "TensorFlow")
     training_rules = (
         Rule(
             cel=f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.workers.gpus % {_SLOTS} == 0",
@@ -47,42 +52,24 @@ class Horovod(StrategyFields):
             ),
         ),
         Rule(
-            # Where they do not divide, the rule above says so.
+            # If they do not divide, the rule above says so.
             cel=(
-                f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.framework != 'TensorFlow'"
+                f"{_NOT_GIVEN} || {_SLOTS} < 1 || !(self.framework in {_ONE_GPU_A_PROCESS})"
                 f" || self.workers.gpus < 1 || self.workers.gpus % {_SLOTS} != 0"
                 f" || {_SLOTS} == self.workers.gpus"
             ),
-            message="must be workers.gpus with TensorFlow, whose processes have one GPU each",
+            message=(
+                f"must be workers.gpus with {' and '.join(_ONE_GPU_A_PROCESS)}, whose processes"
+                " have one GPU each"
+            ),
             field="strategy.horovod.slotsPerWorker",
             holds=lambda training: (
-                training.framework != "TensorFlow"
+                training.framework not in _ONE_GPU_A_PROCESS
                 or (given := _given(training)) is None
                 or training.workers.gpus % given != 0
                 or training.workers.gpus in (0, given)
             ),
             hint="remove it",
-        ),
-        Rule(
-            # Horovod for it is built with CUDA's compiler, which our images cannot have.
-            cel=(
-                "!has(self.strategy.horovod) || self.framework != 'MXNet'"
-                " || self.workers.gpus < 1 || has(self.image)"
-            ),
-            message=(
-                "must be given for Horovod with MXNet on GPUs, which no image of the operator's has"
-            ),
-            field="image",
-            holds=lambda training: (
-                training.strategy.horovod is None
-                or training.framework != "MXNet"
-                or training.workers.gpus < 1
-                or training.image is not None
-            ),
-            hint=(
-                "write one that has it, or framework: TensorFlow, or strategy: "
-                "{parameterServer: {}}"
-            ),
         ),
     )
     incidental = ("slotsPerWorker", "rendezvous")

@@ -8,5 +8,4 @@ from imagenet_operator.api.strategies.fields import StrategyFields, one_worker
 class Mirrored(StrategyFields):
     """One process, whose GPUs each hold the whole network and add their gradients up."""
 
-    frameworks = ("TensorFlow",)
     training_rules = (one_worker("mirrored", instead="multiWorkerMirrored"),)

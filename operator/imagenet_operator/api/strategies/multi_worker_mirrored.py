@@ -8,5 +8,4 @@ from imagenet_operator.api.strategies.fields import StrategyFields
 class MultiWorkerMirrored(StrategyFields):
     """Each worker holds the whole network; all of them add their gradients up in each step."""
 
-    frameworks = ("TensorFlow",)
     variables = ("TF_CONFIG",)

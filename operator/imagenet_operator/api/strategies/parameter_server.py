@@ -29,7 +29,6 @@ class ParameterServer(StrategyFields):
     servers: Servers = Servers()
     """The servers."""
 
-    frameworks = ("MXNet",)
     frozen = ("kvStore", "servers.replicas")
     incidental = ("servers",)
     variables = ("DMLC_*", "PORT")

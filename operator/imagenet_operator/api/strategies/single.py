@@ -15,7 +15,6 @@ class Single(StrategyFields):
     """MXNet's kvstore: local adds the GPUs' gradients up on the host, device on the GPUs, nccl on
     the GPUs by way of NVIDIA's library."""
 
-    frameworks = ("MXNet",)
     training_rules = (
         one_worker("single", instead="parameterServer"),
         Rule(

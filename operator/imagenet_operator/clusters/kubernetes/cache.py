@@ -1,12 +1,12 @@
-"""A cache of one kind: what the API server last said of each object, from whichever answer.
+"""A cache of one kind: the newest known state of each object.
 
-Lists, watches and the answers to our own requests all end up here, in any order; the resource
-version decides which of two is newer. The API server orders the versions of one kind, and since
-Kubernetes 1.35 promises that they can be compared as numbers. An object that was seen to end stays
-ended: of what is heard of it later, only something newer than its end counts.
+`reflector` fills it from lists and watches, `cluster` from the answers to its own requests, in any
+order. The resource version says which of two states is newer: the API server orders the versions of
+one kind, and since Kubernetes 1.35 they compare as numbers. A deleted object leaves a tombstone, so
+an older state that arrives late does not bring it back.
 
-Objects are kept as JSON text without the parts that nobody reads. That takes a tenth of the memory
-of dictionaries, and whoever asks gets a copy of his own.
+Objects are kept as JSON text without the parts that are never read. That takes a tenth of the
+memory of dictionaries, and each reader gets a copy.
 """
 
 from collections import OrderedDict
@@ -16,16 +16,14 @@ from dataclasses import dataclass
 import orjson
 
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes.kinds import Kind
 
-JobKey = tuple[str, str]
-"""Namespace and name of an ImageNetJob: what the work queue holds."""
-
-_NEVER_AGAIN = 2**64
+_NEWEST = 2**64
 """A resource version beyond all others."""
 
-_GRAVES = 20_000
-"""How many ended objects are remembered, so that a late answer does not bring them back."""
+_MAX_TOMBSTONES = 20_000
+"""How many deleted objects are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,12 @@ class Stored:
     """One object.
 
     Attributes:
-        uid: Tells it from a successor of the same name.
+        uid: Distinguishes it from a successor of the same name.
         version: Its resource version.
         job: The job that it belongs to by its label; None for one that has no such label.
-        node: The node that it is on; None for whatever is on none.
+        node: The node that it is bound to; None if it is not.
         text: Itself, as JSON, without its resource version.
-        can_wait: Whether that it is as it is may be told later.
+        debounce: Whether its change may be debounced.
     """
 
     uid: str
@@ -46,47 +44,47 @@ class Stored:
     job: JobKey | None
     node: str | None
     text: bytes
-    can_wait: bool
+    debounce: bool
 
     def manifest(self) -> Manifest:
-        """Return the object, as a copy of one's own."""
+        """Return a copy of the object."""
         found: Manifest = orjson.loads(self.text)
         found["metadata"]["resourceVersion"] = str(self.version)
         return found
 
 
 Entry = tuple[JobKey, Stored]
-"""Namespace and name of an object, and what is kept of it."""
+"""Namespace and name of an object, and its kept parts."""
 
 
 class Cache:
-    """What is known of the objects of one kind.
+    """The known objects of one kind.
 
     Args:
-        kind: Which.
-        job_of: Says to which job an object belongs.
-        trim: Returns what is worth keeping of an object.
-        announce: Called with the job of each object that changed in what is kept, and whether that
-            may wait.
-        can_wait: Says of an object, as the API server sent it, whether what is new of it may wait.
+        kind: The kind.
+        job_of: Returns the job that an object belongs to.
+        project: Returns the parts of an object to keep.
+        announce: Called with the job of each object whose kept parts changed, and whether that
+            change may be debounced.
+        debounce: Whether the change of an object, as the API server sent it, may be debounced.
     """
 
     def __init__(
         self,
         kind: Kind,
         job_of: Callable[[Manifest], JobKey | None],
-        trim: Callable[[Manifest], Manifest],
+        project: Callable[[Manifest], Manifest],
         announce: Callable[[JobKey, bool], None],
-        can_wait: Callable[[Manifest], bool] = lambda manifest: False,
+        debounce: Callable[[Manifest], bool] = lambda manifest: False,
     ) -> None:
         self.kind = kind
         self._job_of = job_of
-        self._trim = trim
+        self._project = project
         self._announce = announce
-        self._can_wait = can_wait
+        self._may_debounce = debounce
         self._objects: dict[JobKey, Stored] = {}
         self._by_job: dict[JobKey, set[JobKey]] = {}
-        self._graves: OrderedDict[str, int] = OrderedDict()
+        self._tombstones: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
         """How many objects are known."""
@@ -125,22 +123,22 @@ class Cache:
         return sorted(self._by_job.get(job, ()))
 
     def put(self, manifest: Manifest, *, silently: bool = False) -> bool:
-        """Take note of an object, unless something newer is known.
+        """Store an object, unless a newer state is known.
 
         Args:
             manifest: The object as the API server sent it.
-            silently: Whether nobody is told, because it is the answer to our own request.
+            silently: Whether it is not announced, because it answers our own request.
 
         Returns:
-            Whether this was news.
+            Whether its kept parts changed.
         """
         metadata = manifest["metadata"]
-        if not self._is_news(_key(metadata), str(metadata["uid"]), _version(metadata)):
+        if not self._is_newer(_key(metadata), str(metadata["uid"]), _version(metadata)):
             return False
         return self._take(*self.entry(manifest), silently)
 
     def entry(self, manifest: Manifest) -> Entry:
-        """Return what `put` would keep of an object, for whoever collects many of them first."""
+        """Return what `put` would store of an object."""
         metadata = manifest["metadata"]
         stored = Stored(
             uid=str(metadata["uid"]),
@@ -148,36 +146,38 @@ class Cache:
             job=self._job_of(manifest),
             node=manifest.get("spec", {}).get("nodeName"),
             text=self._text(manifest),
-            can_wait=self._can_wait(manifest),
+            debounce=self._may_debounce(manifest),
         )
         return _key(metadata), stored
 
-    def _is_news(self, key: JobKey, uid: str, version: int) -> bool:
+    def _is_newer(self, key: JobKey, uid: str, version: int) -> bool:
         known = self._objects.get(key)
-        return version > self._graves.get(uid, -1) and (known is None or known.version < version)
+        return version > self._tombstones.get(uid, -1) and (
+            known is None or known.version < version
+        )
 
     def _take(self, key: JobKey, stored: Stored, silently: bool) -> bool:
         known = self._objects.get(key)
         self._store(key, known, stored)
         if known is None or known.text != stored.text:
             if not silently:
-                self._tell(known, stored)
+                self._announce_change(known, stored)
             return True
         return False
 
-    def bury(self, manifest: Manifest, *, silently: bool = False) -> None:
-        """Take note of the end of an object.
+    def delete(self, manifest: Manifest, *, silently: bool = False) -> None:
+        """Remove a deleted object, and leave a tombstone.
 
         Args:
-            manifest: The object with the resource version of its end.
-            silently: Whether nobody is told.
+            manifest: The object with the resource version of its deletion.
+            silently: Whether that is not announced.
         """
         metadata = manifest["metadata"]
-        self._end(_key(metadata), str(metadata["uid"]), _version(metadata), silently)
+        self._remove(_key(metadata), str(metadata["uid"]), _version(metadata), silently)
 
     def drop(self, key: JobKey, uid: str) -> None:
-        """Take note that an object is gone, as the API server answered when asked for it."""
-        self._end(key, uid, _NEVER_AGAIN, silently=True)
+        """Remove an object that the API server does not find."""
+        self._remove(key, uid, _NEWEST, silently=True)
 
     def replace(
         self,
@@ -187,67 +187,69 @@ class Cache:
         *,
         silently: bool = False,
     ) -> None:
-        """Take note of a whole list.
+        """Store a whole list.
 
         Args:
             entries: The objects.
-            version: The list's resource version: what is older and not in it is gone.
+            version: The list's resource version: an older object that is not in it is gone.
             candidates: Namespaces and names of known objects that would have been in the list.
-            silently: Whether nobody is told.
+            silently: Whether changes are not announced.
         """
         missing = set(candidates)
         for key, stored in entries:
             missing.discard(key)
-            if self._is_news(key, stored.uid, stored.version):
+            if self._is_newer(key, stored.uid, stored.version):
                 self._take(key, stored, silently)
         for key in missing:
             known = self._objects.get(key)
             if known is not None and known.version <= version:
-                self._end(key, known.uid, version, silently)
+                self._remove(key, known.uid, version, silently)
 
     def _text(self, manifest: Manifest) -> bytes:
-        kept = self._trim(manifest)
-        metadata = {name: value for name, value in kept["metadata"].items() if name not in _NOISE}
+        kept = self._project(manifest)
+        metadata = {
+            name: value for name, value in kept["metadata"].items() if name not in _NOT_KEPT
+        }
         typed = {"apiVersion": self.kind.api_version, "kind": self.kind.name}
         # orjson leaves what it returns in a buffer of several times its size; a copy fits.
         return bytes(memoryview(orjson.dumps({**typed, **kept, "metadata": metadata})))
 
     def _store(self, key: JobKey, known: Stored | None, stored: Stored) -> None:
         if known is not None and known.job is not None and known.job != stored.job:
-            self._leave(known.job, key)
+            self._remove_from_job(known.job, key)
         if known is not None and known.uid != stored.uid:
-            self._remember(known.uid, stored.version)
+            self._add_tombstone(known.uid, stored.version)
         self._objects[key] = stored
         if stored.job is not None:
             self._by_job.setdefault(stored.job, set()).add(key)
 
-    def _end(self, key: JobKey, uid: str, version: int, silently: bool) -> None:
-        self._remember(uid, version)
+    def _remove(self, key: JobKey, uid: str, version: int, silently: bool) -> None:
+        self._add_tombstone(uid, version)
         known = self._objects.get(key)
         if known is None or known.uid != uid or known.version > version:
             return
         del self._objects[key]
         if known.job is not None:
-            self._leave(known.job, key)
+            self._remove_from_job(known.job, key)
             if not silently:
                 self._announce(known.job, False)
 
-    def _leave(self, job: JobKey, key: JobKey) -> None:
+    def _remove_from_job(self, job: JobKey, key: JobKey) -> None:
         mine = self._by_job[job]
         mine.discard(key)
         if not mine:
             del self._by_job[job]
 
-    def _remember(self, uid: str, version: int) -> None:
-        self._graves[uid] = max(version, self._graves.pop(uid, -1))
-        if len(self._graves) > _GRAVES:
-            self._graves.popitem(last=False)
+    def _add_tombstone(self, uid: str, version: int) -> None:
+        self._tombstones[uid] = max(version, self._tombstones.pop(uid, -1))
+        if len(self._tombstones) > _MAX_TOMBSTONES:
+            self._tombstones.popitem(last=False)
 
-    def _tell(self, known: Stored | None, stored: Stored) -> None:
+    def _announce_change(self, known: Stored | None, stored: Stored) -> None:
         if known is not None and known.job is not None and known.job != stored.job:
             self._announce(known.job, False)
         if stored.job is not None:
-            self._announce(stored.job, stored.can_wait)
+            self._announce(stored.job, stored.debounce)
 
 
 def _key(metadata: Manifest) -> JobKey:
@@ -258,4 +260,4 @@ def _version(metadata: Manifest) -> int:
     return int(metadata["resourceVersion"])
 
 
-_NOISE = frozenset({"managedFields", "resourceVersion", "selfLink"})
+_NOT_KEPT = frozenset({"managedFields", "resourceVersion", "selfLink"})

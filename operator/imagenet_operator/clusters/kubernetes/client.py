@@ -1,16 +1,16 @@
-"""The only way to the API server: JSON over HTTPS, and nothing about what it means.
+"""Requests to the API server: JSON over HTTPS, with manifests as dictionaries.
 
-A generated client models every field of every kind, which takes three times as long for a pod as
-sending it; manifests are dictionaries here from the builders on, so they are sent as they are.
-Requests are bounded in time and in number. A request's time begins when it is sent: of the creates
-of a large job most wait here for their turn, and whoever took that for silence would find half an
-attempt again and again. Nothing is retried, because the work queue does that; but for what the API
-server was too busy to look at, for the same reason.
+The kubernetes package finds the login (`connection`); aiohttp carries the requests, because the
+package's REST layer is slower (docs/decisions/0002-kubernetes-client.md). Requests are bounded in
+time and in number. A request's time begins when it is sent: most creates of a large job wait for
+their turn first. The work queue retries requests, with two exceptions. If the API server is too
+busy, a request is sent again; if it refuses the login, once more with another one.
 """
 
 import asyncio
+import logging
 import random
-import ssl
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,32 +19,40 @@ import aiohttp
 import orjson
 
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.clusters.errors import ClusterError
+from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import metrics
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.connection import (
+    Connection,
+    Credentials,
+    NoConnection,
+)
+
+LOGGER = logging.getLogger(__name__)
 
 AT_ONCE: Final = 32
-"""Requests that are under way at a time, each on its connection, those of watches not counted."""
+"""Concurrent requests, each on its connection; watches are not counted."""
 
 TRIES: Final = 5
-"""How often a request is sent to an API server that is too busy for it."""
+"""How often a request is sent to a busy API server."""
 
 LONGEST_PAUSE: Final = 10.0
-"""The longest wait between two of them, in seconds, whatever the API server asks for."""
+"""The longest wait between two of them, in seconds, even if the API server asks for more."""
 
+UNAUTHORIZED: Final = 401
 TOO_MANY_REQUESTS: Final = 429
 
 REQUEST_SECONDS: Final = 30.0
-"""How long one may take, its turn not waited for."""
+"""How long a request may take, after its turn has come."""
 
 _CONNECT_SECONDS: Final = 10.0
 _KEPT_OPEN_SECONDS: Final = 75.0
-"""The API server closes what is idle for 90 s; a new connection costs more than a request."""
+"""The API server closes connections that are idle for 90 s; a new one costs more than a request."""
 
 _PAGE: Final = 200
-"""Objects in a page. Larger ones are no faster; that of 500 pods takes 20 MB until it is read."""
+"""Objects in a page. Larger pages are not faster; one of 500 pods takes 20 MB while it is read."""
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
+_CONTEXT: Final = re.compile(r" ssl:(default|True|<[^>]*>)")
 
 
 class ApiError(ClusterError):
@@ -52,9 +60,9 @@ class ApiError(ClusterError):
 
     Attributes:
         code: The HTTP status; 0 if there was no answer.
-        reason: The API server's word for it, as ``AlreadyExists``.
-        message: Why, for people.
-        fields: Where in what was sent the API server found something wrong.
+        reason: The API server's reason, such as ``AlreadyExists``.
+        message: The explanation.
+        fields: The invalid fields of what was sent.
     """
 
     def __init__(
@@ -71,19 +79,18 @@ class Client:
     """Requests to one API server, while it is entered.
 
     Args:
-        connection: Where it is and who we are.
+        connection: Its address and the login.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
-        self._tls: ssl.SSLContext | bool = True
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def __aenter__(self) -> Self:
-        if self._connection.server.startswith("https:"):
-            self._tls = self._connection.tls()
+        # A login that cannot work is said at the start.
+        await self._connection.credentials()
         self._session = self._new_session(AT_ONCE)
         self._streams = self._new_session(0)
         return self
@@ -100,9 +107,8 @@ class Client:
 
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=limit, ssl=self._tls, keepalive_timeout=_KEPT_OPEN_SECONDS
-            ),
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=_KEPT_OPEN_SECONDS),
+            proxy=self._connection.proxy,
             # Compressing costs the API server more than sending does.
             headers={
                 "Accept": _JSON,
@@ -113,28 +119,28 @@ class Client:
         )
 
     async def get(self, path: str, accept: str = _JSON, **parameters: str) -> Manifest:
-        """Return what is at a path.
+        """Return the object or collection at a path.
 
         Args:
             path: Of an object, or of a collection.
-            accept: The form that is wanted.
+            accept: The media type.
             **parameters: The query.
 
         Raises:
-            ApiError: It is not there, or cannot be read.
+            ApiError: It does not exist, or cannot be read.
         """
         return await self._request("GET", path, parameters=parameters, accept=accept)
 
     async def pages(
         self, path: str, accept: str = _JSON, **parameters: str
     ) -> AsyncGenerator[Manifest]:
-        """Yield a collection page by page, so that no answer is huge; `items` is always a list.
+        """Yield a collection in pages, so that no answer is huge; `items` is always a list.
 
-        While a page is read, the API server works on the next one already.
+        The next page is requested before the current one is read.
 
         Args:
             path: Of the collection.
-            accept: The form that is wanted.
+            accept: The media type.
             **parameters: The query.
 
         Raises:
@@ -163,10 +169,10 @@ class Client:
         return asyncio.create_task(page, name=f"a page of {path}")
 
     async def create(self, path: str, manifest: Manifest) -> Manifest:
-        """Add an object to a collection, and return it as it is stored.
+        """Create an object, and return it as it is stored.
 
         Raises:
-            ApiError: It is there already (code 409), or is refused.
+            ApiError: It exists already (code 409), or is refused.
         """
         return await self._request("POST", path, manifest)
 
@@ -187,7 +193,7 @@ class Client:
         return await self._request("PATCH", path, patch, content=_MERGE_PATCH)
 
     async def delete(self, path: str, options: Manifest) -> Manifest:
-        """Ask for an object's end, and return its last state or a Status.
+        """Delete an object, and return its last state or a Status.
 
         Raises:
             ApiError: A precondition fails (code 409), it is gone, or is kept.
@@ -204,20 +210,41 @@ class Client:
         content: str = _JSON,
         accept: str = _JSON,
     ) -> Manifest:
-        data = None if body is None else orjson.dumps(body)
+        parts = {
+            "data": None if body is None else orjson.dumps(body),
+            "params": parameters,
+            "headers": {"Content-Type": content, "Accept": accept},
+        }
+        refused = False
         for left in reversed(range(TRIES)):
             async with self._turns:
-                # Only now: a token may run out while its request waits for its turn.
-                headers = {**self._authorization(), "Content-Type": content, "Accept": accept}
-                response, text = await self._send(
-                    verb, path, params=parameters, data=data, headers=headers
-                )
+                # Only now: a token may expire while its request waits for its turn.
+                credentials = await self._credentials(f"{verb} {path}")
+                response, text = await self._send(verb, path, credentials, **parts)
+            if response.status == UNAUTHORIZED and not refused:
+                refused = True
+                if await self._renewed(credentials):
+                    continue
             if response.status != TOO_MANY_REQUESTS or not left:
                 break
-            # Those who were sent away together shall not come back together.
+            # Requests that were refused together do not return together.
             wait = pause(response.headers.get("Retry-After"))
             await asyncio.sleep(wait * random.uniform(1, 1.5))
         return self._read(f"{verb} {path}", response.status, text)
+
+    async def _credentials(self, request: str) -> Credentials:
+        try:
+            return await self._connection.credentials()
+        except NoConnection as error:
+            raise ApiError(request, 0, "NoLogin", str(error)) from error
+
+    async def _renewed(self, refused: Credentials) -> bool:
+        """Whether there are other credentials than those that were refused."""
+        try:
+            return await self._connection.renew(refused) is not refused
+        except NoConnection as error:
+            LOGGER.warning("%s", error)
+            return False
 
     def _read(self, what: str, code: int, text: bytes) -> Manifest:
         if code >= 400:
@@ -229,49 +256,55 @@ class Client:
         return answer
 
     async def _send(
-        self, verb: str, path: str, **parts: Any
+        self, verb: str, path: str, credentials: Credentials, **parts: Any
     ) -> tuple[aiohttp.ClientResponse, bytes]:
-        """Send a request once, and return the answer and what it says."""
+        """Send a request once, and return the answer and its content."""
         assert self._session is not None, "the client is not entered"
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS)
         try:
             async with self._session.request(
-                verb, self._url(path), timeout=timeout, **parts
+                verb,
+                self._url(path),
+                timeout=timeout,
+                **self._authorized(credentials, parts.pop("headers")),
+                **parts,
             ) as response:
                 text = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.REQUESTS.labels(verb, "none").inc()
-            said = str(error) or type(error).__name__
-            raise ApiError(f"{verb} {path}", 0, "Unreachable", said) from error
+            raise ApiError(f"{verb} {path}", 0, "Unreachable", _said(error)) from error
         metrics.REQUESTS.labels(verb, str(response.status)).inc()
         return response, text
 
     async def watch(
         self, path: str, silence: float, **parameters: str
     ) -> AsyncGenerator[tuple[str, Manifest]]:
-        """Yield what happens in a collection, as type and object, until the server ends it.
+        """Yield the events of a collection, as type and object, until the server ends the watch.
 
         Args:
             path: Of the collection.
-            silence: Seconds without a word after which the connection counts as lost.
+            silence: Seconds without data after which the connection counts as lost.
             **parameters: The query, with the resource version to begin after.
 
         Raises:
-            ApiError: It cannot be watched (code 410: from that version on), or the connection is
+            ApiError: It cannot be watched (code 410: not from that version), or the connection is
                 lost.
         """
         assert self._streams is not None, "the client is not entered"
         what = f"WATCH {path}"
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=silence)
         parameters = {"watch": "true", "allowWatchBookmarks": "true", **parameters}
+        credentials = await self._credentials(what)
         try:
             async with self._streams.get(
                 self._url(path),
                 params=parameters,
-                headers=self._authorization(),
                 timeout=timeout,
+                **self._authorized(credentials, {}),
             ) as response:
                 metrics.REQUESTS.labels("WATCH", str(response.status)).inc()
+                if response.status == UNAUTHORIZED:
+                    await self._renewed(credentials)
                 if response.status >= 400:
                     raise self._refusal(what, response.status, await response.read())
                 rest = b""
@@ -282,19 +315,22 @@ class Client:
                         yield event["type"], event["object"]
         except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
             metrics.REQUESTS.labels("WATCH", "none").inc()
-            raise ApiError(what, 0, "Unreachable", str(error) or type(error).__name__) from error
+            raise ApiError(what, 0, "Unreachable", _said(error)) from error
 
     def _url(self, path: str) -> str:
-        # Below a proxy, the server's address has a path of its own.
+        # A gateway may serve the API below a path.
         return self._connection.server.rstrip("/") + path
 
-    def _authorization(self) -> dict[str, str]:
-        token = self._connection.bearer()
-        return {} if token is None else {"Authorization": f"Bearer {token}"}
+    def _authorized(self, credentials: Credentials, headers: dict[str, str]) -> dict[str, Any]:
+        """Return the parts of a request that depend on who sends it."""
+        # Connections are shared by requests with the same context: a new one opens new ones.
+        return {
+            "headers": (*headers.items(), *credentials.headers),
+            "ssl": credentials.tls or True,
+            "server_hostname": self._connection.server_name,
+        }
 
     def _refusal(self, what: str, code: int, text: bytes) -> ApiError:
-        if code == 401:
-            self._connection.renew()
         try:
             status = orjson.loads(text)
             reason, message = status.get("reason") or "", status.get("message") or ""
@@ -305,11 +341,16 @@ class Client:
             return ApiError(what, code, "", text[:200].decode(errors="replace"))
 
 
+def _said(error: Exception) -> str:
+    """Return why there was no answer, without the object that aiohttp prints."""
+    return _CONTEXT.sub("", str(error)) or type(error).__name__
+
+
 def pause(retry_after: str | None) -> float:
-    """Return for how many seconds a busy API server is left alone, by its own word.
+    """Return the seconds to wait for a busy API server.
 
     Args:
-        retry_after: The header of this name.
+        retry_after: The answer's header Retry-After.
     """
     asked = int(retry_after) if retry_after is not None and retry_after.isdecimal() else 1
     return min(float(asked), LONGEST_PAUSE)

@@ -1,29 +1,28 @@
-"""A Kubernetes cluster as a pass sees it: what is observed of a job, and how actions reach it.
+"""A Kubernetes cluster: the caches that a reconcile reads, and the requests that it sends.
 
-Reads come from caches, or from the API server itself where a decision needs that (`certainty`).
-Writes go to the API server, and its answers into the caches at once, so that the next pass never
+Reads come from the caches, or from the API server if a decision needs that (`read_consistency`).
+Writes go to the API server. Their answers go into the caches at once, so the next reconcile never
 sees less than this one did.
 """
 
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.clusters.errors import NameTaken
-from imagenet_operator.clusters.kubernetes import haste, kinds, nodes, trim
-from imagenet_operator.clusters.kubernetes.cache import Cache, Entry, JobKey, Stored
+from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
+from imagenet_operator.clusters.kubernetes import kinds, nodes, projection
+from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
+from imagenet_operator.clusters.kubernetes.capacity_lock import CapacityLock
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.gang_room import GangRoom
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
 
 MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
-"""The label selector of everything that the operator has made."""
+"""The label selector of everything that the operator has created."""
 
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
@@ -34,72 +33,72 @@ _CLAIM: Final = "PersistentVolumeClaim"
 _IS_INVALID: Final = re.compile(r'[\w.-]+ "[^"]*" is invalid')
 
 
-class Refused(ApiError):  # noqa: N818 - says what became of an object
-    """An object is invalid, and will be whenever it is sent."""
+class Invalid(ApiError):  # noqa: N818 - the API server's reason of the same name
+    """The API server never accepts this object."""
 
     def __init__(self, error: ApiError) -> None:
         said = error.code, error.reason, error.message, error.fields
         super().__init__("the API server refuses it", *said)
 
 
-@dataclass(frozen=True)
-class View:
-    """What is known of one job at one moment.
-
-    Attributes:
-        job: As it is stored.
-        children: What it may own, and whoever holds a name that it needs.
-        unreachable: Nodes of its pods from which nothing will be heard again.
-        absent: Claims that it names, and that were looked for in vain.
-    """
-
-    job: Stored
-    children: list[Manifest]
-    unreachable: frozenset[str]
-    absent: frozenset[str] = frozenset()
-
-
 class KubernetesCluster:
-    """The caches of a cluster, and the requests that keep them true.
+    """The `Cluster` of a Kubernetes API server.
+
+    Beside the interface it has what only this cluster needs: live reads (`refresh`, `refresh_job`,
+    `claims`, `recheck_foreign`), since the caches lag.
 
     Args:
-        client: Of its API server.
+        client: Of the API server.
         recorder: Sends events.
-        wish: Called with a job that something has happened to, and whether that may wait.
+        enqueue: Called with each job whose children or nodes changed, and whether that may be
+            debounced.
+
+    Attributes:
+        jobs: The cache of jobs.
+        children: Kind → the cache of that kind.
+        nodes: The cache of nodes.
+        knows_nodes: Whether the nodes are known; the operator may lack the right to list them.
+        capacity_lock: The free capacity, for one gang at a time.
     """
 
     def __init__(
-        self, client: Client, recorder: Recorder, wish: Callable[[JobKey, bool], None]
+        self, client: Client, recorder: Recorder, enqueue: Callable[[JobKey, bool], None]
     ) -> None:
         self._client = client
         self._recorder = recorder
-        self._wish = wish
-        self.jobs = Cache(kinds.JOB, _itself, trim.job, lambda key, can_wait: None)
-        pods = Cache(kinds.POD, job_of_child, trim.pod, wish, haste.can_wait)
+        self._enqueue = enqueue
+        self.jobs = Cache(kinds.JOB, _itself, projection.job, lambda key, debounce: None)
+        pods = Cache(kinds.POD, job_of_child, projection.pod, enqueue, projection.may_debounce)
         self.children = {
-            kind.name: pods if kind is kinds.POD else Cache(kind, job_of_child, trim.child, wish)
+            kind.name: pods
+            if kind is kinds.POD
+            else Cache(kind, job_of_child, projection.child, enqueue)
             for kind in kinds.CHILDREN
         }
         self.nodes = Cache(
-            kinds.NODE, _itself, trim.node, lambda key, can_wait: self._node_changed(key[1])
+            kinds.NODE, _itself, projection.node, lambda key, debounce: self._node_changed(key[1])
         )
         self.knows_nodes = False
-        self.gang_room = GangRoom(client, pods, self.nodes, wish)
+        self.capacity_lock = CapacityLock(client, pods, self.nodes, enqueue)
         self._reachable: set[str] = set()
         self._foreign: dict[JobKey, dict[tuple[str, str], Manifest]] = {}
 
-    # ------------------------------------------------------------------ what is seen
+    # ------------------------------------------------------------------ reads
 
-    def view(self, key: JobKey) -> View | None:
-        """Return what the caches know of a job; None if there is no such job."""
-        job = self.jobs.get(*key)
-        if job is None:
-            return None
-        children = [
-            stored.manifest() for cache in self.children.values() for stored in cache.of_job(key)
+    async def observe(self, job: ImageNetJob) -> list[Manifest]:
+        """Return the job's children, and other objects with names that it needs."""
+        key = key_of(job)
+        caches = self.children.values()
+        return [stored.manifest() for cache in caches for stored in cache.of_job(key)] + [
+            *self._foreign.get(key, {}).values()
         ]
-        children += self._foreign.get(key, {}).values()
-        return View(job, children, self._lost_nodes(children))
+
+    async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
+        """Return the nodes of the job's pods that are not ready, gone or out of service."""
+        if not self.knows_nodes:
+            return frozenset()
+        pods = self.children[kinds.POD.name].of_job(key_of(job))
+        return frozenset(pod.node for pod in pods if pod.node and pod.node not in self._reachable)
 
     async def refresh_job(self, key: JobKey) -> None:
         """Read a job from the API server into the cache.
@@ -141,7 +140,7 @@ class KubernetesCluster:
         cache.replace(entries, int(version), known, silently=True)
 
     async def claims(self, namespace: str, names: Iterable[str]) -> list[Manifest]:
-        """Read claims, whosoever they are; those that are not there are left out.
+        """Read claims of any owner; those that do not exist are left out.
 
         Raises:
             ApiError: One cannot be read.
@@ -158,16 +157,16 @@ class KubernetesCluster:
             return None
 
     async def recheck_foreign(self, key: JobKey) -> None:
-        """Look whether those who hold names that a job needs still do.
+        """Read again the objects of other owners that have names that a job needs.
 
         Raises:
             ApiError: It cannot be read.
         """
         for kind, name in list(self._foreign.get(key, ())):
-            await self._look_at_holder(key, kind, name)
+            await self._read_holder(key, kind, name)
 
-    async def _look_at_holder(self, key: JobKey, kind: str, name: str) -> Manifest | None:
-        """Read the object that holds a name, and remember it if no cache can."""
+    async def _read_holder(self, key: JobKey, kind: str, name: str) -> Manifest | None:
+        """Read the object that has a name; keep it here if no cache selects it."""
         cache = self.children[kind]
         holders = self._foreign.setdefault(key, {})
         holders.pop((kind, name), None)
@@ -186,13 +185,18 @@ class KubernetesCluster:
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a job that is gone."""
         self._foreign.pop(key, None)
-        self.gang_room.forget(key)
+        self.capacity_lock.forget(key)
 
-    def _lost_nodes(self, children: Iterable[Manifest]) -> frozenset[str]:
-        if not self.knows_nodes:
-            return frozenset()
-        places = {item["spec"].get("nodeName") for item in children if item["kind"] == "Pod"}
-        return frozenset(name for name in places if name and name not in self._reachable)
+    def jobs_with_pods(self) -> list[JobKey]:
+        """Return the jobs that have pods, for the sampler."""
+        return self.children[kinds.POD.name].jobs()
+
+    def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
+        """Return a job's UID and its pods, for the sampler; None if there is no such job."""
+        job = self.jobs.get(*key)
+        if job is None:
+            return None
+        return job.uid, [pod.manifest() for pod in self.children[kinds.POD.name].of_job(key)]
 
     def _node_changed(self, name: str) -> None:
         node = self.nodes.get("", name)
@@ -203,10 +207,10 @@ class KubernetesCluster:
             self._reachable.discard(name)
         if self.knows_nodes and was_reachable != (name in self._reachable):
             for job in self.children["Pod"].jobs_on(name):
-                self._wish(job, False)
+                self._enqueue(job, False)
 
     async def free_capacity(self) -> Capacity | None:
-        """Return what each node has left for pods; None if that may not be known.
+        """Return the free capacity of each node; None if the operator may not list nodes or pods.
 
         Raises:
             ApiError: It cannot be read.
@@ -214,39 +218,39 @@ class KubernetesCluster:
         if not self.knows_nodes:
             return None
         try:
-            return await self.gang_room.free()
+            return await self.capacity_lock.free()
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
             return None
 
-    # ------------------------------------------------------------------ what is done
+    # ------------------------------------------------------------------ writes
 
-    async def create(self, key: JobKey, uid: str, manifest: Manifest) -> None:
-        """Make an object of a job; nothing happens if the job has it already.
+    async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
+        """Create an object; nothing happens if the job has it already.
 
         Raises:
-            NameTaken: One of this kind and name is there that is not the job's, or that is ending.
-            Refused: No API server would ever store it.
+            AlreadyExists: The object of this kind and name is not the job's or is being deleted.
+            Invalid: No API server would ever store it.
             ApiError: It is refused for now.
         """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        cache = self.children[kind]
+        cache, key = self.children[kind], key_of(job)
         try:
             made = await self._client.create(cache.kind.path(key[0]), manifest)
         except ApiError as error:
             if _is_final(error):
-                raise Refused(error) from error
+                raise Invalid(error) from error
             if error.code != CONFLICT:
                 raise
-            found = await self._look_at_holder(key, kind, name)
-            if found is None or not is_ours(found, uid):
-                raise NameTaken(kind, name) from error
+            found = await self._read_holder(key, kind, name)
+            if found is None or not is_ours(found, job.metadata.uid):
+                raise AlreadyExists(kind, name) from error
         else:
             cache.put(made, silently=True)
 
-    async def delete(self, key: JobKey, reference: Reference) -> None:
-        """Ask for an object's end, its dependents' after it.
+    async def delete(self, job: ImageNetJob, reference: Reference) -> None:
+        """Delete an object, and its dependents after it.
 
         Raises:
             ApiError: It is refused.
@@ -259,7 +263,9 @@ class KubernetesCluster:
             "preconditions": {"uid": reference.uid},
         }
         try:
-            answer = await self._client.delete(kind.path(key[0], reference.name), options)
+            answer = await self._client.delete(
+                kind.path(job.metadata.namespace, reference.name), options
+            )
         except ApiError as error:
             if error.code not in (NOT_FOUND, CONFLICT):
                 raise
@@ -267,7 +273,7 @@ class KubernetesCluster:
         if answer.get("kind") == kind.name and kind.name in self.children:
             self.children[kind.name].put(answer, silently=True)
 
-    async def patch(self, key: JobKey, patch: Patch) -> None:
+    async def patch(self, job: ImageNetJob, patch: Patch) -> None:
         """Merge a patch into an object.
 
         Raises:
@@ -275,91 +281,59 @@ class KubernetesCluster:
         """
         cache = self.children[patch.kind]
         if patch.kind == kinds.POD.name:
-            # Nothing of a pod is ever patched but its gate.
-            self.gang_room.is_given()
+            # The only patch of a pod removes its scheduling gate.
+            self.capacity_lock.invalidate()
         metadata = {**patch.merge.get("metadata", {}), "uid": patch.uid}
-        path = cache.kind.path(key[0], patch.name)
+        path = cache.kind.path(job.metadata.namespace, patch.name)
         try:
             answer = await self._client.merge(path, {**patch.merge, "metadata": metadata})
         except ApiError as error:
-            # A UID cannot be changed: that is how a successor refuses what was meant for another.
+            # The UID is immutable, so a successor of the same name refuses the patch.
             is_successor = error.code == UNPROCESSABLE and "metadata.uid" in error.message
             if error.code not in (NOT_FOUND, CONFLICT) and not is_successor:
                 raise
             return
         cache.put(answer, silently=True)
 
-    async def write_status(self, key: JobKey, read: Stored, status: Manifest) -> None:
-        """Store a job's status, unless the job has changed since it was read.
+    async def write_status(self, job: ImageNetJob) -> None:
+        """Store the status that the job carries.
 
         Raises:
-            ApiError: It has changed (code 409), is gone, or the status is refused.
+            Conflict: The job has changed since it was read, or is gone.
+            ApiError: The status is refused.
         """
-        namespace, name = key
-        manifest = {
-            **read.manifest(),
-            "status": status,
-        }
-        path = f"{kinds.JOB.path(namespace, name)}/status"
-        self.jobs.put(await self._client.replace(path, manifest), silently=True)
-
-    def acting_for(self, key: JobKey, read: Stored) -> "Actions":
-        """Return the actions of one pass over a job, as it was read."""
-        return Actions(self, key, read, self._recorder)
-
-
-class Actions:
-    """What a decision about one job asks for: `interface.AsyncActions`.
-
-    Attributes:
-        refused: What the API server said to changes that nothing else waits for.
-    """
-
-    def __init__(
-        self, cluster: KubernetesCluster, key: JobKey, read: Stored, recorder: Recorder
-    ) -> None:
-        self._cluster = cluster
-        self._key = key
-        self._read = read
-        self._recorder = recorder
-        self.refused: list[ApiError] = []
-
-    async def create(self, manifest: Manifest) -> None:
-        """Make an object; nothing happens if the job has it already."""
-        await self._cluster.create(self._key, self._read.uid, manifest)
-
-    async def delete(self, reference: Reference) -> None:
-        """Ask for an object's end, its dependents' after it."""
-        await self._cluster.delete(self._key, reference)
-
-    async def patch(self, patch: Patch) -> None:
-        """Merge a patch into an object.
-
-        Whom a claim belongs to says only whether it goes with the job; an API server that wants
-        this as it is must not keep the status from being written. It is taken note of instead.
-        """
+        read = self.jobs.get(*key_of(job))
+        if read is None or (read.uid, str(read.version)) != (
+            job.metadata.uid,
+            job.metadata.resource_version,
+        ):
+            raise Conflict(f"{job.metadata.name} has changed since it was read")
+        # The stored job may have fields that the model does not know.
+        manifest = {**read.manifest(), "status": job.status.to_manifest()}
         try:
-            await self._cluster.patch(self._key, patch)
+            answer = await self._client.replace(f"{kinds.JOB.path(*key_of(job))}/status", manifest)
         except ApiError as error:
-            if patch.kind != _CLAIM:
+            if error.code not in (CONFLICT, NOT_FOUND):
                 raise
-            self.refused.append(error)
-
-    async def write_status(self, job: ImageNetJob) -> None:
-        """Store the status that the job carries, unless the job has changed since it was read."""
-        await self._cluster.write_status(self._key, self._read, job.status.to_manifest())
+            raise Conflict(str(error)) from error
+        self.jobs.put(answer, silently=True)
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
-        """Have an event sent beside the passes."""
+        """Have the recorder send an event, beside the reconciles."""
         self._recorder.record(job, event)
 
 
+def key_of(job: ImageNetJob) -> JobKey:
+    """Return a job's key in the caches and in the work queue."""
+    return job.metadata.namespace, job.metadata.name
+
+
 def is_ours(item: Manifest, uid: str) -> bool:
-    """Whether an object is the job's with this UID, and will stay."""
+    """Whether an object belongs to the job with this UID, and is not being deleted."""
     metadata = item["metadata"]
     owners = metadata.get("ownerReferences") or ()
     owned = any(owner["uid"] == uid and owner.get("controller") for owner in owners)
-    # A claim that outlived a former job of this name has no owner, and is taken over.
+    # A claim that an earlier job of this name left has no owner; the job adopts it.
     kept = item["kind"] == "PersistentVolumeClaim" and not owners and _is_managed(item)
     return (owned or kept) and "deletionTimestamp" not in metadata
 
@@ -372,11 +346,11 @@ def job_of_child(item: Manifest) -> JobKey | None:
 
 
 def _is_final(error: ApiError) -> bool:
-    """Whether the API server refuses an object for what it is.
+    """Whether the API server will always refuse the object.
 
-    What it cannot read is a bad request. So says a webhook of what it may take tomorrow, but by the
-    code alone. Of what is invalid it says so first, and in which field; a policy that denies an
-    object today has the same code and reason, but no field, and a webhook's own name goes first.
+    An object that it cannot read is a BadRequest; a webhook has the same code without that reason.
+    An invalid object has a message that begins with its name, and the invalid field. A policy has
+    the same code and reason without a field; a webhook's message begins with its own name.
     """
     if error.code == BAD_REQUEST:
         return error.reason == "BadRequest"

@@ -1,296 +1,269 @@
-"""Where the API server is, and who we are to it: the service account's files, or KUBECONFIG.
+"""The connection to the API server: its address, and credentials that stay valid.
 
-In a cluster the kubelet mounts the service account's token and renews the file within the hour, so
-it is read again and again. Outside, the current context of a kubeconfig is taken, with what kind
-and kubeadm write into one: a certificate or a token. Plugins that fetch credentials are not run.
+In a cluster, the pod's service account is the login; outside, a context of KUBECONFIG. `client`
+and kopf's session take the credentials for each request from here. They are renewed before they
+expire, and when the API server refuses them, without a restart.
 """
 
-import atexit
+import asyncio
+import logging
 import os
-import ssl
-import tempfile
+import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
-from imagenet_operator.clusters.kubernetes.kubeconfig import (
-    Content,
-    Fields,
-    Kubeconfig,
-    NoConnection,
-    reason,
+import aiohttp
+from yarl import URL
+
+from imagenet_operator.clusters.kubernetes.exec_plugin import LoginFailed
+from imagenet_operator.clusters.kubernetes.kubeconfig import Fields, Kubeconfig, NoConnection
+from imagenet_operator.clusters.kubernetes.login import (
+    Anonymous,
+    Credentials,
+    KubeconfigLogin,
+    Login,
+    ServiceAccountLogin,
 )
 
-__all__ = ["Connection", "NoConnection", "UnreadableToken", "find", "from_kubeconfig", "of_context"]
+__all__ = [
+    "Connection",
+    "Credentials",
+    "LoginFailed",
+    "NoConnection",
+    "find",
+    "from_kubeconfig",
+    "of_context",
+]
+
+LOGGER = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_TOKEN_SECONDS = 60.0
 
-_IDENTITY = "use a user with a certificate or a token of its own"
-_NOT_SUPPORTED = {
-    "proxy-url": "use a cluster that is reached without a proxy",
-    "tls-server-name": "write a server that is named in its own certificate",
-    **dict.fromkeys(("username", "password", "as", "as-uid", "as-groups"), _IDENTITY),
+RENEWAL_SECONDS: Final = 10.0
+"""The shortest time between two logins after refusals or failures."""
+
+_REMEDIES = {
+    "insecure-skip-tls-verify": "write certificate-authority-data, and tls-server-name if the "
+    "certificate names another host",
+    "auth-provider": "write exec, with a plugin that fetches the token",
+    **dict.fromkeys(("username", "password"), "use a user with a certificate or a token"),
 }
-"""Fields that other clients go by, and what to do where one has them: to pass over one in silence
-would be to ask somebody else, or as somebody else."""
-
-
-class UnreadableToken(NoConnection, OSError):  # noqa: N818 - says what there is
-    """The file of our token cannot be read, perhaps only now: it is written anew all the time.
-
-    An OSError as well, so that a watch which needs the token waits and tries again.
-    """
+"""Unsupported fields of clusters and users, and what to write instead."""
 
 
 @dataclass
+class _Held:
+    credentials: Credentials
+    renew_at: float
+    valid_until: float
+
+
 class Connection:
-    """How to reach the API server.
+    """The way to the API server.
+
+    Args:
+        server: The URL's beginning.
+        login: The way to get credentials; without it, requests are anonymous.
+        namespace: The namespace of the kubeconfig's context.
+        proxy: The URL of the HTTP proxy to it.
+        server_name: The name in its certificate, if the URL has another.
 
     Attributes:
-        server: The URL's beginning.
-        authority: The file of the certificates that vouch for the server; None for the system's.
-        certificate: The file of our own certificate and key, if that is how we log in.
-        token_file: The file of our token, which may be renewed, if that is how we log in.
-        token: Our token, if it stands in the kubeconfig itself.
-        namespace: Where the kubeconfig's context looks for objects.
-        origins: What errors call the files above, by attribute, where their paths say nothing to
-            people: the fields of a kubeconfig.
+        clock: The seconds that pass.
     """
 
-    server: str
-    authority: Path | None = None
-    certificate: Path | None = None
-    token_file: Path | None = None
-    token: str | None = None
-    namespace: str = "default"
-    origins: Mapping[str, str] = field(default_factory=dict, repr=False)
-    _read_at: float = field(default=-_TOKEN_SECONDS, repr=False)
+    def __init__(
+        self,
+        server: str,
+        login: Login | None = None,
+        *,
+        namespace: str = "default",
+        proxy: str | None = None,
+        server_name: str | None = None,
+    ) -> None:
+        self.server = server
+        self.namespace = namespace
+        self.proxy = proxy
+        self.server_name = server_name
+        self._login = Anonymous() if login is None else login
+        self.clock: Callable[[], float] = time.monotonic
+        self._held: _Held | None = None
+        self._renewed_at = -inf
+        self._renewal: asyncio.Task[Credentials] | None = None
 
-    def bearer(self) -> str | None:
-        """Return the token to send, as it is on disk now; None if a certificate says it all.
-
-        Raises:
-            UnreadableToken: There is none on disk that could be sent.
-        """
-        now = time.monotonic()
-        if self.token_file is not None and now - self._read_at >= _TOKEN_SECONDS:
-            self.token = self._read(self.token_file)
-            self._read_at = now
-        return self.token
-
-    def renew(self) -> None:
-        """Read the token anew for the next request: the server has refused it."""
-        self._read_at = time.monotonic() - _TOKEN_SECONDS
-
-    def tls(self) -> ssl.SSLContext:
-        """Return what a client needs for TLS.
+    async def credentials(self) -> Credentials:
+        """Return what the next request carries.
 
         Raises:
-            NoConnection: The certificates cannot be used.
+            NoConnection: There is no login.
         """
-        try:
-            context = ssl.create_default_context(cafile=self.authority)
-        except (OSError, ValueError) as error:
-            raise NoConnection(
-                f"{self._called('authority', self.authority)}: {reason(error)}; it takes PEM "
-                "certificates, of whoever vouches for the API server"
-            ) from error
-        if self.certificate is not None:
-            try:
-                # With an empty password, because OpenSSL would ask at the terminal for one.
-                context.load_cert_chain(self.certificate, password="")
-            except (OSError, ValueError) as error:
-                raise NoConnection(
-                    f"{self._called('certificate', self.certificate)}: {reason(error)}; it takes a "
-                    "PEM certificate and the key of this certificate, without a passphrase"
-                ) from error
-        return context
+        held = self._held
+        if held is not None and self.clock() < held.renew_at:
+            return held.credentials
+        return await self._renew()
 
-    def _read(self, token_file: Path) -> str:
-        try:
-            return _sendable(token_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UnreadableToken(
-                f"{self._called('token_file', token_file)}: {reason(error)}; it takes a file that "
-                "holds a token and nothing else"
-            ) from error
+    async def renew(self, refused: Credentials) -> Credentials:
+        """Return other credentials after a refusal; the same ones if there are no others.
 
-    def _called(self, attribute: str, path: Path | None) -> str:
-        return self.origins.get(attribute, str(path))
+        Args:
+            refused: Those that the API server has answered with 401.
+
+        Raises:
+            NoConnection: There is no login.
+        """
+        if self._held is None or self._held.credentials is not refused:
+            return await self.credentials()
+        if self._renewal is not None and not self._renewal.done():
+            return await self._renew()
+        if self.clock() < self._renewed_at + RENEWAL_SECONDS:
+            return refused
+        self._held.valid_until = self.clock()
+        return await self._renew()
+
+    async def _renew(self) -> Credentials:
+        """Log in, once for all requests that wait for it."""
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._log_in(), name="login")
+        return await asyncio.shield(self._renewal)
+
+    async def _log_in(self) -> Credentials:
+        held, self._renewed_at = self._held, self.clock()
+        try:
+            found = await self._login.log_in()
+        except NoConnection as error:
+            if held is None or self.clock() >= held.valid_until:
+                raise
+            LOGGER.warning("%s; the last login is used until it expires", error)
+            held.renew_at = self.clock() + RENEWAL_SECONDS
+            return held.credentials
+        # The same object, if nothing has changed: `renew` says so by it.
+        same = held is not None and found == held.credentials
+        kept = held.credentials if held is not None and same else found
+        now = self.clock()
+        renew = max(found.renew_seconds, RENEWAL_SECONDS)
+        self._held = _Held(kept, now + renew, now + found.valid_seconds)
+        return kept
+
+    async def authorize(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send a request with credentials: a middleware of aiohttp."""
+        # No other server gets them, where this one redirects to.
+        if request.url.origin() == URL(self.server).origin():
+            request.headers.extend((await self.credentials()).headers)
+        if self.server_name is not None:
+            request.server_hostname = self.server_name
+        return await send(request)
+
+    def session(self, credentials: Credentials) -> aiohttp.ClientSession:
+        """Return a session that is logged in, for a library that makes its own requests.
+
+        Its token is renewed; its certificate stays that of the credentials.
+        """
+        connector = aiohttp.TCPConnector(limit=0, ssl=credentials.tls or True)
+        return aiohttp.ClientSession(
+            connector=connector, middlewares=(self.authorize,), proxy=self.proxy
+        )
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Connection:
-    """Return the connection of the cluster that we are in, or of KUBECONFIG.
+    """Return the connection of the pod's service account, or of KUBECONFIG.
 
     Raises:
-        NoConnection: Neither is there, or the kubeconfig cannot be used.
+        NoConnection: Neither exists, or it cannot be used.
     """
     host = environment.get("KUBERNETES_SERVICE_HOST")
     if host and (SERVICE_ACCOUNT / "token").exists():
-        shown = f"[{host}]" if ":" in host else host
-        return Connection(
-            server=f"https://{shown}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}",
-            authority=SERVICE_ACCOUNT / "ca.crt",
-            token_file=SERVICE_ACCOUNT / "token",
-        )
-    path = _kubeconfig(environment)
-    if not os.access(path, os.R_OK):
+        port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
+        login = ServiceAccountLogin(SERVICE_ACCOUNT, host, port)
+        return Connection(login.server, login)
+    paths = _kubeconfigs(environment)
+    if not any(os.access(path, os.R_OK) for path in paths):
+        shown = os.pathsep.join(map(str, paths))
         raise NoConnection(
-            f"no API server is known: this is no pod with a service account, and {path} is no "
+            f"no API server is known: this is no pod with a service account, and {shown} is no "
             "file that can be read; set KUBECONFIG to the path of one kubeconfig"
         )
-    return from_kubeconfig(path)
+    return from_kubeconfig(*paths)
 
 
 def of_context(name: str, environment: Mapping[str, str] = os.environ) -> Connection:
-    """Return the connection of a context of KUBECONFIG, wherever we are.
+    """Return the connection of a context of KUBECONFIG, also in a pod.
 
     Raises:
         NoConnection: There is no such context, or it cannot be used.
     """
-    return from_kubeconfig(_kubeconfig(environment), name)
+    return from_kubeconfig(*_kubeconfigs(environment), name=name)
 
 
-def _kubeconfig(environment: Mapping[str, str]) -> Path:
-    named = environment.get("KUBECONFIG")
+def _kubeconfigs(environment: Mapping[str, str]) -> list[Path]:
+    """Return the files of KUBECONFIG that exist; all of them if none does."""
+    named = [Path(name) for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
     try:
-        return Path(named) if named else Path.home() / ".kube" / "config"
+        paths = named or [Path.home() / ".kube" / "config"]
     except RuntimeError as error:
         raise NoConnection(
             "no home folder is known, nor a kubeconfig; set KUBECONFIG to the path of one"
         ) from error
+    return [path for path in paths if os.path.exists(path)] or paths  # noqa: PTH110 - no errors
 
 
-def from_kubeconfig(path: Path, name: str | None = None) -> Connection:
-    """Return the connection of one of a kubeconfig's contexts.
+def from_kubeconfig(*paths: Path, name: str | None = None) -> Connection:
+    """Return the connection of a context of kubeconfigs.
 
     Args:
-        path: Of the kubeconfig.
+        *paths: The files; the first that names a context, a cluster or a user decides.
         name: The context's; None for the current one.
 
     Raises:
-        NoConnection: It has no such context, logs in by something else than a certificate or a
-            token, or has a field that cannot be used or is not supported.
+        NoConnection: There is no such context, or a field of it cannot be used.
     """
     which = "current context" if name is None else f"context {name!r}"
-    config = Kubeconfig(path, which)
-    context = _context(config, path, name)
+    config = Kubeconfig(paths, which)
+    context = _context(config, paths, name)
     cluster = config.referred(context, "cluster", "clusters")
-    user = Fields(path, "", {})
-    # As with kubectl: who is let in without a name need not have one.
+    user = Fields(context.file, "", {})
+    # As with kubectl, a context needs no user.
     if context.text("user") is not None:
         user = config.referred(context, "user", "users")
-    _refuse_unsupported(path, which, cluster, user)
-    return _connection(context, cluster, user)
-
-
-def _refuse_unsupported(path: Path, which: str, cluster: Fields, user: Fields) -> None:
-    if cluster.values.get("insecure-skip-tls-verify") or (
-        {"exec", "auth-provider"} & user.values.keys()
-    ):
-        raise NoConnection(
-            f"{path}: the {which} skips TLS verification or logs in by a plugin; use one "
-            "with a certificate or a token"
-        )
     for fields in (cluster, user):
-        for unsupported, remedy in _NOT_SUPPORTED.items():
-            if fields.values.get(unsupported):
-                raise NoConnection(f"{fields.place(unsupported)}: is not supported; {remedy}")
+        for field, remedy in _REMEDIES.items():
+            if fields.values.get(field):
+                raise NoConnection(f"{fields.place(field)}: is not supported; {remedy}")
+    return Connection(
+        _url(cluster, "server", "https", "http").rstrip("/"),
+        KubeconfigLogin(cluster, user),
+        namespace=context.text("namespace") or "default",
+        proxy=_url(cluster, "proxy-url", "http") if cluster.text("proxy-url") else None,
+        server_name=cluster.text("tls-server-name"),
+    )
 
 
-def _context(config: Kubeconfig, path: Path, name: str | None) -> Fields:
+def _context(config: Kubeconfig, paths: tuple[Path, ...], name: str | None) -> Fields:
     known = config.names("contexts")
     if name is None:
         return config.referred(config.top, "current-context", "contexts")
     if name not in known:
-        raise NoConnection(f"{path}: has no context {name!r}; write one of {', '.join(known)}")
+        shown = os.pathsep.join(map(str, paths))
+        raise NoConnection(f"{shown}: has no context {name!r}; write one of {', '.join(known)}")
     return config.named("contexts", name)
 
 
-def _connection(context: Fields, cluster: Fields, user: Fields) -> Connection:
-    namespace = context.text("namespace") or "default"
-    server, token, token_file = _server(cluster), _token(user), user.path("tokenFile")
-    contents = {
-        "authority": cluster.content("certificate-authority"),
-        "certificate": _certificate(user),
-    }
-    present = {name: content for name, content in contents.items() if content is not None}
-    origins = {name: content.place for name, content in present.items()}
-    if token_file is not None:
-        origins["token_file"] = f"{user.place('tokenFile')}: {token_file}"
-    # Keys are copied last, when nothing else can be wrong.
-    files = {name: _private_file(content) for name, content in present.items()}
-    return Connection(
-        server=server,
-        authority=files.get("authority"),
-        certificate=files.get("certificate"),
-        token_file=token_file,
-        token=token,
-        namespace=namespace,
-        origins=origins,
-    )
-
-
-def _server(cluster: Fields) -> str:
-    text = cluster.text("server") or ""
+def _url(cluster: Fields, field: str, *schemes: str) -> str:
+    text = cluster.text(field) or ""
     try:
         parts = urlsplit(text)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_url = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:  # such as a port that is no number
         is_url = False
     if not is_url:
-        what = f"{text!r} is no URL" if text else "is missing"
-        raise NoConnection(f"{cluster.place('server')}: {what}; write https://HOST:PORT")
-    return text.rstrip("/")
-
-
-def _certificate(user: Fields) -> Content | None:
-    """Return our certificate with its key behind it, as TLS takes them; None if there is none."""
-    certificate, key = user.content("client-certificate"), user.content("client-key")
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        absent, other = "client-certificate", "client-key"
-        if key is None:
-            absent, other = other, absent
-        raise NoConnection(f"{user.place(absent)}: is missing; write it, or remove {other}")
-    place = f"{user.place('client-certificate')} and client-key"
-    return Content(place, certificate.data + b"\n" + key.data)
-
-
-def _token(user: Fields) -> str | None:
-    token = user.text("token")
-    try:
-        return None if token is None else _sendable(token)
-    except ValueError as error:
-        raise NoConnection(f"{user.place('token')}: {error}; write the token alone") from error
-
-
-def _sendable(token: str) -> str:
-    """Return a token as a header takes it.
-
-    Raises:
-        ValueError: No header takes it.
-    """
-    stripped = token.strip()
-    if not stripped.isprintable():
-        raise ValueError("is not one line of text")
-    return stripped
-
-
-def _private_file(content: Content) -> Path:
-    """Return a file with this content for as long as we run: TLS takes keys from files alone."""
-    try:
-        handle, name = tempfile.mkstemp(prefix="imagenet-operator-")
-        atexit.register(Path(name).unlink, missing_ok=True)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.data)
-    except OSError as error:
-        raise NoConnection(
-            f"{content.place}: cannot be copied to a temporary file: {reason(error)}; set TMPDIR "
-            "to a folder with room for it"
-        ) from error
-    return Path(name)
+        # A proxy's URL may hold a password.
+        shown = re.sub("//.*@", "//…@", text)
+        what = f"{shown!r} is no URL" if text else "is missing"
+        raise NoConnection(f"{cluster.place(field)}: {what}; write {schemes[0]}://HOST:PORT")
+    return text

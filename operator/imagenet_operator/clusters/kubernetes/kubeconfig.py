@@ -1,11 +1,15 @@
-"""A kubeconfig, read field by field: whatever is wrong with one is said with its file and field.
+"""Kubeconfigs, merged and read field by field: every error names the file and the field.
 
-People edit it, programs write into it, and the files that it names move away. So each value is
-looked at where it is taken, and nobody after that meets one that is not what it should be.
+People edit kubeconfigs, programs write into them, and the files that they name disappear. So each
+value is checked where it is read, before `login` gives it to the kubernetes package. That package
+merges files too, but takes the last file's current-context, where kubectl takes the first's, and
+stops at an item without a name.
 """
 
 import base64
+import os
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,28 +18,28 @@ from imagenet_operator.api.load import documents
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 
 
-class NoConnection(ImageNetJobError):  # noqa: N818 - says what there is not
-    """Nothing says where the API server is, or what does cannot be used."""
+class NoConnection(ImageNetJobError):  # noqa: N818 - says what is missing
+    """The API server or the login is unknown, or cannot be used."""
 
     def __init__(self, text: str) -> None:
-        # The names in a kubeconfig may be anything, and a line has to stay one.
+        # Names in a kubeconfig are arbitrary, and an error is one line.
         super().__init__("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
 
 
 _CONTENTS = {
     "contexts": "write its cluster and user",
     "clusters": "write its server",
-    "users": "write a client certificate or a token, or {} to log in as nobody",
+    "users": "write a client certificate or a token, or {} for anonymous requests",
 }
-"""What to write where an object of a list is left out."""
+"""What to write for each list, if an item lacks its object."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a field holds, or the file that it names.
+    """The content of a field, or of the file that it names.
 
     Attributes:
-        place: What to call it in errors: the kubeconfig, the field, the file.
+        place: Its name in errors: the kubeconfig, the field, the file.
         data: The content.
     """
 
@@ -49,8 +53,8 @@ class Fields:
 
     Attributes:
         file: The kubeconfig.
-        name: Of the object, with a dot behind it; empty for the file as a whole.
-        values: What it holds.
+        name: The object's path with a dot behind it; empty for the file as a whole.
+        values: Its fields.
     """
 
     file: Path
@@ -58,11 +62,11 @@ class Fields:
     values: dict[str, Any]
 
     def place(self, field: str) -> str:
-        """Return what to call a field in errors."""
+        """Return a field's name in errors."""
         return f"{self.file}: {self.name}{field}"
 
     def text(self, field: str) -> str | None:
-        """Return a text; None if there is none, or an empty one, which means the same."""
+        """Return a text; None if it is absent or empty."""
         value = self.values.get(field)
         if value is None or value == "":
             return None
@@ -70,13 +74,22 @@ class Fields:
             raise NoConnection(f"{self.place(field)}: is not text; write it in quotes")
         return value
 
+    def texts(self, field: str) -> tuple[str, ...]:
+        """Return a list of texts; empty if it is absent."""
+        value = self.values.get(field)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise NoConnection(f"{self.place(field)}: is not a list of texts; write them in quotes")
+        return tuple(value)
+
     def path(self, field: str) -> Path | None:
-        """Return a path, which may be relative to the kubeconfig; None if there is none."""
+        """Return a path, relative to the kubeconfig's folder; None if it is absent."""
         text = self.text(field)
         return None if text is None else self.file.parent / text
 
     def content(self, field: str) -> Content | None:
-        """Return what stands in ``FIELD-data``, or in the file that ``FIELD`` names."""
+        """Return the content of ``FIELD-data``, or of the file that ``FIELD`` names."""
         encoded, path = self.text(f"{field}-data"), self.path(field)
         if encoded is not None:
             return Content(self.place(f"{field}-data"), self._decoded(field, encoded))
@@ -102,33 +115,40 @@ class Fields:
 
 
 class Kubeconfig:
-    """One file.
+    """One file or several; as with kubectl, the first file that names something decides.
 
     Args:
-        file: Its path.
-        which: What is looked for in it, for errors: its current context, or another.
+        files: Their paths, at least one.
+        which: The context to be read, for errors: the current one, or another.
 
     Raises:
-        NoConnection: It cannot be read, or is something else.
+        NoConnection: A file cannot be read, or is not a kubeconfig.
     """
 
-    def __init__(self, file: Path, which: str) -> None:
-        self._file = file
+    def __init__(self, files: Sequence[Path], which: str) -> None:
+        self._shown = os.pathsep.join(map(str, files))
         self._which = which
-        self.top = Fields(file, "", self._read())
+        self._files = [Fields(file, "", self._read(file)) for file in files]
+
+    @property
+    def top(self) -> Fields:
+        """The first file with a current context; the first file if none has one."""
+        named = (file for file in self._files if file.values.get("current-context"))
+        return next(named, self._files[0])
 
     def names(self, part: str) -> list[str]:
         """Return the names in a list, such as ``contexts``."""
         return list(self._items(part))
 
     def named(self, part: str, name: str) -> Fields:
-        """Return the object that has a name which is in a list: a context, a cluster, a user."""
+        """Return a list's object by its name: a context, a cluster, a user."""
         kind = part.removesuffix("s")
-        values = self._items(part)[name].get(kind)
+        file, item = self._items(part)[name]
+        values = item.get(kind)
         if not isinstance(values, dict):
             what = "is empty" if values is None else "is no object"
-            raise NoConnection(f"{self._file}: {part}[{name}].{kind}: {what}; {_CONTENTS[part]}")
-        return Fields(self._file, f"{part}[{name}].{kind}.", values)
+            raise NoConnection(f"{file}: {part}[{name}].{kind}: {what}; {_CONTENTS[part]}")
+        return Fields(file, f"{part}[{name}].{kind}.", values)
 
     def referred(self, fields: Fields, field: str, part: str) -> Fields:
         """Return the object of a list that a field names."""
@@ -138,37 +158,39 @@ class Kubeconfig:
             raise NoConnection(f"{fields.place(field)}: {what}; write one of {', '.join(known)}")
         return self.named(part, name)
 
-    def _items(self, part: str) -> dict[str, dict[str, Any]]:
-        listed = self.top.values.get(part)
-        items: dict[str, dict[str, Any]] = {}
-        for item in listed if isinstance(listed, list) else ():
-            if isinstance(item, dict) and isinstance(item.get("name"), str):
-                items.setdefault(item["name"], item)
+    def _items(self, part: str) -> dict[str, tuple[Path, dict[str, Any]]]:
+        items: dict[str, tuple[Path, dict[str, Any]]] = {}
+        for file in self._files:
+            listed = file.values.get(part)
+            for item in listed if isinstance(listed, list) else ():
+                if isinstance(item, dict) and isinstance(item.get("name"), str):
+                    items.setdefault(item["name"], (file.file, item))
         if not items:
             kind = part.removesuffix("s")
             raise self._no_kubeconfig(
-                f"{part}: is no list of {part}; write one of objects with name and {kind}"
+                self._shown,
+                f"{part}: is no list of {part}; write one of objects with name and {kind}",
             )
         return items
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, file: Path) -> dict[str, Any]:
         remedy = "set KUBECONFIG to the path of one"
         try:
-            read = documents(self._file.read_text(encoding="utf-8"), str(self._file))
+            read = documents(file.read_text(encoding="utf-8"), str(file))
         except UnreadableManifest as error:
-            raise self._no_kubeconfig(f"{error.message}; {remedy}") from error
+            raise self._no_kubeconfig(file, f"{error.message}; {remedy}") from error
         except (OSError, ValueError) as error:
-            raise self._no_kubeconfig(f"{reason(error)}; {remedy}") from error
+            raise self._no_kubeconfig(file, f"{reason(error)}; {remedy}") from error
         if len(read) != 1 or not isinstance(read[0], dict):
-            raise self._no_kubeconfig(f"does not hold one object; {remedy}")
+            raise self._no_kubeconfig(file, f"does not hold one object; {remedy}")
         return dict(read[0])
 
-    def _no_kubeconfig(self, why: str) -> NoConnection:
-        return NoConnection(f"{self._file}: is no kubeconfig with a {self._which}: {why}")
+    def _no_kubeconfig(self, file: Path | str, why: str) -> NoConnection:
+        return NoConnection(f"{file}: is no kubeconfig with a {self._which}: {why}")
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Return why a file cannot be read or used, in the words of an error line."""
+    """Return why a file cannot be read or used, as part of an error line."""
     if isinstance(error, ssl.SSLError):
         return f"TLS cannot use it ({(error.reason or 'damaged').replace('_', ' ').lower()})"
     if isinstance(error, UnicodeDecodeError):

@@ -22,10 +22,10 @@ PlatformCollector(registry=REGISTRY)
 PREFIX = "imagenet_operator_"
 
 SEEN_SECONDS: Final = 90.0
-"""How long a series that begins is there before it grows: longer than between two scrapes."""
+"""How long a new series stays at 0: longer than a scrape interval."""
 
 NO_PHASE = "New"
-"""The phase of a job that the operator has not looked at yet."""
+"""The phase of a job that was not reconciled yet."""
 
 JOBS = Gauge(
     f"{PREFIX}jobs",
@@ -33,32 +33,32 @@ JOBS = Gauge(
     ["namespace", "phase"],
     registry=REGISTRY,
 )
-PASSES = Counter(
+RECONCILES = Counter(
     f"{PREFIX}passes",
-    "Passes over a job, by result: success, again (something has changed under it), error.",
+    "Reconciles of a job, by result: success, again (the job or a child has changed), error.",
     ["result"],
     registry=REGISTRY,
 )
-# There from the start: a rate does not notice what begins with the first of them.
+# They exist from the start, since rate() does not see the first increment of a new series.
 for _result in ("success", "again", "error"):
-    PASSES.labels(_result)
-PASS_SECONDS = Histogram(
+    RECONCILES.labels(_result)
+RECONCILE_SECONDS = Histogram(
     f"{PREFIX}pass_seconds",
-    "Seconds that a pass over a job takes.",
+    "Duration of a reconcile of one job, in seconds.",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
     registry=REGISTRY,
 )
-QUEUE_DEPTH = Gauge(f"{PREFIX}queue_depth", "Jobs that wait for a pass.", registry=REGISTRY)
+QUEUE_DEPTH = Gauge(f"{PREFIX}queue_depth", "Jobs that wait to be reconciled.", registry=REGISTRY)
 RESTARTS = Counter(
     f"{PREFIX}restarts",
-    "Restarts of a job's training, charged or not, by reason; each is told 90 seconds late, so "
-    "that an increase shows the first as well.",
+    "Restarts of a job's training, charged or not, by reason. The series starts at 0; the count "
+    "follows 90 s later, so increase() sees the first restart.",
     ["namespace", "imagenet_job", "reason"],
     registry=REGISTRY,
 )
 REQUESTS = Counter(
     f"{PREFIX}api_requests",
-    "Requests to the API server by verb and HTTP status; none where there was no answer.",
+    "Requests to the API server by verb and HTTP status; none without an answer.",
     ["verb", "code"],
     registry=REGISTRY,
 )
@@ -70,6 +70,17 @@ WATCH_UP = Gauge(
 )
 
 
+def measure_reconcile(result: str, seconds: float) -> None:
+    """Count a reconcile.
+
+    Args:
+        result: success, again or error.
+        seconds: Its duration.
+    """
+    RECONCILES.labels(result).inc()
+    RECONCILE_SECONDS.observe(seconds)
+
+
 def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
     """Set the number of jobs in each phase.
 
@@ -77,7 +88,7 @@ def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
         jobs: The namespace and the phase of every job.
     """
     counted = Count(jobs)
-    # A namespace without jobs is not told of any more.
+    # A namespace without jobs has no series any more.
     JOBS.clear()
     for namespace in {namespace for namespace, _ in counted}:
         for phase in (NO_PHASE, *get_args(Phase)):
@@ -85,10 +96,10 @@ def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
 
 
 def count_restart(namespace: str, name: str, reason: str) -> None:
-    """Count a restart of a job, in a while: to be called in an event loop.
+    """Count a restart of a job after `SEEN_SECONDS`; to be called in an event loop.
 
-    An increase does not notice what begins with 1, and nobody could say beforehand for which of
-    thousands of jobs, and for which of many reasons, a series has to begin with 0.
+    increase() does not see the first increment of a series that begins with 1, and a series for
+    every job and reason would be too many.
     """
     restarts = RESTARTS.labels(namespace, name, reason)
     asyncio.get_running_loop().call_later(SEEN_SECONDS, restarts.inc)

@@ -1,7 +1,7 @@
 """What the nodes tell: which of them cannot be reached, and what they have left for which pods.
 
 Left is what a node could allocate, less what the pods that are bound to it ask for; with it go the
-taints that keep pods out. Who asks for it, and when, is in `gang_room`.
+taints that keep pods out. `capacity_lock` asks for it.
 """
 
 from collections.abc import Iterable, Mapping

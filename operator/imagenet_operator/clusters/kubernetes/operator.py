@@ -16,22 +16,23 @@ from typing import Final
 import orjson
 
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import health, kinds, metrics
-from imagenet_operator.clusters.kubernetes.audit import Audit
-from imagenet_operator.clusters.kubernetes.cache import JobKey, Stored
+from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
-from imagenet_operator.clusters.kubernetes.loop import Loop
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler, now
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
-from imagenet_operator.clusters.kubernetes.sampler import Sampler
+from imagenet_operator.clusters.kubernetes.watch_liveness import WatchLiveness
+from imagenet_operator.clusters.loop import Loop
+from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.configuration import Configuration
 from imagenet_operator.reconcile.sample import Sample
 
 LOGGER = logging.getLogger(__name__)
 
-FAREWELL_SECONDS: Final = 0.5
+FLUSH_TIMEOUT_SECONDS: Final = 0.5
 """How long events that are still to be sent may hold up the end."""
 
 
@@ -48,17 +49,16 @@ class Operator:
         self, client: Client, configuration: Configuration, clock: Callable[[], datetime] = now
     ) -> None:
         namespaces = configuration.namespaces or (None,)
-        self.loop = Loop(self._look)
+        self.loop = Loop(self._reconcile, metrics.measure_reconcile)
         self._recorder = Recorder(client)
         self.cluster = KubernetesCluster(client, self._recorder, self._child_changed)
         self._sampler: Sampler | None = None
         if configuration.sampler.enabled:
             self._sampler = Sampler(
-                self.cluster.jobs,
-                self.cluster.children["Pod"],
+                self.cluster,
                 configuration.sampler.interval_seconds,
                 configuration.sampler.timeout_seconds,
-                lambda key: self.loop.wish(key, patient=True),
+                lambda key: self.loop.enqueue(key, low_priority=True),
             )
         self._reconciler = Reconciler(self.cluster, configuration.settings, self._latest, clock)
         self._children = [
@@ -73,7 +73,7 @@ class Operator:
             for namespace in namespaces
         ]
         self._nodes = Reflector(client, kinds.NODE, self.cluster.nodes)
-        self.audit = Audit(client, self.cluster.jobs, namespaces, self._gone)
+        self.watch_liveness = WatchLiveness(client, self.cluster.jobs, namespaces, self._gone)
         self._began = time.monotonic()
         self._is_at_work = False
 
@@ -89,14 +89,14 @@ class Operator:
         metadata = job["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == "DELETED":
-            self.cluster.jobs.bury(job)
+            self.cluster.jobs.delete(job)
             if self.cluster.jobs.get(*key) is None:
                 self._gone(key)
             return
         before = self.cluster.jobs.get(*key)
-        if self.cluster.jobs.put(job) and _is_worth_a_look(before, job):
+        if self.cluster.jobs.put(job) and _needs_reconcile(before, job):
             # A job that was applied while there was no operator has waited long enough.
-            self.loop.wish(key, patient=kind is None and _has_begun(job))
+            self.loop.enqueue(key, low_priority=kind is None and _has_begun(job))
 
     def _gone(self, key: JobKey) -> None:
         LOGGER.info("%s/%s: deleted", *key)
@@ -115,7 +115,7 @@ class Operator:
             for reflector in (*self._children, self._nodes):
                 tasks.create_task(reflector.run(), name=f"watch of {reflector.name}")
             tasks.create_task(self._follow_nodes(), name="nodes")
-            tasks.create_task(self.audit.run(), name="audit")
+            tasks.create_task(self.watch_liveness.run(), name="watch liveness")
             tasks.create_task(self._recorder.run(), name="events")
             if self._sampler is not None:
                 tasks.create_task(self._sampler.run(), name="sampler")
@@ -135,27 +135,27 @@ class Operator:
     async def close(self) -> None:
         """Send the events that wait, if that is quick."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._recorder.flush(), FAREWELL_SECONDS)
+            await asyncio.wait_for(self._recorder.flush(), FLUSH_TIMEOUT_SECONDS)
 
     async def _follow_nodes(self) -> None:
         """Believe what the cache says of nodes once it has been filled, if that is allowed."""
         await self._nodes.synced.wait()
         self.cluster.knows_nodes = True
 
-    async def _look(self, key: JobKey) -> timedelta | None:
-        return await self._reconciler.look(key)
+    async def _reconcile(self, key: JobKey) -> timedelta | None:
+        return await self._reconciler.reconcile(key)
 
     def _latest(self, key: JobKey, uid: str) -> Sample | None:
         return None if self._sampler is None else self._sampler.latest(key, uid)
 
-    def _child_changed(self, key: JobKey, can_wait: bool) -> None:
+    def _child_changed(self, key: JobKey, debounce: bool) -> None:
         if self.cluster.jobs.get(*key) is None:
             return
-        if self._is_at_work and can_wait:
-            self.loop.wish_soon(key)
+        if self._is_at_work and debounce:
+            self.loop.enqueue_debounced(key)
         else:
             # What the first lists tell is no news.
-            self.loop.wish(key, patient=not self._is_at_work)
+            self.loop.enqueue(key, low_priority=not self._is_at_work)
 
     # ------------------------------------------------------------------ what it says of itself
 
@@ -168,9 +168,9 @@ class Operator:
         for reflector in (*self._children, *nodes):
             if health.is_silent(reflector.heard_at):
                 yield f"the watch of {reflector.name} is dead"
-        if self.audit.missed:
-            yield f"the watch of {kinds.JOB.plural} is dead: {sorted(self.audit.missed)}"
-        if health.is_silent(self.audit.heard_at or self._began):
+        if self.watch_liveness.missed:
+            yield f"the watch of {kinds.JOB.plural} is dead: {sorted(self.watch_liveness.missed)}"
+        if health.is_silent(self.watch_liveness.heard_at or self._began):
             yield f"{kinds.JOB.plural} cannot be listed"
         if self.loop.is_stuck:
             yield "a pass hangs"
@@ -182,7 +182,7 @@ class Operator:
                 yield f"{reflector.name} are not listed yet"
         if not self._nodes.answered.is_set():
             yield f"{self._nodes.name} are not listed yet"
-        if self.audit.heard_at is None:
+        if self.watch_liveness.heard_at is None:
             yield f"{kinds.JOB.plural} are not listed yet"
 
     def has_heard(self, version: int) -> bool:
@@ -204,7 +204,7 @@ class Operator:
         for reflector in (*self._children, self._nodes):
             is_up = reflector.synced.is_set() and not health.is_silent(reflector.heard_at)
             metrics.WATCH_UP.labels(reflector.kind.plural, reflector.namespace or "").set(is_up)
-        is_up = self.audit.heard_at is not None and not self.audit.missed
+        is_up = self.watch_liveness.heard_at is not None and not self.watch_liveness.missed
         metrics.WATCH_UP.labels(kinds.JOB.plural, "").set(is_up)
         metrics.count_jobs(_namespace_and_phase(job) for job in self.cluster.jobs.all())
 
@@ -220,7 +220,7 @@ def _has_begun(job: Manifest) -> bool:
     return bool((job.get("status") or {}).get("startTime"))
 
 
-def _is_worth_a_look(before: Stored | None, job: Manifest) -> bool:
+def _needs_reconcile(before: Stored | None, job: Manifest) -> bool:
     """Whether more has changed of a job than its status, which only we write."""
     if before is None or before.uid != job["metadata"]["uid"]:
         return True

@@ -1,48 +1,49 @@
-"""Passes over one job: observe, decide, apply, with at most one write of its status.
+"""The reconcile of one job on Kubernetes: observe, decide, apply, with one write of its status.
 
-Where a decision asks for another at once, that is made before other jobs have their turn.
+`loop` calls `Reconciler.reconcile` with a job's key. If a decision asks for another one at once,
+that follows before other jobs are reconciled.
 
-The decision is made from the caches first. Where it hangs on something that is not there
-(`certainty`), it is made again from live reads before any of it is done.
+The first decision is made from the caches, which may lag. If it needs a live read
+(`read_consistency`), it is made again from live reads before any part of it is applied. In both
+cases the job is read before its children.
 """
 
 import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from imagenet_operator.api import ImageNetJob, Manifest, validation
-from imagenet_operator.clusters.apply import apply_at_once, writes_status
+from imagenet_operator.clusters.apply import apply, writes_status
+from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import metrics, stored_job
-from imagenet_operator.clusters.kubernetes.cache import JobKey
-from imagenet_operator.clusters.kubernetes.certainty import Certainty, needed
+from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
-    CONFLICT,
     NOT_FOUND,
     UNPROCESSABLE,
-    Actions,
+    Invalid,
     KubernetesCluster,
-    Refused,
-    View,
+    key_of,
 )
+from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
 from imagenet_operator.clusters.kubernetes.stored_job import Unreadable
 from imagenet_operator.manifests import volumes
-from imagenet_operator.reconcile import observe, refusal
-from imagenet_operator.reconcile.decide import decide, is_finished
-from imagenet_operator.reconcile.draft import EVENT_MAXIMUM
+from imagenet_operator.reconcile import observe, rejection
+from imagenet_operator.reconcile.context import EVENT_MAXIMUM
+from imagenet_operator.reconcile.decide import decide, is_finished, is_resuming
 from imagenet_operator.reconcile.policies import gang
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import Capacity, Decision, Event, Settings
+from imagenet_operator.reconcile.types import Capacity, Decision, Event, ReconcileSettings
 
 LOGGER = logging.getLogger(__name__)
 
-MOST_ROUNDS: Final = 8
-"""How many passes in a row one job may have before others have their turn."""
+MAX_ROUNDS: Final = 8
+"""How many decisions in a row one reconcile may make before other jobs have their turn."""
 
 AT_ONCE = timedelta(0)
 
@@ -51,20 +52,37 @@ _NAMES_AND_NUMBERS: Final = re.compile(r'"[^"]*"|[0-9]+')
 
 @dataclass(frozen=True)
 class _NamedClaims:
-    """The claims that a job that has not started names, and those of them that there are."""
+    """The claims that a job names before it starts, and those of them that exist."""
 
     names: frozenset[str]
     found: list[Manifest]
 
     @property
     def absent(self) -> frozenset[str]:
-        """Those of them that there are not."""
+        """The names without a claim."""
         return self.names - {item["metadata"]["name"] for item in self.found}
 
 
 @dataclass(frozen=True)
+class _View:
+    """A job and its surroundings at one moment.
+
+    Attributes:
+        stored: The job, as the API server stores it.
+        children: Its children, and other objects with names that it needs.
+        unreachable: Nodes of its pods that are not ready, gone or out of service.
+        absent: Claims that it names and that do not exist.
+    """
+
+    stored: Stored
+    children: list[Manifest]
+    unreachable: frozenset[str]
+    absent: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class _Room:
-    """What nodes have left, for whom it matters and as far as that is known."""
+    """The free capacity, for a job that waits for it."""
 
     free: Capacity | None
 
@@ -75,19 +93,19 @@ def now() -> datetime:
 
 
 class Reconciler:
-    """Makes passes.
+    """Reconciles jobs.
 
     Args:
         cluster: What is observed and acted upon.
         settings: Of the decisions.
-        latest: The newest sample of a job, if there is one.
+        latest: Returns the newest sample of the job with a key and a UID, or None.
         clock: The time.
     """
 
     def __init__(
         self,
         cluster: KubernetesCluster,
-        settings: Settings,
+        settings: ReconcileSettings,
         latest: Callable[[JobKey, str], Sample | None],
         clock: Callable[[], datetime] = now,
     ) -> None:
@@ -95,50 +113,59 @@ class Reconciler:
         self._settings = settings
         self._latest = latest
         self._clock = clock
-        self._complaints: dict[JobKey, set[str]] = {}
+        self._reported: dict[JobKey, set[str]] = {}
 
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a job that is gone."""
-        self._complaints.pop(key, None)
+        self._reported.pop(key, None)
 
-    async def look(self, key: JobKey) -> timedelta | None:
-        """Make a pass over a job, and those that are wanted right after it.
+    async def reconcile(self, key: JobKey) -> timedelta | None:
+        """Reconcile a job until no decision follows at once.
 
         Returns:
-            When to look again even if nothing happens; None for never.
+            When to reconcile again without an event; None for never.
 
         Raises:
-            ApiError: The API server refused something, or did not answer.
-            NameTaken: The cluster was not as the caches said; they are right now.
+            ClusterError: The API server refused something, did not answer, or the caches lagged.
         """
         await self._cluster.recheck_foreign(key)
-        certainty, named = Certainty.CACHED, None
-        for _ in range(MOST_ROUNDS):
-            view = self._cluster.view(key)
-            if view is None or not stored_job.is_ours_to_run(view.job.manifest()):
+        consistency, named = ReadConsistency.CACHED, None
+        for _ in range(MAX_ROUNDS):
+            stored = self._cluster.jobs.get(*key)
+            if stored is None or not stored_job.is_ours_to_run(stored.manifest()):
                 return None
             try:
-                job = stored_job.read(view.job)
+                job = stored_job.read(stored)
             except Unreadable as error:
-                again_after = await self._give_up(key, view, error)
-                if again_after != AT_ONCE:
-                    return again_after
+                requeue_after = await self._fail_unreadable(key, stored, error)
+                if requeue_after != AT_ONCE:
+                    return requeue_after
                 continue
-            if _is_new(job):
-                if named is None or named.names != _claims_of(job):
-                    named, certainty = await self._read_before_start(key, job), Certainty.JOB
-                    continue
-                children = [*view.children, *named.found]
-                view = replace(view, children=children, absent=named.absent)
-            certainty, again_after = await self._round(key, job, view, certainty)
-            if again_after != AT_ONCE:
-                return again_after
+            if not (_is_new(job) or is_resuming(job)):
+                named = None
+            elif named is None or named.names != _claims_of(job):
+                named = await self._read_before_start(key, job)
+                consistency = ReadConsistency.LIVE_JOB
+                continue
+            view = await self._observe(job, stored, named)
+            consistency, requeue_after = await self._round(key, job, view, consistency)
+            if requeue_after != AT_ONCE:
+                return requeue_after
         return AT_ONCE
 
-    async def _read_before_start(self, key: JobKey, job: ImageNetJob) -> _NamedClaims:
-        """Read what a start hangs on, all of it at once: the claims that a job names, and itself.
+    async def _observe(
+        self, job: ImageNetJob, stored: Stored, named: _NamedClaims | None = None
+    ) -> _View:
+        children = await self._cluster.observe(job)
+        unreachable = await self._cluster.unreachable_nodes(job)
+        if named is None:
+            return _View(stored, children, unreachable)
+        return _View(stored, [*children, *named.found], unreachable, named.absent)
 
-        Others' claims are in no cache; what they allow is recorded when the job starts.
+    async def _read_before_start(self, key: JobKey, job: ImageNetJob) -> _NamedClaims:
+        """Read the job and the claims that it names, at once, before it starts or resumes.
+
+        Claims of others are in no cache, and more workers may need more of them after a suspension.
         """
         names = _claims_of(job)
         found, _ = await asyncio.gather(
@@ -147,40 +174,40 @@ class Reconciler:
         return _NamedClaims(names, found)
 
     async def _round(
-        self, key: JobKey, job: ImageNetJob, view: View, certainty: Certainty
-    ) -> tuple[Certainty, timedelta | None]:
-        """Decide, and do what was decided if the view is certain enough for it.
+        self, key: JobKey, job: ImageNetJob, view: _View, consistency: ReadConsistency
+    ) -> tuple[ReadConsistency, timedelta | None]:
+        """Decide, and apply the decision if the view is consistent enough for it.
 
         Returns:
-            How certain the next view is, and when to look again.
+            The consistency of the next view, and when to reconcile again.
         """
-        async with self._room(key, job, view) as room:
+        async with self._room(job, view) as room:
             if room is None:
-                return certainty, self._settings.patience
-            decision = self._decide(key, job, view, room.free)
-            wanted = needed(job.status, decision)
-            if wanted <= certainty:
-                decision = await self._apply(key, job, view, decision)
-                return _after(job, decision), decision.again_after
-        await self._make_certain(key, wanted)
+                return consistency, self._settings.requeue_interval
+            decision = self._decide(job, view, room.free)
+            wanted = required(job.status, decision)
+            if wanted <= consistency:
+                decision = await self._apply(key, job, decision)
+                return _after(job, decision), decision.requeue_after
+        await self._refresh(key, wanted)
         return wanted, AT_ONCE
 
     @contextlib.asynccontextmanager
-    async def _room(self, key: JobKey, job: ImageNetJob, view: View) -> AsyncIterator[_Room | None]:
-        """Give what nodes have left to a gang that waits for it, but None if others are first."""
+    async def _room(self, job: ImageNetJob, view: _View) -> AsyncIterator[_Room | None]:
+        """Give a waiting gang the free capacity; None if too many others wait for it."""
         if not stored_job.waits_for_room(job, view.children):
             yield _Room(None)
             return
-        async with self._cluster.gang_room.turn(key) as is_its_turn:
-            yield _Room(await self._cluster.free_capacity()) if is_its_turn else None
+        async with self._cluster.capacity_lock.acquire(key_of(job)) as is_held:
+            yield _Room(await self._cluster.free_capacity()) if is_held else None
 
-    def _decide(self, key: JobKey, job: ImageNetJob, view: View, free: Capacity | None) -> Decision:
+    def _decide(self, job: ImageNetJob, view: _View, free: Capacity | None) -> Decision:
         time = self._clock()
         if _is_new(job):
-            problems = validation.validate(view.job.manifest())
+            problems = validation.validate(view.stored.manifest())
             if problems:
-                reason, message = refusal.reason_of(problems), stored_job.in_words(problems)
-                return refusal.refuse(job, reason, message, time, self._settings)
+                reason, message = rejection.reason_of(problems), stored_job.in_words(problems)
+                return rejection.reject(job, reason, message, time, self._settings)
         observed = observe.sort(
             job,
             view.children,
@@ -188,86 +215,88 @@ class Reconciler:
             absent=view.absent,
             free=free,
         )
-        return decide(job, observed, self._latest(key, view.job.uid), time, self._settings)
+        return decide(
+            job, observed, self._latest(key_of(job), view.stored.uid), time, self._settings
+        )
 
-    async def _make_certain(self, key: JobKey, wanted: Certainty) -> None:
-        if wanted is Certainty.ALL:
+    async def _refresh(self, key: JobKey, wanted: ReadConsistency) -> None:
+        if wanted is ReadConsistency.LIVE_ALL:
             await self._cluster.refresh(key)
         else:
             await self._cluster.refresh_job(key)
 
-    async def _apply(
-        self, key: JobKey, job: ImageNetJob, view: View, decision: Decision
-    ) -> Decision:
-        """Carry out a decision, or what follows from its being refused; return which it was."""
-        actions = self._cluster.acting_for(key, view.job)
+    async def _apply(self, key: JobKey, job: ImageNetJob, decision: Decision) -> Decision:
+        """Apply a decision, or one that fails the job; return the one that was applied."""
         try:
-            await apply_at_once(actions, job, decision)
-        except Refused as error:
-            # Built from the job's template; what the API server refuses today it refuses for ever.
-            decision = refusal.refuse(
+            applied = await apply(self._cluster, job, decision)
+        except Invalid as error:
+            # The template is invalid, and the API server will always refuse it.
+            decision = rejection.reject(
                 job, "InvalidTemplate", str(error), self._clock(), self._settings
             )
-            await apply_at_once(actions, job, decision)
+            applied = await apply(self._cluster, job, decision)
+        except Conflict:
+            await self._cluster.refresh_job(key)
+            raise
         except ApiError as error:
-            if error.code in (CONFLICT, NOT_FOUND):
+            if error.code == NOT_FOUND:
                 await self._cluster.refresh_job(key)
             else:
-                await self._complain(key, job, actions, error)
+                await self._report(key, job, error)
             raise
-        _tell(key, job, decision)
-        if actions.refused:
-            return await self._insist(key, job, actions, decision)
+        _log_and_count(key, job, decision)
+        if applied.refused:
+            return await self._retry_later(key, job, applied.refused, decision)
         if not _is_cut_off(decision):
-            self._complaints.pop(key, None)
+            self._reported.pop(key, None)
         return decision
 
-    async def _insist(
-        self, key: JobKey, job: ImageNetJob, actions: Actions, decision: Decision
+    async def _retry_later(
+        self, key: JobKey, job: ImageNetJob, refused: Iterable[ClusterError], decision: Decision
     ) -> Decision:
-        """Tell what was refused of a decision that was carried out, and have it tried again."""
-        for failure in actions.refused:
+        """Report refused patches, and reconcile again soon: no event says when to retry."""
+        for failure in refused:
             LOGGER.warning("%s/%s: %s", *key, failure)
-            await self._complain(key, job, actions, failure)
-        # No event may tell that it would be taken by now.
-        patience = self._settings.patience
-        again_after = decision.again_after
-        soon = patience if again_after is None else min(again_after, patience)
-        return replace(decision, again_after=soon)
+            if isinstance(failure, ApiError):
+                await self._report(key, job, failure)
+        interval = self._settings.requeue_interval
+        requeue_after = decision.requeue_after
+        soon = interval if requeue_after is None else min(requeue_after, interval)
+        return replace(decision, requeue_after=soon)
 
-    async def _complain(
-        self, key: JobKey, job: ImageNetJob, actions: Actions, error: ApiError
-    ) -> None:
-        """Tell of a refusal, but not again and again.
-
-        A full quota, say: whoever asked for the job can do something about it.
-        """
-        told = self._complaints.setdefault(key, set())
+    async def _report(self, key: JobKey, job: ImageNetJob, error: ApiError) -> None:
+        """Record an event about a refusal, such as an exceeded quota, once."""
+        reported = self._reported.setdefault(key, set())
         gist = _gist(error.message)
-        if 400 <= error.code < 500 and gist not in told:
-            told.add(gist)
+        if 400 <= error.code < 500 and gist not in reported:
+            reported.add(gist)
             event = Event("Warning", "ApiServerRefused", error.message[:EVENT_MAXIMUM])
-            await actions.record_event(job, event)
+            await self._cluster.record_event(job, event)
 
-    async def _give_up(self, key: JobKey, view: View, error: Unreadable) -> timedelta | None:
-        """Fail a job that cannot be read, and clean up behind it; return when to look again.
+    async def _fail_unreadable(
+        self, key: JobKey, stored: Stored, error: Unreadable
+    ) -> timedelta | None:
+        """Fail a job that cannot be read, and delete its children; return when to reconcile again.
 
-        Where its status cannot say so nothing is touched: what goes has to be recorded before.
+        If its status cannot be written nothing is deleted: a deletion has to be recorded first.
         """
         LOGGER.error("%s/%s: cannot be worked on: %s", *key, error)
         if error.status is None:
             return None
-        job = stored_job.remains(view.job, error.status)
+        job = stored_job.stub(stored, error.status)
         if is_finished(job.status):
+            view = await self._observe(job, stored)
             observed = observe.sort(job, view.children, unreachable_nodes=view.unreachable)
             decision = decide(job, observed, None, self._clock(), self._settings)
             decision = replace(decision, status=job.status)
-            return (await self._apply(key, job, view, decision)).again_after
+            return (await self._apply(key, job, decision)).requeue_after
         reason, message = error.reason, str(error)
-        status = refusal.refused(job.status, error.generation, reason, message, self._clock())
+        status = rejection.rejected_status(
+            job.status, error.generation, reason, message, self._clock()
+        )
         told = Event("Warning", reason, message[:EVENT_MAXIMUM])
         try:
-            await self._apply(key, job, view, Decision(status, events=(told,)))
+            await self._apply(key, job, Decision(status, events=(told,)))
         except ApiError as refused:
             if refused.code != UNPROCESSABLE:
                 raise
@@ -284,16 +313,15 @@ def _claims_of(job: ImageNetJob) -> frozenset[str]:
     return frozenset(item.claim for item in volumes.existing(job))
 
 
-def _after(job: ImageNetJob, decision: Decision) -> Certainty:
-    """How sure the view is right after a decision: our own write returned the job as it is now."""
-    return Certainty.JOB if writes_status(job, decision) else Certainty.CACHED
+def _after(job: ImageNetJob, decision: Decision) -> ReadConsistency:
+    """Return the consistency after a decision: a status write returns the live job."""
+    return ReadConsistency.LIVE_JOB if writes_status(job, decision) else ReadConsistency.CACHED
 
 
 def _is_cut_off(decision: Decision) -> bool:
-    """Whether a decision follows from an attempt of which not all could be made.
+    """Whether a decision ends an attempt because some of its objects could not be created.
 
-    It says no more than that there is something to be cleared away: what was refused still is, as
-    far as is known, until an attempt is made whole.
+    Such a decision only clears away; it does not show that the refusal is over.
     """
     training = decision.status.training
     outcome = None if training is None else training.outcome
@@ -301,12 +329,12 @@ def _is_cut_off(decision: Decision) -> bool:
 
 
 def _gist(message: str) -> str:
-    """What stays the same of a refusal while names and numbers in it change with the attempt."""
+    """Return a refusal without names and numbers, which change with the attempt."""
     return _NAMES_AND_NUMBERS.sub("", message)
 
 
-def _tell(key: JobKey, job: ImageNetJob, decision: Decision) -> None:
-    """Log and count what a decision has changed."""
+def _log_and_count(key: JobKey, job: ImageNetJob, decision: Decision) -> None:
+    """Log and count the changes of a decision."""
     before, after = job.status, decision.status
     if before.phase != after.phase:
         LOGGER.info("%s/%s: %s", *key, after.phase)
@@ -314,6 +342,6 @@ def _tell(key: JobKey, job: ImageNetJob, decision: Decision) -> None:
         level = logging.INFO if event.type == "Normal" else logging.WARNING
         LOGGER.log(level, "%s/%s: %s: %s", *key, event.reason, event.message)
     if after.restarts > before.restarts or after.disruptions > before.disruptions:
-        # No other end of an attempt is a restart: that of a suspended one, of one without room, …
+        # The end of a suspended attempt, or of one without capacity, is no restart.
         outcome = None if after.training is None else after.training.outcome
         metrics.count_restart(*key, "Unknown" if outcome is None else outcome.reason)

@@ -153,6 +153,6 @@ class Reflector:
             raise ApiError(f"WATCH {self._path}", code, item.get("reason", ""), item["message"])
         self._version = item["metadata"]["resourceVersion"]
         if event == "DELETED":
-            self._cache.bury(item)
+            self._cache.delete(item)
         elif event != "BOOKMARK":
             self._cache.put(item)

@@ -1,7 +1,7 @@
-"""An ImageNetJob as the API server stores it: read into the model, or found to be none.
+"""An ImageNetJob as the API server stores it, read into the model by `reconciler`.
 
-The CRD keeps out what is invalid. But a job may be older than the CRD that is installed, or have
-been stored while validation was off; then it fails with a reason, once.
+The CRD refuses invalid jobs. But a job may be older than the installed CRD, or have been stored
+while validation was off. Such a job fails with a reason, once.
 """
 
 import contextlib
@@ -15,26 +15,25 @@ from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.dataset import DatasetSpec
 from imagenet_operator.api.job import ImageNetJobSpec
 from imagenet_operator.api.metadata import ObjectMeta
-from imagenet_operator.api.problems import Problem
 from imagenet_operator.api.run_policy import MANAGER, RunPolicy
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.clusters.kubernetes.cache import Stored
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.errors import ImageNetJobError, Problem
 from imagenet_operator.manifests.names import SCHEDULING_GATE
-from imagenet_operator.reconcile import refusal
+from imagenet_operator.reconcile import rejection
 
 _NO_VOLUME: Final[dict[str, Any]] = {"volume": None}
 _NO_OUTPUT: Final[dict[str, Any]] = {"output": None}
 
 
 class Unreadable(ImageNetJobError):  # noqa: N818 - says what a stored object is
-    """An object that calls itself an ImageNetJob and is none.
+    """A stored ImageNetJob that the model cannot read.
 
     Attributes:
         reason: Of its failure.
         generation: The object's.
-        status: What is recorded of it; None if that cannot be read either.
+        status: Its status; None if that cannot be read either.
     """
 
     def __init__(self, reason: str, message: str, generation: int, status: Status | None) -> None:
@@ -45,34 +44,36 @@ class Unreadable(ImageNetJobError):  # noqa: N818 - says what a stored object is
 
 
 def read(stored: Stored) -> ImageNetJob:
-    """Return a stored job.
+    """Return a stored job, with its resource version.
 
     Raises:
-        Unreadable: It is none.
+        Unreadable: It is invalid.
     """
     try:
-        return ImageNetJob.model_validate_json(stored.text)
+        job = ImageNetJob.model_validate_json(stored.text)
     except ValidationError as error:
         manifest = stored.manifest()
         problems = validation.validate(manifest) or [Problem("", str(error))]
         generation = int(manifest["metadata"].get("generation", 1))
-        reason, message = refusal.reason_of(problems), in_words(problems)
+        reason, message = rejection.reason_of(problems), in_words(problems)
         raise Unreadable(reason, message, generation, _status(manifest)) from None
+    metadata = job.metadata.model_copy(update={"resource_version": str(stored.version)})
+    return job.model_copy(update={"metadata": metadata})
 
 
-def remains(stored: Stored, status: Status) -> ImageNetJob:
-    """Return what is left of a job that cannot be read: enough to clean up behind it, no more.
+def stub(stored: Stored, status: Status) -> ImageNetJob:
+    """Return the readable parts of an unreadable job: enough to clean up behind it.
 
     Args:
         stored: The job.
-        status: What is recorded of it.
+        status: Its status.
     """
     manifest = stored.manifest()
-    names = ("name", "namespace", "uid", "generation")
+    names = ("name", "namespace", "uid", "generation", "resourceVersion")
     metadata = {name: value for name, value in manifest["metadata"].items() if name in names}
     fields: dict[str, Any] = {
         "run_policy": _readable_policy(manifest),
-        # Nobody knows which claims it asked for; it gets none that is not its own.
+        # The claims that it names are unknown, so it adopts none.
         "dataset": DatasetSpec.model_construct(**_NO_VOLUME),
         "training": TrainingSpec.model_construct(**_NO_OUTPUT),
     }
@@ -84,7 +85,7 @@ def remains(stored: Stored, status: Status) -> ImageNetJob:
 
 
 def _readable_policy(manifest: Manifest) -> RunPolicy:
-    """Return a job's runPolicy, with the defaults for what cannot be read of it."""
+    """Return a job's runPolicy, with the defaults for fields that cannot be read."""
     spec = manifest.get("spec")
     policy = spec.get("runPolicy") if isinstance(spec, dict) else None
     readable = {}
@@ -96,14 +97,14 @@ def _readable_policy(manifest: Manifest) -> RunPolicy:
 
 
 def in_words(problems: Iterable[Problem]) -> str:
-    """Return what is wrong with a job, in words for people."""
+    """Return the problems of a job as one line."""
     return "; ".join(str(problem) for problem in problems)
 
 
 def is_ours_to_run(manifest: Manifest) -> bool:
-    """Whether a job wants anything of this operator, as far as can be told of any object.
+    """Whether this operator works on a stored object.
 
-    One that is being deleted is never acted upon, nor is one that is somebody else's.
+    It leaves jobs alone that are being deleted or that have another manager.
     """
     if "deletionTimestamp" in manifest["metadata"]:
         return False

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 
 ANCHOR_PORT = 9089
 """The port of the socket that claims a block; below the ports that the kernel hands out."""

@@ -1,10 +1,12 @@
-"""The local cluster: `Cluster` on this machine, and the wait between two passes.
+"""The local cluster: `Cluster` on this machine, for one job.
 
-Creating, deleting and patching change objects; `_settle` then does what controllers and a kubelet
-would do about it, until nothing changes. All of it happens in one thread, `imagenetctl`'s main
+Creating, deleting and patching change objects. `_settle` then does what controllers and a kubelet
+would do about it, until nothing changes. `run` does the same when a pod ends or something is due,
+since this cluster is its own kubelet and has no watches. All of it happens in imagenetctl's main
 thread: a pod's processes die with the thread that started them.
 """
 
+import asyncio
 import contextlib
 import copy
 import os
@@ -15,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.clusters.errors import AlreadyExists
+from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.jobs import JobController
 from imagenet_operator.clusters.local.kubelet import Kubelet, Machine
@@ -36,7 +38,8 @@ class LocalCluster:
     Args:
         machine: What it may give to pods.
         save: Stores the job with its status.
-        tell: Tells the user of an event.
+        tell: Shows an event to the user.
+        changed: Called after a pod has started or ended, an object is gone, or `wake` was called.
     """
 
     def __init__(
@@ -44,125 +47,136 @@ class LocalCluster:
         machine: Machine,
         save: Callable[[Manifest], None],
         tell: Callable[[Event], None],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
+        self.changed = changed
         self._machine = machine
         self._save = save
         self._tell = tell
         self._objects = Objects()
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
         self._wakeup, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         self._kubelet = Kubelet(machine, self._objects, self._selector)
         self._controllers: dict[str, JobController] = {}
         self._job_wake: datetime | None = None
-        self._is_news = False
+        self._happened = asyncio.Event()
 
-    def observe(self, job: ImageNetJob) -> list[Manifest]:
-        """Every object: there are none but this job's."""
+    async def run(self) -> None:
+        """Do what follows from the end of pods and from the passing of time, until cancelled."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._selector, self._happened.set)
+        try:
+            while True:
+                self._drain(0)
+                self._settle()
+                self._happened.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._happened.wait(), self._next_due())
+        finally:
+            loop.remove_reader(self._selector)
+
+    async def observe(self, job: ImageNetJob) -> list[Manifest]:
+        """Return every object: all of them are this job's."""
         del job
-        self._is_news = False
         return copy.deepcopy(self._objects.all())
 
-    def unreachable_nodes(self) -> frozenset[str]:
-        """None: the only node is the one that asks."""
+    async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
+        """Return none: the only node is this machine."""
+        del job
         return frozenset()
 
-    def free_capacity(self) -> Capacity | None:
-        """Not known: that a job fits is checked before it starts."""
+    async def free_capacity(self) -> Capacity | None:
+        """Return None: `preflight` checks before the start that the job fits."""
         return None
 
-    def create(self, manifest: Manifest) -> None:
-        """Make an object, and let it start."""
-        kind = manifest["kind"]
+    async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
+        """Create an object, and start what it describes; nothing happens if it exists.
+
+        Raises:
+            AlreadyExists: The object of this kind and name is being deleted.
+            LocalError: This machine cannot run it.
+        """
+        del job
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
         if kind not in _KINDS:
             raise ValueError(f"a local cluster has no {kind}")
-        if self._objects.get(kind, manifest["metadata"]["name"]) is not None:
-            raise AlreadyExists(kind, manifest["metadata"]["name"])
+        if (existing := self._objects.get(kind, name)) is not None:
+            if is_ending(existing):
+                raise AlreadyExists(kind, name)
+            return
         if kind == "Pod":
             pods.check(manifest, self._machine.images)
         elif kind == "Job":
             pods.check(manifest["spec"]["template"], self._machine.images)
         elif kind == "PersistentVolumeClaim":
-            self._machine.volumes.provision(manifest["metadata"]["name"])
+            self._machine.volumes.provision(name)
         self._add(manifest)
         self._settle()
 
-    def delete(self, reference: Reference) -> None:
-        """Ask for an object's end."""
+    async def delete(self, job: ImageNetJob, reference: Reference) -> None:
+        """Delete an object, and its dependents after it."""
+        del job
         item = self._objects.get(reference.kind, reference.name)
         if item is not None and item["metadata"]["uid"] == reference.uid:
             self._delete(item)
             self._settle()
 
-    def patch(self, patch: Patch) -> None:
+    async def patch(self, job: ImageNetJob, patch: Patch) -> None:
         """Merge a patch into an object."""
+        del job
         item = self._objects.get(patch.kind, patch.name)
         if item is not None and item["metadata"]["uid"] == patch.uid:
             merge(item, copy.deepcopy(patch.merge))
             self._settle()
 
-    def write_status(self, job: ImageNetJob) -> None:
+    async def write_status(self, job: ImageNetJob) -> None:
         """Store the job with its status in the working directory."""
         self._save(job.to_manifest())
 
-    def record_event(self, job: ImageNetJob, event: Event) -> None:
-        """Tell the user."""
+    async def record_event(self, job: ImageNetJob, event: Event) -> None:
+        """Show an event to the user."""
         del job
         self._tell(event)
 
-    def wait(self, timeout: float | None) -> None:
-        """Sleep until a pod ends, something is due, or `wake` is called.
-
-        What happened since the last `observe` (a pod may have ended while another was made) ends
-        the wait at once.
-
-        Args:
-            timeout: The longest wait in seconds; None for no limit.
-        """
-        if self._is_news:
-            return
-        dues = [due for due in (self._next_due(), timeout) if due is not None]
-        self._sleep(min(dues, default=None))
-        self._settle()
-
     def wake(self) -> None:
-        """End a `wait`; from any thread or signal handler."""
+        """Have `changed` called soon; from any thread or signal handler."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_writer, b"\0")
 
-    def shut_down(self, grace: float, hurry: Callable[[], bool]) -> None:
-        """End every process and wait until none is left.
+    def shut_down(self, grace: float, kill_now: Callable[[], bool]) -> None:
+        """End every process, and wait until none is left; `run` must have ended.
 
-        Pods that mount a claim go first: they may have something to save, and need the others
-        (a worker its servers) to get there.
+        Pods that mount a claim go first: a worker may save a checkpoint, and needs its servers.
 
         Args:
             grace: The seconds that a pod gets between SIGTERM and SIGKILL.
-            hurry: Whether the user has lost patience; asked after each `wake`.
+            kill_now: Whether to send SIGKILL at once; asked after each `wake`.
         """
         everyone = self._objects.kind("Pod")
         for wave in ([pod for pod in everyone if pods.claims(pod)], everyone):
             for pod in wave:
                 self._kubelet.terminate(pod, grace)
             while any(self._kubelet.has(pod) for pod in wave):
-                if hurry():
+                if kill_now():
                     self._kubelet.kill()
                 due = self._kubelet.kill_at()
-                self._sleep(None if due is None else max(0.0, due - time.monotonic()))
+                self._drain(None if due is None else max(0.0, due - time.monotonic()))
                 self._kubelet.collect()
 
     def close(self) -> None:
-        """Kill what still runs and give the descriptors back."""
+        """Kill every running pod, and close the descriptors."""
         self.shut_down(0.0, lambda: True)
         self._selector.close()
         os.close(self._wakeup)
         os.close(self._wake_writer)
 
-    def _sleep(self, timeout: float | None) -> None:
-        """Wait for a pod's end or a `wake`."""
+    def _drain(self, timeout: float | None) -> None:
+        """Wait for a pod's end or a `wake`, for so many seconds; None for no limit."""
         for key, _ in self._selector.select(timeout):
             if key.fd == self._wakeup:
                 os.read(self._wakeup, 4096)
+                self.changed()
 
     def _add(self, manifest: Manifest) -> None:
         now = datetime.now(UTC)
@@ -177,7 +191,7 @@ class LocalCluster:
                 item["status"]["phase"] = "Bound"
 
     def _delete(self, item: Manifest) -> None:
-        """Begin an object's end, or end it where nothing has to be waited for."""
+        """Begin to delete an object and its dependents."""
         if is_ending(item):
             return
         item["metadata"]["deletionTimestamp"] = timestamp(datetime.now(UTC))
@@ -187,14 +201,16 @@ class LocalCluster:
             self._delete(dependent)
 
     def _settle(self) -> None:
-        """Do what follows from the present state, until nothing does."""
+        """Do what follows from the present state, until nothing changes."""
         changed = True
         while changed:
             changed = self._kubelet.collect()
             changed |= self._run_jobs()
             changed |= self._remove_ended()
             changed |= self._kubelet.start_pending()
-            self._is_news |= changed
+            if changed:
+                self.changed()
+        self._happened.set()  # `run` waits until the next time something is due, which may differ
 
     def _run_jobs(self) -> bool:
         now = datetime.now(UTC)
@@ -215,7 +231,7 @@ class LocalCluster:
         return changed
 
     def _remove_ended(self) -> bool:
-        """Remove the objects whose end nothing holds up any more."""
+        """Remove the deleted objects that nothing uses any more."""
         removed = False
         for item in self._objects.all():
             if not is_ending(item) or not self._may_go(item):
@@ -242,7 +258,7 @@ class LocalCluster:
                 return True
 
     def _next_due(self) -> float | None:
-        """Seconds until something has to be done although no pod ends."""
+        """Return the seconds until something is due although no pod ends; None if nothing is."""
         dues = []
         if (kill_at := self._kubelet.kill_at()) is not None:
             dues.append(kill_at - time.monotonic())

@@ -13,41 +13,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.api.frameworks import FRAMEWORKS, LocalEnvironment
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.manifests import labels
 
 
-@dataclass(frozen=True)
-class Environment:
-    """An environment beside imagenetctl's own.
-
-    Attributes:
-        suffix: What its folder's name has beyond that of imagenetctl's own.
-        holds: What it is for, as messages say it.
-        target: What makes it, for `make`.
-    """
-
-    suffix: str
-    holds: str
-    target: str
-
-
-HOROVOD = Environment("-horovod", "Horovod with MXNet", "install-horovod")
-TENSORFLOW = Environment("-tensorflow", "TensorFlow", "install-tensorflow")
-
-
-def of_job(job: ImageNetJob) -> Environment | None:
+def of_job(job: ImageNetJob) -> LocalEnvironment | None:
     """The environment that a job trains in; None for imagenetctl's own."""
     training = job.spec.training
-    if training.framework == "TensorFlow":
-        return TENSORFLOW
-    return HOROVOD if training.strategy.kind == "horovod" else None
+    return FRAMEWORKS[training.framework].local_environment(training.strategy.kind)
 
 
-def of_framework(framework: str) -> Environment | None:
-    """The environment that uses what a framework has trained; None for imagenetctl's own."""
-    return TENSORFLOW if framework == "TensorFlow" else None
+def of_framework(framework: str) -> LocalEnvironment | None:
+    """The environment that uses what a framework has trained; None for imagenetctl's own.
+
+    Raises:
+        LocalError: No such framework is known.
+    """
+    if framework not in FRAMEWORKS:
+        raise LocalError(f"framework {framework!r} is not known; known are {', '.join(FRAMEWORKS)}")
+    return FRAMEWORKS[framework].environment
 
 
 def is_member(pod: Manifest) -> bool:
@@ -66,7 +52,7 @@ class Programs:
     """
 
     own: tuple[Path, ...]
-    training: Environment | None
+    training: LocalEnvironment | None
     prefix: Path
 
     def find(self, name: str, *, trains: bool) -> Path:
@@ -92,7 +78,7 @@ class Programs:
 
 
 def programs(
-    training: Environment | None = None,
+    training: LocalEnvironment | None = None,
     variables: Mapping[str, str] = os.environ,
     prefix: Path | None = None,
 ) -> Programs:
@@ -113,7 +99,7 @@ def _missing(program: str) -> LocalError:
     )
 
 
-def _missing_environment(program: str, folder: Path, environment: Environment) -> LocalError:
+def _missing_environment(program: str, folder: Path, environment: LocalEnvironment) -> LocalError:
     return LocalError(
         f"{environment.holds} has an environment of its own, and there is no {folder / program}; "
         f"in a checkout of this project type: make {environment.target}"

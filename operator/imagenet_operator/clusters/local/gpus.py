@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 RESOURCE = "nvidia.com/gpu"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_operator.api import Manifest
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.addresses import AddressBlock
 from imagenet_operator.clusters.local.environments import Programs, is_member

@@ -8,7 +8,7 @@ import uuid
 from datetime import UTC, datetime
 
 from imagenet_operator.api import Manifest
-from imagenet_operator.clusters.errors import AlreadyExists
+from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
 
 

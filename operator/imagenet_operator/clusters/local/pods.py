@@ -13,8 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from imagenet_operator.api import Manifest, strategies
-from imagenet_operator.clusters.errors import Unsupported
-from imagenet_operator.clusters.local.expand import expand
+from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
 
 TERMINATION_LOG = "/dev/termination-log"
@@ -22,6 +21,9 @@ TERMINATION_LOG = "/dev/termination-log"
 
 # Labels with dots between, as POD.SERVICE: a whole text, or a part of a list or of JSON.
 _NAMES = re.compile(r"""(?<![^\s,"'])[a-z0-9][-a-z0-9]*(?:\.[a-z0-9][-a-z0-9]*)+(?![^\s,"':])""")
+
+# In order: an escaped operator, a reference up to the first ")".
+_EXPANDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 _OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE)
 """Whatever the strategy; each names its own."""
@@ -216,6 +218,27 @@ def command(pod: Manifest, variables: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         expand(text, variables) for text in (*container["command"], *container.get("args", ()))
     )
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace the `$(VAR)` references in a text, as a kubelet does.
+
+    The rules are those of Kubernetes' third_party/forked/golang/expansion: `$(NAME)` becomes the
+    variable's value, an unknown name stays as it is written, `$$` is a literal `$` (so that
+    `$$(NAME)` gives `$(NAME)`), and nothing is expanded twice.
+
+    Example:
+        >>> expand("--data=$(DATA) $$(DATA) $(NONE)", {"DATA": "/data"})
+        '--data=/data $(DATA) $(NONE)'
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return "$"
+        return variables.get(name, match.group(0))
+
+    return _EXPANDED.sub(replacement, text)
 
 
 def _translate(value: str, paths: Mapping[str, Path]) -> str:

@@ -7,7 +7,7 @@ missing program, too few GPUs, an empty claim, a sidecar in a template) is told 
 from dataclasses import dataclass
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.environments import Programs, is_member
 from imagenet_operator.clusters.local.volumes import Volumes

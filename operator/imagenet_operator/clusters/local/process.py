@@ -1,7 +1,7 @@
 """A pod's processes, seen from `imagenetctl`: start, stop, and the exit code.
 
 `cluster.py` starts one `PodProcess` a pod, always from its main thread. Between the two stands
-`init.py`; the pipe that both hold, the lifeline, is what makes the pod die with `imagenetctl`.
+`pid1.py`; the pipe that both hold, the lifeline, is what makes the pod die with `imagenetctl`.
 Every process of a pod carries the pod's UID in its environment, by which what is left of a pod
 whose init was killed is found.
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_operator.clusters.local import init
+from imagenet_operator.clusters.local import pid1
 
 MARK = "IMAGENET_LOCAL_POD_UID"
 """The variable that every process of a local pod carries."""
@@ -50,7 +50,7 @@ class PodProcess:
     def __init__(self, launch: Launch) -> None:
         self._uid = launch.uid
         reader, self._lifeline = os.pipe2(os.O_CLOEXEC)
-        command = [sys.executable, "-I", "-S", init.__file__, launch.pod, str(reader)]
+        command = [sys.executable, "-I", "-S", pid1.__file__, launch.pod, str(reader)]
         try:
             with launch.log.open("ab") as log:
                 self._init = subprocess.Popen(

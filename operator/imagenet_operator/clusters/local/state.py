@@ -25,7 +25,7 @@ from pydantic import BaseModel, StrictInt, ValidationError
 
 from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.status import Clock
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.reconcile.policies import clock
 
 _VERSION = 1

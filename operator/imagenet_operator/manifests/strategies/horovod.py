@@ -29,11 +29,6 @@ ANY_CYCLE = {"HOROVOD_CYCLE_TIME": "10"}
 is right where gradients wake it; otherwise it takes time from cores that compute, and one that
 sleeps for much longer keeps short steps waiting (docs/benchmarks.md)."""
 
-_OPTIONS = {
-    "MXNet": ("--kv-store", "horovod"),
-    "TensorFlow": ("--framework", "TensorFlow", "--distribution-strategy", "horovod"),
-}
-
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
     """Return the rendezvous and the workers of an attempt."""
@@ -68,7 +63,7 @@ def _worker(job: ImageNetJob, attempt: int, index: int, settings: Settings) -> P
     return worker.program(
         job,
         settings,
-        (*_OPTIONS[job.spec.training.framework], *patience.option(job)),
+        patience.option(job),
         environment=_environment(job, attempt, index),
         slots=_slots(job),
     )

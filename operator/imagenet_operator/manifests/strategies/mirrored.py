@@ -7,9 +7,7 @@ from imagenet_operator.manifests import worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Member
 
-OPTIONS = ("--framework", "TensorFlow", "--distribution-strategy", "mirrored")
-
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
     """Return the one member of an attempt."""
-    return [Member(0, worker.program(job, settings, OPTIONS))]
+    return [Member(0, worker.program(job, settings))]

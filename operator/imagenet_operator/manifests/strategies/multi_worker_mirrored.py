@@ -13,8 +13,6 @@ from imagenet_operator.manifests import names, patience, ports, worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Member
 
-OPTIONS = ("--framework", "TensorFlow", "--distribution-strategy", "multi_worker_mirrored")
-
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
     """Return the workers of an attempt."""
@@ -24,7 +22,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
             worker.program(
                 job,
                 settings,
-                (*OPTIONS, *patience.option(job)),
+                patience.option(job),
                 environment={"TF_CONFIG": _config(job, attempt, index)},
                 ports={"training": ports.MEMBER},
             ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
-from imagenet_operator.manifests import names, patience, ports, worker
+from imagenet_operator.manifests import arguments, names, patience, ports, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Member
@@ -51,7 +51,10 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
     return Program(
         role=role,
         command="imagenet-train",
-        arguments=("--kv-store", strategy.kv_store, *patience.option(job)),
+        arguments=(
+            *arguments.of_strategy(job),
+            *("--kv-store", strategy.kv_store, *patience.option(job)),
+        ),
         image=settings.images[job.spec.training.framework].cpu,
         grace_seconds=settings.farewell_seconds,
         environment=_environment(job, attempt, role),

@@ -1,1 +1,1 @@
-"""One policy a file: each a few pure functions that `decide` calls in the order of its story."""
+"""The policies: each module has a few pure functions that the steps of `decide` call."""

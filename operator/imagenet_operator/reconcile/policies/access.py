@@ -1,11 +1,10 @@
-"""Access: whether the claims that a job names let as many pods in as will use them.
+"""Access: whether the claims that a job names admit all pods that will use them.
 
-Looked at once, when the job starts: what a claim allows never changes. So a job waits with its
-start until all of them are there. One that only a single node can mount makes pods share a node
-(`manifests.volumes`), which the status has to tell the builders; one that only a single pod can
-mount, or that nobody can write to, fails the job before anything is made, and not after hours with
-a pod that waits for ever. Where nobody has looked for a claim (on one machine it is a folder)
-nothing is said of it.
+Checked when the job starts, and when it resumes, because it may have more workers by then. A job
+starts once all of its claims exist. Pods that share a claim for one node are placed on one node
+(`manifests.volumes`), so the status records such claims for the builders. A claim for one pod, or
+one that is only readable, fails the job before a pod is created that would never start. Claims that
+are not observed are not checked: on one machine they are folders.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.problems import Problem
+from imagenet_operator.errors import Problem
 from imagenet_operator.manifests import volumes
 from imagenet_operator.manifests.volumes import Existing
 
-_ANOTHER = "name a claim with ReadWriteMany"
+_REMEDY = "name a claim with ReadWriteMany"
 
 
 def missing(job: ImageNetJob, absent: Collection[str]) -> str | None:
-    """Return for which claims a start has to wait, in words for people; None for none.
+    """Return the claims that a start has to wait for, as a message; None for none.
 
-    Not for one that the job makes itself, which it may name for its results as well.
+    A claim that the job creates itself, and may name for its output too, is not awaited.
     """
     awaited = set(absent) - volumes.claim_names(job)
     found = [
@@ -31,7 +30,7 @@ def missing(job: ImageNetJob, absent: Collection[str]) -> str | None:
         for item in volumes.existing(job)
         if item.claim in awaited
     ]
-    return f"{'; '.join(found)}; waiting until it is made" if found else None
+    return f"{'; '.join(found)}; waiting until it is created" if found else None
 
 
 def problems(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> list[Problem]:
@@ -66,9 +65,9 @@ def _problem(item: Existing, modes: tuple[str, ...]) -> Problem | None:
     allowed = " and ".join(modes)
     if item.written and set(modes) == {"ReadOnlyMany"}:
         message = f"{item.claim} allows {allowed}, and the job has to write to it"
-        return Problem(item.path, message, _ANOTHER, "operator")
+        return Problem(item.path, message, _REMEDY, "operator")
     field, pods = item.users
     if pods > 1 and set(modes) == {"ReadWriteOncePod"}:
         message = f"{item.claim} allows {allowed}, and {field} says {pods} pods"
-        return Problem(item.path, message, f"{_ANOTHER}, or write 1 there", "operator")
+        return Problem(item.path, message, f"{_REMEDY}, or write 1 there", "operator")
     return None

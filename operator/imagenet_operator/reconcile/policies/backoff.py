@@ -1,9 +1,8 @@
-"""How long a job waits before its next attempt.
+"""Back-off: the wait before the next attempt.
 
-Charged restarts wait exponentially longer, as a Kubernetes Job's pods do; the others wait for a
-short while only. Every wait is spread by a jitter, so that jobs that fell together do not come
-back together. The jitter is drawn from the job's UID and the attempt's number and not from a
-random source: a pass that is repeated decides the same.
+The wait doubles with each charged restart, as for a Kubernetes Job; other restarts wait briefly. A
+jitter spreads the waits, so that jobs that failed together do not restart together. It is drawn
+from the job's UID and the attempt's number, not at random: a repeated reconcile decides the same.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import hashlib
 import math
 from datetime import timedelta
 
-from imagenet_operator.reconcile.types import Settings
+from imagenet_operator.reconcile.types import ReconcileSettings
 
 
 def jitter(uid: str, attempt: int) -> float:
@@ -21,7 +20,7 @@ def jitter(uid: str, attempt: int) -> float:
     return int.from_bytes(digest[:8]) / 2**64
 
 
-def after_failure(uid: str, attempt: int, restarts: int, settings: Settings) -> timedelta:
+def after_failure(uid: str, attempt: int, restarts: int, settings: ReconcileSettings) -> timedelta:
     """Wait before a charged restart: doubled with each, up to a limit, less up to a quarter.
 
     Args:
@@ -35,7 +34,7 @@ def after_failure(uid: str, attempt: int, restarts: int, settings: Settings) -> 
     return _whole_seconds(delay * (1 - jitter(uid, attempt) / 4))
 
 
-def after_disruption(uid: str, attempt: int, settings: Settings) -> timedelta:
+def after_disruption(uid: str, attempt: int, settings: ReconcileSettings) -> timedelta:
     """Wait before a restart that is not charged: up to half as long again as the setting."""
     return _whole_seconds(settings.disruption_delay * (1 + jitter(uid, attempt) / 2))
 

@@ -1,23 +1,33 @@
-"""Cleanup of a finished job by cleanPodPolicy.
+"""Cleanup: what of a job is deleted, and when.
 
-None keeps everything as it stands, even pods that still run (to look into a hang); Running deletes
-what could still run, and keeps finished pods for their logs; All deletes every pod and Job. What
-pods share goes with them, and a NetworkPolicy after them: until a program has ended, it listens.
+After the end, cleanPodPolicy decides about pods and Jobs. None keeps all of them, even pods that
+still run (to debug a hang). Running deletes the pods that may still run, and keeps finished pods
+for their logs. All deletes every pod and Job. Objects that the members share go with the pods, the
+NetworkPolicy last: a program listens until it has ended.
+
+retentionPolicy decides about the claims that were made for the job. Kubernetes deletes a claim with
+its owner. The builders set the owner; here it is changed on a claim that was made under another
+policy, or by a former job of the same name.
+
+ttlSecondsAfterFinished decides when the job itself is deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 from typing import Literal
 
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
-from imagenet_operator.reconcile.types import Attempt, Observed, Reference
+from imagenet_operator.reconcile.types import Attempt, Claim, Observed, Patch, Reference
 
 
 def leftovers(
     policy: Literal["None", "Running", "All"], observed: Observed
 ) -> tuple[Reference, ...]:
-    """Return what the policy wants deleted of what is still there."""
+    """Return the objects of a finished job that the policy wants deleted."""
     if policy == "None":
         return ()
     everything = policy == "All"
@@ -36,13 +46,13 @@ def leftovers(
 
 
 def is_held_up(policy: Literal["None", "Running", "All"], observed: Observed) -> bool:
-    """Whether something is still to be deleted once pods have ended."""
+    """Whether an object can be deleted only after pods have ended."""
     left = {item for attempt in observed.attempts.values() for item in attempt.shared}
     return policy != "None" and left != set(shared(observed.attempts.values()))
 
 
 def attempts(ended: Collection[Attempt]) -> tuple[Reference, ...]:
-    """Return every pod of attempts that have ended, and what they share."""
+    """Return every pod of attempts that have ended, and the objects that the pods share."""
     pods = tuple(
         member.reference
         for attempt in ended
@@ -53,10 +63,35 @@ def attempts(ended: Collection[Attempt]) -> tuple[Reference, ...]:
 
 
 def shared(ended: Collection[Attempt]) -> tuple[Reference, ...]:
-    """Return what the pods of attempts share, but for what still protects one of them."""
+    """Return the objects that the pods share, without those that still protect a pod."""
     return tuple(
         item
         for attempt in ended
         for item in attempt.shared
         if item.kind != NETWORK_POLICY or not attempt.is_exposed
     )
+
+
+def claim_owners(job: ImageNetJob, claims: Iterable[Claim]) -> tuple[Patch, ...]:
+    """Return the patches that give the claims the owners that retentionPolicy wants."""
+    owned = job.spec.run_policy.retention_policy == "Delete"
+    return tuple(
+        Patch(
+            "PersistentVolumeClaim",
+            claim.name,
+            claim.uid,
+            {"metadata": {"ownerReferences": [*others, *([labels.owner(job)] if owned else [])]}},
+        )
+        for claim in claims
+        if not claim.terminating
+        for others in [[item for item in claim.owners if item["uid"] != job.metadata.uid]]
+        if owned != (len(others) < len(claim.owners))
+    )
+
+
+def deletion_time(job: ImageNetJob) -> datetime | None:
+    """Return when the job is to be deleted; None if never, or if it has not finished."""
+    seconds = job.spec.run_policy.ttl_seconds_after_finished
+    if seconds is None or job.status.completion_time is None:
+        return None
+    return job.status.completion_time + timedelta(seconds=seconds)

@@ -13,17 +13,17 @@ from imagenet_operator.api.status import Clock
 
 
 def run(clock: Clock, now: datetime) -> Clock:
-    """Return the clock running; one that runs already is unchanged."""
+    """Return the clock running; one that runs is unchanged."""
     return clock if clock.since is not None else Clock(seconds=clock.seconds, since=now)
 
 
 def stop(clock: Clock, now: datetime) -> Clock:
-    """Return the clock standing still; one that stands already is unchanged."""
+    """Return the clock stopped; one that is stopped is unchanged."""
     return clock if clock.since is None else Clock(seconds=_elapsed(clock, now))
 
 
 def ends_at(clock: Clock, deadline_seconds: int | None) -> datetime | None:
-    """Return when a running clock reaches a deadline; None without one, or while it stands."""
+    """Return when a running clock reaches a deadline; None if it is stopped, or without one."""
     if deadline_seconds is None or clock.since is None:
         return None
     return clock.since + timedelta(seconds=deadline_seconds - clock.seconds)

@@ -1,14 +1,27 @@
-"""Conditions in Kubernetes' form: set by type; the time moves only when the status does."""
+"""Conditions in Kubernetes' form, and the phase that sums them up.
+
+A condition is set by type. Its transition time changes only with its status.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from imagenet_operator.api.status import Condition, ConditionType
+from imagenet_operator.api.status import Condition, ConditionType, Phase, Status
 
 MESSAGE_MAXIMUM = 4096
-"""Characters of a message that are kept: enough for a program's last words."""
+"""Characters of a message that are kept: enough for a termination message."""
+
+_PHASES: tuple[tuple[ConditionType, Phase], ...] = (
+    ("Failed", "Failed"),
+    ("Succeeded", "Succeeded"),
+    ("Suspended", "Suspended"),
+    ("Running", "Running"),
+    ("Restarting", "Restarting"),
+    ("DatasetReady", "Starting"),
+)
+"""The first condition that is True decides the phase."""
 
 
 def find(conditions: Sequence[Condition], kind: ConditionType) -> Condition | None:
@@ -20,6 +33,14 @@ def holds(conditions: Sequence[Condition], kind: ConditionType) -> bool:
     """Return whether the condition of a type is set and True."""
     found = find(conditions, kind)
     return found is not None and found.status == "True"
+
+
+def phase(status: Status) -> Phase:
+    """Return the phase that follows from the conditions and the preparation's clock."""
+    for kind, found in _PHASES:
+        if holds(status.conditions, kind):
+            return found
+    return "Created" if status.preparation is None else "Preparing"
 
 
 def put(
@@ -37,11 +58,11 @@ def put(
     Args:
         conditions: At most one of each type; their order stays, a new one comes last.
         kind: Which to set.
-        value: Whether it holds.
-        reason: Why, in one CamelCase word.
-        message: Why, for people; cut at `MESSAGE_MAXIMUM`.
-        now: The transition's time, if there is one.
-        generation: The job's generation that this is said of.
+        value: Whether its status is True.
+        reason: CamelCase, for programs.
+        message: For people; cut at `MESSAGE_MAXIMUM`.
+        now: The transition time, if the status changes.
+        generation: The job's generation that the condition describes.
     """
     former = find(conditions, kind)
     changed = Condition(

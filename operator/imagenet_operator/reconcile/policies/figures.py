@@ -1,25 +1,25 @@
-"""Figures: what the newest sample says, carried into the status for `kubectl get`.
+"""Figures: the newest sample's values, carried into the status for `kubectl get`.
 
-They are rounded to what is worth reading: 0.1 images per second, 0.0001 of a share. What the model
-is worth that an attempt has left, and how fast all of its training was, its rank 0 says with its
-last words: no sample comes after them.
+`api.figures` has the way of each. The final values of an attempt come from the termination message
+of rank 0, because no sample follows it.
 """
 
 from __future__ import annotations
 
 from pydantic import ConfigDict, ValidationError
 
+from imagenet_operator.api import figures
 from imagenet_operator.api.base import Model
-from imagenet_operator.api.fields import Fraction, LongCount, Speed
-from imagenet_operator.api.status import Accuracy, MemberStatus, TrainingStatus
-from imagenet_operator.reconcile.policies import estimate
+from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
+from imagenet_operator.api.figures import EPOCH, FIGURES, REMAINING, SPEED, VALIDATION
+from imagenet_operator.api.status import MemberStatus, TrainingStatus
 from imagenet_operator.reconcile.sample import Sample
 
 
-class LastWords(Model):
-    """What the worker of rank 0 leaves as its termination message: its `finished` event.
+class TerminationMessage(Model):
+    """The termination message of the worker of rank 0: its `finished` event.
 
-    What else an image may say there is for others.
+    Other fields are ignored.
     """
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
@@ -31,74 +31,74 @@ class LastWords(Model):
     """On all validation images; None without any."""
 
     images_per_second: Speed | None = None
-    """Over all workers, without evaluations and checkpoints; None if it trained nothing."""
+    """Over all workers, without evaluations and checkpoints; None if no image was trained."""
 
 
 def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) -> TrainingStatus:
     """Return the attempt's status with the figures of a sample of the same attempt.
 
-    What the sample does not tell keeps its last value, but for speed and estimate: those are the
-    sample's, which keeps them itself while some worker does not answer, or there are none.
+    A figure that lasts keeps its value if the sample lacks it; any other is removed.
+
+    Args:
+        training: The attempt.
+        sample: The newest, of any attempt.
+        batch_size: Images of one step over all workers, which take a step together.
     """
     if sample is None or sample.attempt != training.attempt:
         return training
-    former = training.accuracy or Accuracy()
-    accuracy = Accuracy(
-        train=_share(sample.accuracy, former.train),
-        validation=_share(sample.validation_accuracy, former.validation),
-    )
-    return training.model_copy(
-        update={
-            "epoch": training.epoch if sample.epoch is None else sample.epoch,
-            "images_per_second": _tenths(sample.images_per_second),
-            "accuracy": accuracy if accuracy != Accuracy() else None,
-            "estimated_remaining_seconds": estimate.remaining_seconds(sample, batch_size),
-            "data_wait_share": _share(sample.data_wait_share, None),
-            "last_progress_time": sample.progressed_at,
-        }
-    )
+    new = {**_lasting(training), **sample.figures}
+    remaining = remaining_seconds(sample, batch_size)
+    if remaining is not None:
+        new[REMAINING] = remaining
+    found = figures.with_values(training, new)
+    return found.model_copy(update={"last_progress_time": sample.progressed_at})
+
+
+def remaining_seconds(sample: Sample, batch_size: int) -> int | None:
+    """Return the seconds that the remaining batches take at the sample's speed; None if unknown.
+
+    Args:
+        sample: Epoch and batch, how many there are of each, and the speed of all workers.
+        batch_size: Images of one step over all workers.
+    """
+    epoch, speed = sample.epoch, sample.figures.get(SPEED)
+    if epoch is None or sample.epochs is None or not sample.batches_per_epoch or not speed:
+        return None
+    done = epoch * sample.batches_per_epoch + (sample.batch or 0)
+    left = max(0, sample.epochs * sample.batches_per_epoch - done)
+    seconds = left * batch_size / speed
+    return round(seconds) if seconds <= COUNT_MAXIMUM else None
 
 
 def stilled(training: TrainingStatus) -> TrainingStatus:
-    """Return the status of an attempt that has ended: without the figures that were of now."""
-    return training.model_copy(
-        update={
-            "images_per_second": None,
-            "estimated_remaining_seconds": None,
-            "data_wait_share": None,
-        }
-    )
+    """Return the status of an attempt that has ended: only with the figures that last."""
+    return figures.with_values(training, _lasting(training))
 
 
 def final(training: TrainingStatus) -> TrainingStatus:
-    """Return the status of an attempt that has succeeded: with what it says of its model."""
-    words = next(filter(None, map(_last_words, training.members)), None)
-    if words is None:
+    """Return the status of an attempt that has succeeded, with what rank 0 says of its model."""
+    message = next(filter(None, map(_termination_message, training.members)), None)
+    if message is None:
         return training
-    former = training.accuracy or Accuracy()
-    accuracy = Accuracy(train=former.train, validation=_share(words.top1, former.validation))
-    return training.model_copy(
-        update={
-            "epoch": max(words.epochs - 1, 0),
-            "images_per_second": _tenths(words.images_per_second),
-            "accuracy": accuracy if accuracy != Accuracy() else None,
-        }
-    )
+    new = {**_lasting(training), EPOCH: max(message.epochs - 1, 0)}
+    if message.top1 is not None:
+        new[VALIDATION] = message.top1
+    if message.images_per_second is not None:
+        new[SPEED] = message.images_per_second
+    return figures.with_values(training, new)
 
 
-def _last_words(member: MemberStatus) -> LastWords | None:
-    """Return what a worker said at its end; None if it said nothing of the kind."""
+def _lasting(training: TrainingStatus) -> dict[str, float]:
+    """Return the figures of a status that stay when no sample has them."""
+    found = figures.values(training)
+    return {item.field: found[item.field] for item in FIGURES if item.lasts and item.field in found}
+
+
+def _termination_message(member: MemberStatus) -> TerminationMessage | None:
+    """Return the result in a worker's termination message; None if it has another content."""
     if member.role != "worker" or member.phase != "Succeeded" or not member.message:
         return None
     try:
-        return LastWords.model_validate_json(member.message)
+        return TerminationMessage.model_validate_json(member.message)
     except ValidationError:
         return None
-
-
-def _tenths(speed: float | None) -> float | None:
-    return None if speed is None else round(speed, 1)
-
-
-def _share(value: float | None, former: float | None) -> float | None:
-    return former if value is None else round(min(1.0, max(0.0, value)), 4)

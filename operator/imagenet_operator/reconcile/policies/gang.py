@@ -1,14 +1,16 @@
 """Gang: all members of an attempt get nodes, or none keeps one.
 
-An attempt whose creation was cut off (the operator died, a quota was full) is not completed but
-withdrawn in the same way: a pod of it that is missing may have existed and may, on a node that
-cannot be reached, still be at work under its name.
+Timeout (the default): if not all members are bound in scheduleTimeoutSeconds, the attempt is
+withdrawn, uncharged. The next one starts after a jittered wait, so that two half-placed jobs cannot
+block each other for ever.
 
-Timeout (the default): an attempt that is not bound as a whole in scheduleTimeoutSeconds is
-withdrawn, uncharged, and comes back after a jittered wait, so that two half-placed jobs cannot
-block each other for ever. Wait: the pods are held back by a scheduling gate, which is lifted for
-all at once when they fit; from then on the timeout holds as well, because what fits is an estimate.
-While they do not fit there is no timeout, and the condition Running says which member has no room.
+Wait: a scheduling gate holds the pods back until all of them fit, and is then lifted for all at
+once. From then on the timeout holds too, because the fit is an estimate. Until then there is no
+timeout, and the condition Running names the member that has no room.
+
+An attempt whose creation was cut off (the operator died, a quota was exceeded) is withdrawn in the
+same way, never completed: a missing pod may have existed, and may still run under its name on a
+node that cannot be reached.
 """
 
 from __future__ import annotations
@@ -21,35 +23,35 @@ from imagenet_operator.api.status import MemberStatus, TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies import capacity
 from imagenet_operator.reconcile.policies.members import TERMINAL
-from imagenet_operator.reconcile.types import Capacity, Charge, End, Member, Patch, Phase
+from imagenet_operator.reconcile.types import Capacity, Charge, End, MemberPod, Patch, Phase
 
 CUT_OFF = End("CreationCutOff", "not all pods were created; trying again later", Charge.WITHDRAWAL)
-"""How an attempt ends that is found without all of its pods before the status tells of it."""
+"""The end of an attempt that is not recorded in the status and lacks pods."""
 
 
-def missing(seen: Mapping[str, Member], free: Capacity | None) -> str | None:
-    """Return what the gang waits for before its gates are lifted; None if it waits no longer.
+def missing(seen: Mapping[str, MemberPod], free: Capacity | None) -> str | None:
+    """Return what the gang waits for before its gates are lifted; None if they can be lifted.
 
-    Once one gate is lifted the others follow whatever fits now: the decision was made, and a pass
-    was cut short in the middle of it. Where free capacity is not known the gates are lifted as soon
-    as all pods are there.
+    Once one gate is lifted the others follow: the decision was made, and a reconcile was cut off
+    while it was applied. If free capacity is not known, the gates are lifted as soon as all pods
+    exist.
     """
     gated = _gated(seen)
     is_begun = len(gated) < len(seen)
     return None if is_begun or free is None else capacity.shortage(gated, free)
 
 
-def lift(seen: Mapping[str, Member]) -> tuple[Patch, ...]:
-    """Return what lifts the gates of all members."""
+def lift_gates(seen: Mapping[str, MemberPod]) -> tuple[Patch, ...]:
+    """Return the patches that lift the gates of all members."""
     return tuple(_without_gate(member) for member in _gated(seen))
 
 
-def is_held_back(seen: Mapping[str, Member]) -> bool:
+def is_held_back(seen: Mapping[str, MemberPod]) -> bool:
     """Whether the scheduler cannot place the whole attempt yet."""
     return any(member.gates for member in seen.values())
 
 
-def is_bound(members: Sequence[MemberStatus], seen: Mapping[str, Member]) -> bool:
+def is_bound(members: Sequence[MemberStatus], seen: Mapping[str, MemberPod]) -> bool:
     """Whether every member has a node, or had one."""
     return all(
         member.phase in TERMINAL
@@ -67,7 +69,7 @@ def deadline(training: TrainingStatus, policy: SchedulingPolicy) -> datetime | N
 
 
 def verdict(training: TrainingStatus, policy: SchedulingPolicy, now: datetime) -> End | None:
-    """Return the withdrawal of an attempt that did not find room in time."""
+    """Return the end of an attempt that was not bound in time; None otherwise."""
     limit = deadline(training, policy)
     if limit is None or now < limit:
         return None
@@ -76,10 +78,10 @@ def verdict(training: TrainingStatus, policy: SchedulingPolicy, now: datetime) -
     return End("GangTimedOut", message, Charge.WITHDRAWAL)
 
 
-def _gated(seen: Mapping[str, Member]) -> list[Member]:
+def _gated(seen: Mapping[str, MemberPod]) -> list[MemberPod]:
     return [member for member in seen.values() if SCHEDULING_GATE in member.gates]
 
 
-def _without_gate(member: Member) -> Patch:
+def _without_gate(member: MemberPod) -> Patch:
     kept = [{"name": name} for name in member.gates if name != SCHEDULING_GATE]
     return Patch("Pod", member.name, member.uid, {"spec": {"schedulingGates": kept}})

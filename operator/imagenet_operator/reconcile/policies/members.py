@@ -1,9 +1,12 @@
 """Members: what the status records of an attempt's pods, before anything acts on it.
 
-The record is fixed when an attempt starts (one entry for every pod that it needs) and only ever
-moves forward: a terminal state stays whatever becomes of the pod. Because the record is written
-after all pods were created, a pod that is not there has vanished, even if no pass ever saw it, and
-is never created again: two pods of one name could otherwise write to the same files.
+An attempt starts with one entry for every pod that it needs. A terminal state stays, whatever
+becomes of the pod. The record is written after all pods were created, so a pod that is absent has
+vanished, even if no reconcile saw it. It is never created again: two pods of one name could write
+to the same files.
+
+Success is that every recorded worker exited with 0. A worker that vanishes after that undoes
+nothing, and neither does a server or scheduler that fails after the last worker.
 """
 
 from __future__ import annotations
@@ -12,15 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from imagenet_operator.api.status import MemberStatus
+from imagenet_operator.api.status import MemberStatus, ReplicaStatus
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.types import Manifest, Member, Phase
+from imagenet_operator.reconcile.types import Manifest, MemberPod, Phase
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed", "Unknown"})
-"""Phases after which nothing more comes from a member."""
+"""Phases that a member does not leave."""
 
 _MESSAGE_MAXIMUM = 1024
-"""Characters of a member's last words that are kept: a status is one object of all members."""
+"""Characters of a member's termination message that are kept: a status has all members."""
 
 
 def planned(manifests: Iterable[Manifest]) -> tuple[MemberStatus, ...]:
@@ -34,25 +37,51 @@ def planned(manifests: Iterable[Manifest]) -> tuple[MemberStatus, ...]:
     )
 
 
-def by_name(members: Iterable[Member]) -> dict[str, Member]:
+def by_name(members: Iterable[MemberPod]) -> dict[str, MemberPod]:
     """Return the pods that are seen, by name."""
     return {member.name: member for member in members}
 
 
 def recorded(
-    former: Sequence[MemberStatus], seen: Mapping[str, Member], now: datetime
+    former: Sequence[MemberStatus], seen: Mapping[str, MemberPod], now: datetime
 ) -> tuple[MemberStatus, ...]:
-    """Return the record after another look.
+    """Return the record after this reconcile.
 
     Args:
         former: The record so far.
         seen: The attempt's pods that are there now, by name.
-        now: The time of an end that no container tells.
+        now: The time of an end that no container reports.
     """
     return tuple(_recorded(member, seen.get(member.name), now) for member in former)
 
 
-def _recorded(former: MemberStatus, pod: Member | None, now: datetime) -> MemberStatus:
+def succeeded(members: Sequence[MemberStatus]) -> bool:
+    """Return whether every worker among the recorded members succeeded."""
+    workers = [member for member in members if member.role == "worker"]
+    return bool(workers) and all(worker.phase == "Succeeded" for worker in workers)
+
+
+def replica_statuses(members: Sequence[MemberStatus]) -> dict[str, ReplicaStatus]:
+    """Return role → how many are active (pending or running), succeeded, failed (or vanished)."""
+    phases: dict[str, list[str]] = {}
+    for member in members:
+        phases.setdefault(member.role, []).append(member.phase)
+    return {
+        role: ReplicaStatus(
+            active=sum(phase in ("Pending", "Running") for phase in found),
+            succeeded=found.count("Succeeded"),
+            failed=found.count("Failed") + found.count("Unknown"),
+        )
+        for role, found in phases.items()
+    }
+
+
+def without_active(statuses: Mapping[str, ReplicaStatus]) -> dict[str, ReplicaStatus]:
+    """Return the counts of a job that has ended: a pod that still runs is not active."""
+    return {role: found.model_copy(update={"active": 0}) for role, found in statuses.items()}
+
+
+def _recorded(former: MemberStatus, pod: MemberPod | None, now: datetime) -> MemberStatus:
     if former.phase in TERMINAL:
         return former
     if pod is None:

@@ -1,20 +1,20 @@
 """Restart: when an attempt has to end because of its members, and to what that is charged.
 
-No strategy survives a lost member: everybody else hangs. So any member that is lost or fails ends
-the attempt, and so does a helper (a scheduler, server or rendezvous: whoever is no worker) that is
-done while a worker still works. In this order:
+No strategy survives a lost member: all others hang. So a member that fails or vanishes ends the
+attempt. So does a scheduler, server or rendezvous (a helper) that exits while a worker runs. In
+this order:
 
-1. What the cluster took away (preempted, evicted, deleted, vanished, on a lost node) is not charged
-   to the job, and excuses the others: their exit codes prove nothing about the program.
-2. Exit codes 2 and 3 of our programs mean bad arguments, and an input or a place that is wrong:
-   another attempt would end in the same way, so the job fails without spending backoffLimit. What
-   a user's own program means by them nobody knows.
-3. Any other failure is charged, and restarted.
-4. A helper that exited with 0 before the last worker is given a moment, because all leave together
-   at the end of training and the worker's own exit may be seen last.
+1. A disruption (preemption, eviction, deletion, a vanished pod, a lost node) is not charged to the
+   job. It excuses the other members: their exit codes prove nothing about the program.
+2. Exit codes 2 and 3 of our programs mean bad arguments, and a wrong input or path. Another attempt
+   would end in the same way, so the job fails without using backoffLimit. A user's own program may
+   mean anything by them.
+3. Any other failure is charged, and the job restarts.
+4. A helper that exited with 0 before the last worker gets a grace period: at the end of training
+   all members exit together, and the exit of a worker may be observed last.
 
-A node may be out of reach for minutes before its pods are taken away. What goes wrong meanwhile
-(the others lose their peer, or nobody gets on) is that node's fault, whichever policy sees it.
+A node may be out of reach for minutes before its pods are deleted. A failure or a hang of other
+members meanwhile is charged to that node, whichever policy finds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final
 from imagenet_operator.api.status import MemberStatus
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
 from imagenet_operator.reconcile.policies.members import TERMINAL
-from imagenet_operator.reconcile.types import Charge, End, Member
+from imagenet_operator.reconcile.types import Charge, End, MemberPod
 
 _KILLED: Final = frozenset({None, 128 + 9, 128 + 15})
 """How a container ends that is stopped from outside: without a code, by SIGKILL, by SIGTERM."""
@@ -34,8 +34,8 @@ _KILLED: Final = frozenset({None, 128 + 9, 128 + 15})
 
 def verdict(
     members: Sequence[MemberStatus],
-    seen: Mapping[str, Member],
-    farewell: timedelta,
+    seen: Mapping[str, MemberPod],
+    grace_period: timedelta,
     now: datetime,
     *,
     own_program: bool = False,
@@ -43,35 +43,35 @@ def verdict(
     """Return why the attempt has to end, if it has to.
 
     Args:
-        members: The record, after this look.
+        members: The record, after this reconcile.
         seen: The attempt's pods that are there now, by name.
-        farewell: How long a helper that exited with 0 may precede the last worker.
+        grace_period: How long a helper that exited with 0 may precede the last worker.
         now: The time.
         own_program: Whether the workers run a program of the user's own.
     """
     for member in members:
         if (why := _disruption(member, seen.get(member.name))) is not None:
-            return End(why, f"{member.name} was taken away: {why}", Charge.DISRUPTION)
+            return End(why, f"{member.name} was disrupted: {why}", Charge.DISRUPTION)
     failed = [member for member in members if member.phase == "Failed"]
     for member in failed:
         is_ours = not (own_program and member.role == "worker")
         if is_ours and member.exit_code in (BAD_ARGUMENTS, PERMANENT):
-            return End("PermanentFailure", _last_words(member), Charge.PERMANENT)
+            return End("PermanentFailure", _termination_message(member), Charge.PERMANENT)
     if failed:
-        return End("MemberFailed", _last_words(failed[0]), Charge.FAILURE)
-    deserter = _deserter(members)
-    if deserter is not None and now >= _leave(deserter, farewell):
-        message = f"{deserter.name} exited with 0 while a worker still runs"
+        return End("MemberFailed", _termination_message(failed[0]), Charge.FAILURE)
+    early_helper = _early_helper(members)
+    if early_helper is not None and now >= _leave(early_helper, grace_period):
+        message = f"{early_helper.name} exited with 0 while a worker still runs"
         return End("MemberEndedEarly", message, Charge.FAILURE)
     return None
 
 
-def excused(end: End, members: Sequence[MemberStatus], seen: Mapping[str, Member]) -> End:
+def excused(end: End, members: Sequence[MemberStatus], seen: Mapping[str, MemberPod]) -> End:
     """Return an end, charged to the cluster if a member's node cannot be reached.
 
     Args:
         end: As a policy sees it.
-        members: The record, after this look.
+        members: The record, after this reconcile.
         seen: The attempt's pods that are there now, by name.
     """
     if end.charge not in (Charge.FAILURE, Charge.PERMANENT):
@@ -84,14 +84,14 @@ def excused(end: End, members: Sequence[MemberStatus], seen: Mapping[str, Member
     return end
 
 
-def deadline(members: Sequence[MemberStatus], farewell: timedelta) -> datetime | None:
-    """Return when the moment ends that a helper may precede the last worker."""
-    deserter = _deserter(members)
-    return None if deserter is None else _leave(deserter, farewell)
+def deadline(members: Sequence[MemberStatus], grace_period: timedelta) -> datetime | None:
+    """Return when the grace period of a helper that exited before the last worker ends."""
+    early_helper = _early_helper(members)
+    return None if early_helper is None else _leave(early_helper, grace_period)
 
 
-def _disruption(member: MemberStatus, pod: Member | None) -> str | None:
-    """Why a member counts as taken away; a member that succeeded never does."""
+def _disruption(member: MemberStatus, pod: MemberPod | None) -> str | None:
+    """Why a member counts as disrupted; a member that succeeded never does."""
     if member.phase == "Succeeded":
         return None
     if member.phase == "Unknown":
@@ -105,7 +105,7 @@ def _disruption(member: MemberStatus, pod: Member | None) -> str | None:
     return None
 
 
-def _deserter(members: Sequence[MemberStatus]) -> MemberStatus | None:
+def _early_helper(members: Sequence[MemberStatus]) -> MemberStatus | None:
     """The first helper that ended well while a worker has not ended."""
     if all(member.phase in TERMINAL for member in members if member.role == "worker"):
         return None
@@ -113,13 +113,13 @@ def _deserter(members: Sequence[MemberStatus]) -> MemberStatus | None:
     return min(left, key=lambda member: str(member.finished_at), default=None)
 
 
-def _leave(deserter: MemberStatus, farewell: timedelta) -> datetime:
-    assert deserter.finished_at is not None  # recorded with every terminal state
-    return deserter.finished_at + farewell
+def _leave(early_helper: MemberStatus, grace_period: timedelta) -> datetime:
+    assert early_helper.finished_at is not None  # recorded with every terminal state
+    return early_helper.finished_at + grace_period
 
 
-def _last_words(member: MemberStatus) -> str:
+def _termination_message(member: MemberStatus) -> str:
     code = "without an exit code" if member.exit_code is None else f"with {member.exit_code}"
-    # Of a log's end the last line counts: an exception stands there, below what led to it.
+    # The last line of a log is the exception; its causes are above it.
     words = (member.message or "").strip().splitlines()[-1:]
     return ": ".join([f"{member.name} exited {code}", *words])

@@ -1,7 +1,6 @@
 """Suspension: the Jobs of the preparation are suspended, an attempt is ended without a charge.
 
-The dataset, the outputs and everything in the status stay; the next attempt goes on from the
-newest checkpoint.
+The dataset, the outputs and the status stay; the next attempt resumes from the latest checkpoint.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from collections.abc import Iterable
 from imagenet_operator.reconcile.types import Charge, End, Observed, Patch, PreparationJob
 
 END = End("Suspended", "the job is suspended", Charge.SUSPENSION)
-"""How an attempt ends that is suspended."""
+"""The end of an attempt of a suspended job."""
 
 
 def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...]:
-    """Return what makes the Jobs that have not finished stand still, or go on."""
+    """Return the patches that suspend or resume the Jobs that have not finished."""
     return tuple(
         Patch("Job", job.name, job.uid, {"spec": {"suspend": suspended}})
         for job in jobs
@@ -24,7 +23,7 @@ def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...
 
 
 def is_quiet(observed: Observed) -> bool:
-    """Whether no pod of the job is left that could run."""
+    """Whether no pod of the job may still run."""
     return not any(job.active for job in observed.jobs.values()) and not any(
         attempt.present for attempt in observed.attempts.values()
     )

@@ -1,7 +1,7 @@
-"""Taints: which nodes are closed to a pod that does not tolerate what they say.
+"""Taints: which nodes are closed to a pod without a toleration.
 
-The rule is the scheduler's. A taint that only prefers other nodes keeps nobody out, and a node that
-somebody closed by hand (`kubectl cordon`) counts as tainted, since the scheduler takes it so.
+The rule is the scheduler's. A taint with PreferNoSchedule closes no node. A cordoned node counts as
+tainted, as for the scheduler.
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ def of_pod(spec: Manifest) -> tuple[Toleration, ...]:
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """Return the first taint that keeps a pod out; None if it tolerates all of them."""
-    borne = tuple(tolerations)
-    return next((taint for taint in taints if not any(_bears(item, taint) for item in borne)), None)
+    found = tuple(tolerations)
+    return next(
+        (taint for taint in taints if not any(_tolerates(item, taint) for item in found)), None
+    )
 
 
-def _bears(toleration: Toleration, taint: Taint) -> bool:
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
-    # Operators that came later compare numbers. They count as tolerating: a gang that is let go
-    # too early comes back by its timeout, and one that is not let go would wait for ever.
+    # Newer operators compare numbers. They count as tolerating: a gang whose gates are lifted too
+    # early is withdrawn by its timeout; one whose gates stay would wait for ever.
     return toleration.operator != "Equal" or toleration.value == taint.value

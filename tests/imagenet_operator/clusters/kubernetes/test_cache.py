@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.clusters.kubernetes import kinds, trim
-from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
+from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.kubernetes import kinds, projection
+from imagenet_operator.clusters.kubernetes.cache import Cache
 from imagenet_operator.clusters.kubernetes.cluster import job_of_child
 from imagenet_operator.manifests import labels
 
@@ -20,8 +21,8 @@ JOB = ("vision", "digits")
 class Told(list[tuple[JobKey, bool]]):
     """Whom a cache told of changes."""
 
-    def __call__(self, key: JobKey, can_wait: bool) -> None:
-        self.append((key, can_wait))
+    def __call__(self, key: JobKey, debounce: bool) -> None:
+        self.append((key, debounce))
 
 
 @pytest.fixture
@@ -32,7 +33,11 @@ def told() -> Told:
 @pytest.fixture
 def cache(told: Told) -> Cache:
     return Cache(
-        kinds.POD, job_of_child, trim.pod, told, lambda item: item["status"]["phase"] == "Running"
+        kinds.POD,
+        job_of_child,
+        projection.pod,
+        told,
+        lambda item: item["status"]["phase"] == "Running",
     )
 
 
@@ -119,7 +124,7 @@ def test_something_older_never_replaces_something_newer(cache: Cache, told: Told
 def test_a_change_may_wait_and_an_end_may_not(cache: Cache, told: Told) -> None:
     cache.put(pod(5))
     cache.put(pod(6, phase="Running"))
-    cache.bury(pod(7, phase="Running"))
+    cache.delete(pod(7, phase="Running"))
 
     assert told == [(JOB, False), (JOB, True), (JOB, False)]
 
@@ -144,7 +149,7 @@ def test_a_change_of_what_is_not_kept_tells_nobody(cache: Cache, told: Told) -> 
 @pytest.mark.parametrize("late", [5, 8, 9])
 def test_what_has_ended_does_not_come_back_by_a_late_answer(cache: Cache, late: int) -> None:
     cache.put(pod(5))
-    cache.bury(pod(9))
+    cache.delete(pod(9))
 
     cache.put(pod(late), silently=True)
 
@@ -152,7 +157,7 @@ def test_what_has_ended_does_not_come_back_by_a_late_answer(cache: Cache, late: 
 
 
 def test_an_end_that_is_heard_before_its_beginning_counts(cache: Cache) -> None:
-    cache.bury(pod(9))
+    cache.delete(pod(9))
     cache.put(pod(5))
 
     assert len(cache) == 0
@@ -161,7 +166,7 @@ def test_an_end_that_is_heard_before_its_beginning_counts(cache: Cache) -> None:
 def test_the_end_of_a_predecessor_does_not_end_its_successor(cache: Cache) -> None:
     cache.put(pod(5, uid="old"))
     cache.put(pod(12, uid="new", phase="Running"))
-    cache.bury(pod(10, uid="old"))
+    cache.delete(pod(10, uid="old"))
     cache.put(pod(8, uid="old"))
 
     assert phases(cache) == ["Running"]
@@ -169,7 +174,7 @@ def test_the_end_of_a_predecessor_does_not_end_its_successor(cache: Cache) -> No
 
 def test_an_object_that_loses_its_label_and_gets_it_back_is_seen_again(cache: Cache) -> None:
     cache.put(pod(5))
-    cache.bury(pod(6))
+    cache.delete(pod(6))
     cache.put(pod(7))
 
     assert phases(cache) == ["Pending"]
@@ -198,7 +203,7 @@ def test_a_list_of_one_namespace_leaves_the_others(cache: Cache) -> None:
 def test_what_goes_while_a_list_is_read_is_no_error(cache: Cache) -> None:
     cache.put(pod(5))
     candidates = cache.keys()
-    cache.bury(pod(6))
+    cache.delete(pod(6))
 
     cache.replace([], 20, candidates)
 
@@ -226,10 +231,10 @@ def test_any_order_of_hearing_ends_in_the_same(
     history: list[tuple[str, Manifest]] = []
     for number, states in enumerate(lives):
         uid, ends = f"uid-{number}", not is_alive or number < len(lives) - 1
-        for what in ["put"] * states + ["bury"] * ends:
+        for what in ["put"] * states + ["delete"] * ends:
             version = len(history) + 1
             history.append((what, pod(version, uid=uid, phase=f"at {version}")))
-    cache = Cache(kinds.POD, job_of_child, trim.pod, Told())
+    cache = Cache(kinds.POD, job_of_child, projection.pod, Told())
 
     for what, item in random.sample(history * 2, len(history) * 2):
         getattr(cache, what)(item)

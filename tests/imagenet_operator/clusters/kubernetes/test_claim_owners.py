@@ -64,7 +64,7 @@ async def test_a_claim_that_may_change_hands_later_does() -> None:
         await harness.settle()
         await retain_no_more(harness)
         for _ in range(3):
-            harness.operator.loop.wish(KEY)
+            harness.operator.loop.enqueue(KEY)
             await harness.settle()
 
         assert len(refused) == 2

@@ -1,4 +1,4 @@
-"""Actions on a Kubernetes cluster: what they never hit, and what the caches know right after."""
+"""Requests to a Kubernetes cluster: the objects that they change, and what the caches hold then."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.errors import NameTaken
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import Status
+from imagenet_operator.clusters.interface import AlreadyExists, Conflict
+from imagenet_operator.clusters.kubernetes import stored_job
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.cluster import KubernetesCluster, Refused
+from imagenet_operator.clusters.kubernetes.cluster import Invalid, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
@@ -21,6 +24,7 @@ from support.operator_harness import job
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
 OURS = "the-job"
+JOB = ImageNetJob.model_validate({**job(), "metadata": {**job()["metadata"], "uid": OURS}})
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +33,7 @@ async def connected() -> AsyncIterator[tuple[FakeApiServer, KubernetesCluster]]:
         whole = job()
         whole["metadata"]["uid"] = OURS
         await server.add(whole)
-        cluster = KubernetesCluster(client, Recorder(client), lambda key, can_wait: None)
+        cluster = KubernetesCluster(client, Recorder(client), lambda key, debounce: None)
         await cluster.refresh_job(KEY)
         yield server, cluster
 
@@ -49,29 +53,27 @@ def child(kind: str = "Pod", owner: str | None = OURS, **metadata: Any) -> Manif
     }
 
 
-def seen(cluster: KubernetesCluster) -> list[str]:
-    view = cluster.view(KEY)
-    assert view is not None
-    return [item["metadata"]["uid"] for item in view.children]
+async def seen(cluster: KubernetesCluster) -> list[str]:
+    return [item["metadata"]["uid"] for item in await cluster.observe(JOB)]
 
 
 @asynchronous
 async def test_what_was_made_is_seen_at_once() -> None:
     async with connected() as (server, cluster):
-        await cluster.create(KEY, OURS, child())
+        await cluster.create(JOB, child())
 
         made = server.get("Pod", "a")
         assert made is not None
-        assert seen(cluster) == [made["metadata"]["uid"]]
+        assert await seen(cluster) == [made["metadata"]["uid"]]
 
 
 @asynchronous
 async def test_what_is_ours_already_is_what_was_wanted() -> None:
     async with connected() as (server, cluster):
         there = await server.add(child())
-        await cluster.create(KEY, OURS, child())
+        await cluster.create(JOB, child())
 
-        assert seen(cluster) == [there["metadata"]["uid"]]
+        assert await seen(cluster) == [there["metadata"]["uid"]]
 
 
 @pytest.mark.parametrize(
@@ -87,13 +89,13 @@ async def test_what_is_ours_already_is_what_was_wanted() -> None:
 async def test_what_is_not_ours_to_have_is_seen_before_anything_else(there: Manifest) -> None:
     async with connected() as (server, cluster):
         stored = await server.add(there)
-        with pytest.raises(NameTaken):
-            await cluster.create(KEY, OURS, child())
+        with pytest.raises(AlreadyExists):
+            await cluster.create(JOB, child())
 
-        assert seen(cluster) == [stored["metadata"]["uid"]]
+        assert await seen(cluster) == [stored["metadata"]["uid"]]
         await server.remove("Pod", "a")
         await cluster.refresh(KEY)
-        assert seen(cluster) == []
+        assert await seen(cluster) == []
 
 
 @asynchronous
@@ -101,61 +103,107 @@ async def test_a_claim_that_nobody_owns_is_taken_over() -> None:
     async with connected() as (server, cluster):
         await server.add(child("PersistentVolumeClaim", owner=None))
 
-        await cluster.create(KEY, OURS, child("PersistentVolumeClaim"))
+        await cluster.create(JOB, child("PersistentVolumeClaim"))
 
-        assert len(seen(cluster)) == 1
+        assert len(await seen(cluster)) == 1
 
 
 @asynchronous
 async def test_a_delete_is_of_one_object_and_its_dependents() -> None:
     async with connected() as (server, cluster):
-        await cluster.create(KEY, OURS, child())
-        (uid,) = seen(cluster)
+        await cluster.create(JOB, child())
+        (uid,) = await seen(cluster)
 
-        await cluster.delete(KEY, Reference("Pod", "a", "another"))
+        await cluster.delete(JOB, Reference("Pod", "a", "another"))
         assert "deletionTimestamp" not in (server.get("Pod", "a") or {})["metadata"]
-        await cluster.delete(KEY, Reference("Pod", "a", uid))
+        await cluster.delete(JOB, Reference("Pod", "a", uid))
 
-        view = cluster.view(KEY)
-        assert view is not None
-        assert "deletionTimestamp" in view.children[0]["metadata"]
+        (deleted,) = await cluster.observe(JOB)
+        assert "deletionTimestamp" in deleted["metadata"]
 
 
 @asynchronous
 async def test_a_patch_is_of_one_object() -> None:
     async with connected() as (server, cluster):
-        await cluster.create(KEY, OURS, child())
-        (uid,) = seen(cluster)
+        await cluster.create(JOB, child())
+        (uid,) = await seen(cluster)
 
-        await cluster.patch(KEY, Patch("Pod", "a", "another", {"spec": {"hit": True}}))
-        await cluster.patch(KEY, Patch("Pod", "a", uid, {"spec": {"nodeName": "n2"}}))
+        await cluster.patch(JOB, Patch("Pod", "a", "another", {"spec": {"hit": True}}))
+        await cluster.patch(JOB, Patch("Pod", "a", uid, {"spec": {"nodeName": "n2"}}))
 
         found = server.get("Pod", "a")
         assert found is not None
         assert found["spec"] == {"containers": [{"name": "main"}], "nodeName": "n2"}
-        view = cluster.view(KEY)
-        assert view is not None
-        assert view.children[0]["spec"]["nodeName"] == "n2"
+        (patched,) = await cluster.observe(JOB)
+        assert patched["spec"]["nodeName"] == "n2"
 
 
+@pytest.mark.parametrize("there", [None, child(), child(labels={})])
 @asynchronous
-async def test_what_is_gone_is_no_error() -> None:
-    async with connected() as (_, cluster):
-        await cluster.delete(KEY, Reference("Pod", "never", "was"))
-        await cluster.patch(KEY, Patch("Pod", "never", "was", {"spec": {}}))
+async def test_a_delete_or_patch_of_an_object_that_is_gone_changes_nothing(
+    there: Manifest | None,
+) -> None:
+    async with connected() as (server, cluster):
+        if there is not None:
+            await server.add(there)
+        before = server.get("Pod", "a")
+
+        await cluster.delete(JOB, Reference("Pod", "a", "gone"))
+        await cluster.patch(JOB, Patch("Pod", "a", "gone", {"spec": {"hit": True}}))
+
+        assert server.get("Pod", "a") == before
+        assert await seen(cluster) == []
+        assert [request.verb for request in server.writes()] == ["delete", "patch"]
+
+
+async def stored(cluster: KubernetesCluster, restarts: int) -> ImageNetJob:
+    """The job as it is cached, with a status to write."""
+    found = cluster.jobs.get(*KEY)
+    assert found is not None
+    return stored_job.read(found).model_copy(update={"status": Status(restarts=restarts)})
 
 
 @asynchronous
 async def test_a_status_is_written_over_what_was_read_or_not_at_all() -> None:
     async with connected() as (server, cluster):
-        read = cluster.jobs.get(*KEY)
-        assert read is not None
-        await cluster.write_status(KEY, read, {"restarts": 1})
-        with pytest.raises(ApiError) as caught:
-            await cluster.write_status(KEY, read, {"restarts": 2})
+        first, second = await stored(cluster, 1), await stored(cluster, 2)
+        await cluster.write_status(first)
+        with pytest.raises(Conflict):
+            await cluster.write_status(second)
 
-        assert caught.value.code == 409
-        assert (server.get("ImageNetJob", "digits") or {})["status"] == {"restarts": 1}
+        assert (server.get("ImageNetJob", "digits") or {})["status"]["restarts"] == 1
+
+
+@asynchronous
+async def test_a_status_is_not_written_over_a_change_that_no_cache_knows() -> None:
+    async with connected() as (server, cluster):
+        read = await stored(cluster, 1)
+        await server.change("ImageNetJob", "digits", lambda item: item.update(spec={}))
+        with pytest.raises(Conflict):
+            await cluster.write_status(read)
+
+        assert "restarts" not in (server.get("ImageNetJob", "digits") or {})["status"]
+
+
+@asynchronous
+async def test_fields_that_the_model_does_not_know_are_written_back() -> None:
+    async with connected() as (server, cluster):
+        await server.change("ImageNetJob", "digits", lambda item: item.update(extra={"a": 1}))
+        await cluster.refresh_job(KEY)
+
+        manifest = cluster.jobs.get(*KEY)
+        assert manifest is not None
+        job = JOB.model_copy(
+            update={
+                "metadata": JOB.metadata.model_copy(
+                    update={"resource_version": str(manifest.version)}
+                )
+            }
+        )
+        await cluster.write_status(job)
+
+        (written,) = server.writes()
+        assert written.body["extra"] == {"a": 1}
 
 
 @asynchronous
@@ -164,7 +212,7 @@ async def test_a_job_that_is_gone_is_known_to_be() -> None:
         await server.remove("ImageNetJob", "digits")
         await cluster.refresh(KEY)
 
-        assert cluster.view(KEY) is None
+        assert cluster.jobs.get(*KEY) is None
 
 
 IS_INVALID = 'Pod "a" is invalid: spec.priority: Invalid value, because'
@@ -177,9 +225,9 @@ NO_FIELD = {"causes": [{"message": POLICY}]}
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (Refusal(422, "Invalid", IS_INVALID, details=A_FIELD), Refused),
-        (Refusal(422, "Invalid", f"Job.batch{IS_INVALID[3:]}", details=A_FIELD), Refused),
-        (Refusal(400, "BadRequest", "because"), Refused),
+        (Refusal(422, "Invalid", IS_INVALID, details=A_FIELD), Invalid),
+        (Refusal(422, "Invalid", f"Job.batch{IS_INVALID[3:]}", details=A_FIELD), Invalid),
+        (Refusal(400, "BadRequest", "because"), Invalid),
         # Who denies it may be persuaded, by whichever code he says so.
         (Refusal(422, "Invalid", POLICY, details=NO_FIELD), ApiError),
         (Refusal(422, "Invalid", f'pods "a" is forbidden: {POLICY}', details=NO_FIELD), ApiError),
@@ -198,7 +246,7 @@ async def test_refusals_say_whether_it_is_worth_another_try(
     async with connected() as (server, cluster):
         server.refuse(answer)
         with pytest.raises(ApiError, match="because") as caught:
-            await cluster.create(KEY, OURS, child())
+            await cluster.create(JOB, child())
 
         assert type(caught.value) is error
 

@@ -1,7 +1,5 @@
-import subprocess
-import sys
+import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -9,57 +7,22 @@ import yaml
 from imagenet_operator.clusters.kubernetes import connection
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import (
-    Connection,
+    RENEWAL_SECONDS,
     NoConnection,
-    UnreadableToken,
     find,
     from_kubeconfig,
     of_context,
 )
+from imagenet_operator.clusters.kubernetes.login import FILE_SECONDS
 from support.asynchronous import asynchronous
+from support.certificates import Authority
 from support.fake_api_server import FakeApiServer
-from support.kubeconfigs import encoded, kubeconfig
+from support.kubeconfigs import Clock, kubeconfig, token_of
 
 
-def test_a_certificate_in_the_kubeconfig(tmp_path: Path) -> None:
-    path = kubeconfig(
-        tmp_path,
-        {"certificate-authority-data": encoded("authority")},
-        {"client-certificate-data": encoded("one"), "client-key-data": encoded("two")},
-    )
-
-    found = from_kubeconfig(path)
-
-    assert found.server == "https://127.0.0.1:6443"
-    assert found.authority is not None
-    assert found.authority.read_text() == "authority"
-    assert found.certificate is not None
-    assert found.certificate.read_text() == "one\ntwo"
-    assert found.certificate.stat().st_mode & 0o077 == 0
-    assert found.bearer() is None
-
-
-ENDS = """
-from imagenet_operator.clusters.kubernetes.connection import find
-raise SystemExit(find().certificate.read_text())
-"""
-
-
-def test_no_copy_of_a_key_outlives_the_program(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    key = {"client-certificate-data": encoded("one"), "client-key-data": encoded("two")}
-    path = kubeconfig(tmp_path, {"certificate-authority-data": encoded("authority")}, key)
-
-    ended = subprocess.run(
-        [sys.executable, "-c", ENDS],
-        env={"KUBECONFIG": str(path), "TMPDIR": str(kept)},
-        capture_output=True,
-        text=True,
-    )
-
-    assert (ended.returncode, ended.stderr) == (1, "one\ntwo\n")
-    assert list(kept.iterdir()) == []
+def bearer(token: str) -> tuple[tuple[str, str], ...]:
+    """What a request carries with a token."""
+    return (("Authorization", f"Bearer {token}"),)
 
 
 def test_a_server_may_have_a_path(tmp_path: Path) -> None:
@@ -79,58 +42,97 @@ def test_a_context_need_not_log_in(tmp_path: Path) -> None:
     found = from_kubeconfig(path)
 
     assert found.server == "https://127.0.0.1:6443"
-    assert (found.certificate, found.token, found.token_file) == (None, None, None)
+    assert token_of(found) is None
 
 
 def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
-    (tmp_path / "ca.crt").write_text("authority")
+    (tmp_path / "ca.crt").write_bytes(Authority().pem)
     (tmp_path / "token").write_text("secret\n")
     path = kubeconfig(tmp_path, {"certificate-authority": "ca.crt"}, {"tokenFile": "token"})
 
     found = from_kubeconfig(path)
 
-    assert found.authority is not None
-    assert found.authority.read_text() == "authority"
-    assert found.bearer() == "secret"
+    tls = asyncio.run(found.credentials()).tls
+    assert tls is not None
+    assert [item["subject"] for item in tls.get_ca_certs()] == [((("commonName", "authority"),),)]
+    assert token_of(found) == "secret"
 
 
-def test_a_renewed_token_is_read_when_the_old_one_is_refused(tmp_path: Path) -> None:
+@asynchronous
+async def test_a_renewed_token_is_read_when_the_old_one_is_refused(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
-    found = from_kubeconfig(kubeconfig(tmp_path, {}, {"tokenFile": "token"}))
-    assert found.bearer() == "old"
+    path = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, {"tokenFile": "token"})
+    found = from_kubeconfig(path)
+    found.clock = clock = Clock()
+    old = await found.credentials()
     token.write_text("new")
-    assert found.bearer() == "old"
+    assert await found.credentials() is old
+    # A login that is refused at once is not tried again at once.
+    assert await found.renew(old) is old
 
-    found.renew()
+    clock.now += RENEWAL_SECONDS
 
-    assert found.bearer() == "new"
+    new = await found.renew(old)
+    assert (old.headers, new.headers) == (bearer("old"), bearer("new"))
+    assert await found.credentials() is new
 
 
-def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", tmp_path)
-    (tmp_path / "token").write_text("secret")
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a pod's service account."""
+    folder = tmp_path / "account"
+    folder.mkdir()
+    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", folder)
+    (folder / "token").write_text("secret")
+    (folder / "ca.crt").write_bytes(Authority().pem)
+    return folder
+
+
+def test_a_pod_uses_its_service_account(account: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
 
     found = find({**environment, "KUBECONFIG": "/nowhere"})
 
     assert found.server == "https://[fd00::1]:443"
-    assert found.authority == tmp_path / "ca.crt"
-    assert found.bearer() == "secret"
+    tls = asyncio.run(found.credentials()).tls
+    assert tls is not None
+    assert [item["subject"] for item in tls.get_ca_certs()] == [((("commonName", "authority"),),)]
+    assert token_of(found) == "secret"
 
 
-@pytest.mark.parametrize(
-    ("cluster", "user", "words"),
-    [
-        ({}, {"exec": {"command": "aws"}}, "plugin"),
-        ({"insecure-skip-tls-verify": True}, {"token": "x"}, "TLS"),
-    ],
-)
-def test_what_is_not_supported_is_said(
-    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(NoConnection, match=words):
-        from_kubeconfig(kubeconfig(tmp_path, cluster, user))
+@asynchronous
+async def test_a_pod_follows_its_token(account: Path) -> None:
+    found = find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    found.clock = clock = Clock()
+    assert (await found.credentials()).headers == bearer("secret")
+    (account / "token").write_text("renewed")
+    assert (await found.credentials()).headers == bearer("secret")
+
+    clock.now += FILE_SECONDS
+    renewed = await found.credentials()
+    assert renewed.headers == bearer("renewed")
+
+    # The kubelet replaces the file; a moment without it stops no request.
+    (account / "token").unlink()
+    clock.now += FILE_SECONDS
+    assert await found.credentials() is renewed
+    (account / "token").write_text("third")
+    clock.now += RENEWAL_SECONDS
+    assert (await found.credentials()).headers == bearer("third")
+
+
+@asynchronous
+async def test_a_pod_follows_its_authority(account: Path) -> None:
+    found = find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    found.clock = clock = Clock()
+    first = await found.credentials()
+    clock.now += FILE_SECONDS
+    assert await found.credentials() is first
+    (account / "ca.crt").write_bytes(Authority().pem)
+    clock.now += FILE_SECONDS
+
+    assert (await found.credentials()).tls is not first.tls
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "current-context: nowhere\ncontexts: []"])
@@ -170,35 +172,40 @@ def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
         of_context("a", {"KUBECONFIG": str(tmp_path / "none")})
 
 
-def test_a_pod_without_its_files_names_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", tmp_path)
-    token = tmp_path / "token"
-    token.write_text("secret")
-    found = find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+@pytest.mark.parametrize("name", ["ca.crt", "token"])
+def test_a_pod_without_its_files_names_them(account: Path, name: str) -> None:
+    """The token's file is there first, or this would be no pod."""
+    (account / name).write_text("")
 
-    with pytest.raises(NoConnection, match=f"^{tmp_path}/ca.crt: no such file"):
-        found.tls()
-    token.unlink()
-    with pytest.raises(UnreadableToken, match=f"^{token}: no such file"):
-        found.bearer()
-    token.write_text("renewed")
-    assert found.bearer() == "renewed"
+    with pytest.raises(NoConnection, match=f"^{account}: .* file exists but empty"):
+        find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+
+
+def test_a_token_that_no_header_holds_is_said(account: Path) -> None:
+    (account / "token").write_text("a\nb")
+
+    with pytest.raises(NoConnection, match=f"^{account}/token: is not one line of text"):
+        find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 
 @asynchronous
-async def test_a_watch_outlasts_a_token_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_client_outlasts_a_token_that_is_not_there(tmp_path: Path) -> None:
     """It is an error of the connection as any other, after which a reflector tries again."""
     token = tmp_path / "token"
-    async with (
-        FakeApiServer() as server,
-        Client(Connection(server.url, token_file=token)) as client,
-    ):
-        with pytest.raises(ApiError) as caught:
-            await anext(client.watch("/api/v1/pods", 30.0))
-        assert caught.value.code == 0
-        with pytest.raises(NoConnection):
-            await client.get("/api/v1/pods")
-        token.write_text("secret")
-        assert (await client.get("/api/v1/pods"))["kind"]
+    token.write_text("secret")
+    async with FakeApiServer() as server:
+        path = kubeconfig(tmp_path, {"server": server.url}, {"tokenFile": "token"})
+        found = from_kubeconfig(path)
+        found.clock = clock = Clock()
+        async with Client(found) as client:
+            server.lets_in = lambda request: request.headers["Authorization"] == "Bearer new"
+            token.unlink()
+            clock.now += RENEWAL_SECONDS
+            with pytest.raises(ApiError) as refused:
+                await client.get("/api/v1/pods")
+            clock.now += FILE_SECONDS
+            with pytest.raises(ApiError) as unread:
+                await anext(client.watch("/api/v1/pods", 30.0))
+            assert (refused.value.code, unread.value.code) == (401, 0)
+            token.write_text("new")
+            assert (await client.get("/api/v1/pods"))["kind"]

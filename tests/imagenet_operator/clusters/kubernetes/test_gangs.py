@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import load
-from imagenet_operator.clusters.kubernetes import gang_room
-from imagenet_operator.clusters.kubernetes.loop import PASSES_AT_ONCE
+from imagenet_operator.clusters.kubernetes import capacity_lock
+from imagenet_operator.clusters.loop import MAX_CONCURRENT_RECONCILES
 from support.api_requests import Request
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -54,7 +54,7 @@ def gated(harness: Harness) -> list[str]:
 async def looked_at(harness: Harness, name: str = KEY[1]) -> None:
     """Have a job looked at, as the scheduler's word on its pods makes the operator do."""
     await harness.settle()
-    harness.operator.loop.wish((KEY[0], name))
+    harness.operator.loop.enqueue((KEY[0], name))
     await harness.settle()
 
 
@@ -115,7 +115,7 @@ async def test_a_gang_that_tolerates_nothing_stays_off_the_pool() -> None:
 
 
 WAIT = {"schedulingPolicy": {"gang": "Wait"}}
-MANY = 3 * gang_room.IN_LINE
+MANY = 3 * capacity_lock.MAX_WAITERS
 
 
 def looks(server: FakeApiServer) -> int:
@@ -127,9 +127,9 @@ def looks(server: FakeApiServer) -> int:
     return len([item for item in asked if not item.namespace]) - 1
 
 
-def wish_for_all(harness: Harness, names: list[str]) -> None:
+def enqueue_all(harness: Harness, names: list[str]) -> None:
     for name in names:
-        harness.operator.loop.wish((KEY[0], name))
+        harness.operator.loop.enqueue((KEY[0], name))
 
 
 def small_gang(name: str) -> Manifest:
@@ -152,7 +152,7 @@ async def waiting(harness: Harness, count: int) -> list[str]:
 @pytest.fixture
 def long_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is that runs the tests."""
-    monkeypatch.setattr(gang_room, "BELIEVED_SECONDS", 3600.0)
+    monkeypatch.setattr(capacity_lock, "MAX_AGE_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("long_believed")
@@ -161,7 +161,7 @@ async def test_the_room_is_looked_for_once_however_many_wait() -> None:
     async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
         names = await waiting(harness, MANY)
         for _ in range(3):
-            wish_for_all(harness, names)
+            enqueue_all(harness, names)
             await harness.settle()
 
         assert len(gated(harness)) == 3 * MANY
@@ -174,7 +174,7 @@ async def test_the_room_is_looked_for_once_however_many_wait() -> None:
 async def test_what_was_seen_of_the_room_is_not_believed_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gang_room, "BELIEVED_SECONDS", 0.0)
+    monkeypatch.setattr(capacity_lock, "MAX_AGE_SECONDS", 0.0)
     async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
         await waiting(harness, 1)
         before = looks(server)
@@ -213,10 +213,10 @@ async def test_gangs_that_wait_leave_room_for_those_who_do_not() -> None:
             await go_on.wait()
 
     async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
-        names = await waiting(harness, PASSES_AT_ONCE + 1)
-        harness.operator.cluster.gang_room.is_given()
+        names = await waiting(harness, MAX_CONCURRENT_RECONCILES + 1)
+        harness.operator.cluster.capacity_lock.invalidate()
         server.faults.append(held)
-        wish_for_all(harness, names)
+        enqueue_all(harness, names)
         await answer.wait()
         await server.add(job())
         await server.until(lambda: server.get("Pod", "digits-r0-worker-1"))
@@ -234,7 +234,7 @@ async def test_those_who_were_sent_away_have_their_turn() -> None:
         names = await waiting(harness, MANY)
         await server.add(machine("plain", 1000, "9000Gi"))
         await harness.heard()
-        wish_for_all(harness, names)
+        enqueue_all(harness, names)
         await harness.settle()
 
         assert gated(harness) == []

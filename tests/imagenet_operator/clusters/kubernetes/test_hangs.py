@@ -33,7 +33,7 @@ async def asked(harness: Harness, member: Member, times: int) -> None:
     wanted = member.asked + 2 * times
     while member.asked < wanted:
         await asyncio.sleep(0.05)
-        harness.operator.loop.wish(KEY)
+        harness.operator.loop.enqueue(KEY)
     await harness.settle()
 
 
@@ -54,7 +54,7 @@ async def test_a_hang_that_began_under_another_operator_is_ended() -> None:
         member.is_frozen = True
         async with running(server, ASKING) as harness:
             while not harness.status()["restarts"]:
-                harness.operator.loop.wish(KEY)
+                harness.operator.loop.enqueue(KEY)
                 await asyncio.sleep(0.05)
 
             restarting = harness.condition("Restarting")

@@ -1,14 +1,15 @@
-"""Whatever is wrong with a kubeconfig is one line with its file, its field and a remedy."""
+"""Every error in a kubeconfig is one line with its file, its field and a remedy."""
 
+import asyncio
+import base64
+import os
 import tempfile
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,8 @@ from imagenet_operator.clusters.kubernetes.connection import (
     from_kubeconfig,
     of_context,
 )
-from support.kubeconfigs import encoded, kubeconfig
+from support.certificates import OPEN, Authority, key_in_pem
+from support.kubeconfigs import encoded, kubeconfig, token_of
 
 
 def test_the_order_of_a_kubeconfig_and_what_else_is_in_it_do_not_matter(tmp_path: Path) -> None:
@@ -28,23 +30,22 @@ def test_the_order_of_a_kubeconfig_and_what_else_is_in_it_do_not_matter(tmp_path
     config["users"] = [None, {"user": {}}, *config["users"], {"name": "u", "user": None}]
     path.write_text(yaml.safe_dump(config))
 
-    assert from_kubeconfig(path).bearer() == "secret"
+    assert token_of(from_kubeconfig(path)) == "secret"
 
 
 def used(path: Path) -> None:
     """Do with a kubeconfig what a client does before its first request."""
-    found = from_kubeconfig(path)
-    found.tls()
-    found.bearer()
+    asyncio.run(from_kubeconfig(path).credentials())
 
 
 CA = "clusters[c].cluster.certificate-authority"
 USER = "users[u].user"
 PEM = "write a PEM file in base64, or its path as"
-VOUCHES = "it takes PEM certificates, of whoever vouches for the API server"
+VOUCHES = "it takes the PEM certificates of the authority that signs the API server's"
 OWN_KEY = "it takes a PEM certificate and the key of this certificate, without a passphrase"
 BOTH = {"client-certificate-data": encoded("one"), "client-key-data": encoded("two")}
-IDENTITY = "use a user with a certificate or a token of its own"
+IDENTITY = "use a user with a certificate or a token"
+PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}
 FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"certificate-authority": "gone/ca.crt"},
@@ -142,19 +143,68 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "clusters[c].cluster.server: 'https://[::1' is no URL; write https://HOST:PORT",
     ),
     (
-        {"proxy-url": "socks5://localhost:1080"},
+        {"proxy-url": "socks5://me:secret@localhost:1080"},
         {},
-        "clusters[c].cluster.proxy-url: is not supported; use a cluster that is reached without "
-        "a proxy",
+        "clusters[c].cluster.proxy-url: 'socks5://…@localhost:1080' is no URL; write "
+        "http://HOST:PORT",
     ),
     (
-        {"tls-server-name": "kubernetes"},
+        {"tls-server-name": 7},
         {},
-        "clusters[c].cluster.tls-server-name: is not supported; write a server that is named in "
-        "its own certificate",
+        "clusters[c].cluster.tls-server-name: is not text; write it in quotes",
+    ),
+    (
+        {"insecure-skip-tls-verify": True},
+        {},
+        "clusters[c].cluster.insecure-skip-tls-verify: is not supported; write "
+        "certificate-authority-data, and tls-server-name if the certificate names another host",
     ),
     ({}, {"username": "me"}, f"{USER}.username: is not supported; {IDENTITY}"),
-    ({}, {"token": "x", "as": "another"}, f"{USER}.as: is not supported; {IDENTITY}"),
+    (
+        {},
+        {"auth-provider": {"name": "oidc"}},
+        f"{USER}.auth-provider: is not supported; write exec, with a plugin that fetches the token",
+    ),
+    ({}, {"as-groups": ["g"]}, f"{USER}.as: is missing; write the user to act as"),
+    (
+        {},
+        {"as": "a", "as-groups": "g"},
+        f"{USER}.as-groups: is not a list of texts; write them in quotes",
+    ),
+    (
+        {},
+        {"as": "a", "as-user-extra": ["k"]},
+        f"{USER}.as-user-extra: is no object; write KEY: [VALUE]",
+    ),
+    ({}, {"as": "a\nb"}, f"{USER}.as: 'a\\nb' is not one line of text"),
+    ({}, {"exec": "aws"}, f"{USER}.exec: is no object; write its command"),
+    (
+        {},
+        {"exec": {**PLUGIN, "command": None}},
+        f"{USER}.exec.command: is missing; write the plugin's name or path",
+    ),
+    (
+        {},
+        {"exec": {**PLUGIN, "apiVersion": "client.authentication.k8s.io/v1alpha1"}},
+        f"{USER}.exec.apiVersion: write client.authentication.k8s.io/v1 or "
+        "client.authentication.k8s.io/v1beta1",
+    ),
+    (
+        {},
+        {"exec": {**PLUGIN, "args": ["eks", 7]}},
+        f"{USER}.exec.args: is not a list of texts; write them in quotes",
+    ),
+    (
+        {},
+        {"exec": {**PLUGIN, "env": [{"name": "A"}]}},
+        f"{USER}.exec.env: is not a list of variables; write objects with name and value, in "
+        "quotes",
+    ),
+    (
+        {},
+        {"exec": {**PLUGIN, "interactiveMode": "Always"}},
+        f"{USER}.exec.interactiveMode: Always needs a terminal; write IfAvailable",
+    ),
 ]
 
 
@@ -170,13 +220,13 @@ def test_a_field_that_cannot_be_used_is_said_with_its_remedy(
     assert str(caught.value) == f"{path}: {said}".replace("FOLDER", str(tmp_path))
 
 
-NOBODY = "write a client certificate or a token, or {} to log in as nobody"
+ANONYMOUS = "write a client certificate or a token, or {} for anonymous requests"
 NO_KUBECONFIG = "is no kubeconfig with a current context: "
 NO_CONTEXTS: list[object] = [None, [], {"here": {}}, "here", ["here"], [{"name": 7}]]
 SHAPES: list[tuple[dict[str, Any], str]] = [
-    ({"users": [{"name": "u", "user": None}]}, f"{USER}: is empty; {NOBODY}"),
-    ({"users": [{"name": "u", "user": "me"}]}, f"{USER}: is no object; {NOBODY}"),
-    ({"users": [{"name": "u"}]}, f"{USER}: is empty; {NOBODY}"),
+    ({"users": [{"name": "u", "user": None}]}, f"{USER}: is empty; {ANONYMOUS}"),
+    ({"users": [{"name": "u", "user": "me"}]}, f"{USER}: is no object; {ANONYMOUS}"),
+    ({"users": [{"name": "u"}]}, f"{USER}: is empty; {ANONYMOUS}"),
     (
         {"users": [{"name": "v", "user": {}}]},
         "contexts[here].context.user: 'u' is not among the users; write one of v",
@@ -286,39 +336,27 @@ def test_without_a_home_there_is_no_kubeconfig(monkeypatch: pytest.MonkeyPatch) 
         of_context("here", {})
 
 
-def test_a_key_that_finds_no_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+def test_a_key_without_a_file_in_memory_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memfd_create(name: str) -> int:
+        raise PermissionError(1, "Operation not permitted", name)
+
+    monkeypatch.setattr(os, "memfd_create", memfd_create)
     path = kubeconfig(tmp_path, {"certificate-authority-data": encoded("a")}, {})
 
-    with pytest.raises(NoConnection, match=f"{tmp_path}/config: clusters.*set TMPDIR"):
-        from_kubeconfig(path)
-
-
-@pytest.mark.parametrize("plugin", [{"command": "no-such-plugin"}, {"command": "/bin/echo"}, None])
-def test_no_plugin_is_run_whether_it_is_there_or_not(tmp_path: Path, plugin: object) -> None:
-    with pytest.raises(NoConnection, match="logs in by a plugin; use one with a certificate"):
-        used(kubeconfig(tmp_path, {}, {"exec": plugin}))
+    with pytest.raises(NoConnection, match=f"{tmp_path}/config: clusters.*no file in memory: oper"):
+        used(path)
 
 
 def test_data_may_be_wrapped(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, {"certificate-authority-data": "YXV0\n aG9y\naXR5\n"}, {})
+    wrapped = base64.encodebytes(Authority().pem).decode()
+    path = kubeconfig(tmp_path, {"certificate-authority-data": wrapped}, {})
 
-    found = from_kubeconfig(path)
+    tls = asyncio.run(from_kubeconfig(path).credentials()).tls
 
-    assert found.authority is not None
-    assert found.authority.read_text() == "authority"
-
-
-OPEN = serialization.NoEncryption()
-
-
-def write_key(
-    path: Path, encryption: serialization.KeySerializationEncryption
-) -> ec.EllipticCurvePrivateKey:
-    key = ec.generate_private_key(ec.SECP256R1())
-    form = serialization.PrivateFormat.PKCS8
-    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, encryption))
-    return key
+    assert tls is not None
+    assert [item["subject"] for item in tls.get_ca_certs()] == [((("commonName", "authority"),),)]
 
 
 def certificate(
@@ -326,33 +364,17 @@ def certificate(
     encryption: serialization.KeySerializationEncryption = OPEN,
 ) -> dict[str, Any]:
     """Make a certificate and its key; as fields of a user, relative to the folder."""
-    key = write_key(folder / "tls.key", encryption)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "u")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    pem, key = Authority().issue("u")
+    (folder / "tls.crt").write_bytes(pem)
+    read = serialization.load_pem_private_key(key, None)
+    assert isinstance(read, ec.EllipticCurvePrivateKey)
+    (folder / "tls.key").write_bytes(key_in_pem(read, encryption))
     return {"client-certificate": "tls.crt", "client-key": "tls.key"}
-
-
-def test_a_certificate_and_its_key_are_taken(tmp_path: Path) -> None:
-    user = certificate(tmp_path)
-    path = kubeconfig(tmp_path, {"certificate-authority": "tls.crt"}, user)
-
-    context = from_kubeconfig(path).tls()
-
-    (authority,) = context.get_ca_certs()
-    assert authority["subject"] == ((("commonName", "u"),),)
 
 
 def test_the_key_of_another_certificate_is_said(tmp_path: Path) -> None:
     user = certificate(tmp_path)
-    write_key(tmp_path / "tls.key", OPEN)
+    (tmp_path / "tls.key").write_bytes(key_in_pem(ec.generate_private_key(ec.SECP256R1())))
     path = kubeconfig(tmp_path, {}, user)
 
     with pytest.raises(NoConnection) as caught:
@@ -362,12 +384,53 @@ def test_the_key_of_another_certificate_is_said(tmp_path: Path) -> None:
     assert str(caught.value).endswith(OWN_KEY)
 
 
-def test_nobody_is_asked_for_the_passphrase_of_a_key(tmp_path: Path) -> None:
+def test_no_passphrase_of_a_key_is_asked_for(tmp_path: Path) -> None:
     locked = serialization.BestAvailableEncryption(b"secret")
     path = kubeconfig(tmp_path, {}, certificate(tmp_path, locked))
 
     with pytest.raises(NoConnection, match="without a passphrase"):
         used(path)
+
+
+def merged(folder: Path, name: str, **parts: object) -> Path:
+    """Write a kubeconfig in a folder of its own, with these parts instead of the usual ones."""
+    (folder / name).mkdir()
+    path = kubeconfig(folder / name, {}, {"tokenFile": "token"})
+    (folder / name / "token").write_text(name)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | parts))
+    return path
+
+
+def test_the_first_file_that_names_something_decides(tmp_path: Path) -> None:
+    """As with kubectl, whose rule is: the first file to set a value wins."""
+    there = {"name": "there", "context": {"cluster": "far", "user": "u", "namespace": "vision"}}
+    far = {"name": "far", "cluster": {"server": "https://192.0.2.1:6443"}}
+    one = merged(tmp_path, "one", clusters=None, **{"current-context": None})
+    two = merged(tmp_path, "two", contexts=[there], **{"current-context": "there"})
+    three = merged(tmp_path, "three", clusters=[far])
+    listed = f"{one}:{tmp_path}/none:{two}::{three}"
+
+    found = find({"KUBECONFIG": listed})
+    here = of_context("here", {"KUBECONFIG": listed})
+
+    assert (found.server, found.namespace) == ("https://192.0.2.1:6443", "vision")
+    assert (here.server, here.namespace) == ("https://127.0.0.1:6443", "default")
+    # A path is relative to the file that holds it.
+    assert token_of(found) == "one"
+
+
+def test_each_of_several_files_is_named_in_errors(tmp_path: Path) -> None:
+    one, two = merged(tmp_path, "one", users=None), merged(tmp_path, "two")
+    environment = {"KUBECONFIG": f"{one}:{two}"}
+    (tmp_path / "two" / "token").unlink()
+
+    with pytest.raises(NoConnection, match=f"^{two}: {USER}.tokenFile: ".replace("[", r"\[")):
+        token_of(find(environment))
+    with pytest.raises(NoConnection, match=f"^{one}:{two}: has no context 'x'; write one of here"):
+        of_context("x", environment)
+    two.write_text("a: [")
+    with pytest.raises(NoConnection, match=f"^{two}: is no kubeconfig"):
+        find(environment)
 
 
 ANYTHING = st.recursive(
@@ -405,7 +468,7 @@ def test_whatever_stands_in_it_a_kubeconfig_is_used_or_refused(
         path.write_text(yaml.safe_dump(config[""]))
 
         try:
-            from_kubeconfig(path).bearer()
+            used(path)
         except NoConnection as error:
             assert str(error).startswith(f"{path}: ")
             assert len(str(error).splitlines()) == 1

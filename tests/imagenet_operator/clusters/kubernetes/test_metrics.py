@@ -118,7 +118,7 @@ async def test_an_attempt_that_found_no_room_is_no_restart() -> None:
         await harness.server.add(job(run_policy=policy))
         await harness.settle()
         # As when the scheduler says of a pod that it finds no node.
-        harness.operator.loop.wish(("vision", "digits"))
+        harness.operator.loop.enqueue(("vision", "digits"))
         await harness.server.until(lambda: "GangTimedOut" in harness.events())
         await harness.settle()
 

@@ -36,6 +36,37 @@ async def test_a_claim_that_one_pod_can_mount_fails_a_job_of_two_workers() -> No
 
 
 @asynchronous
+async def test_more_workers_than_the_claim_admits_fail_a_job_when_it_resumes() -> None:
+    async with cluster_of_one(claims=[claim("ReadWriteOncePod")]) as harness:
+        await harness.server.add(job(training={"workers": {"replicas": 1}}))
+        await harness.settle()
+        assert "digits-r0-worker-0" in harness.pods()
+
+        await harness.server.change("ImageNetJob", "digits", suspended)
+        await harness.settle()
+        await harness.finish_deleting()
+        await harness.settle()
+        assert harness.status()["phase"] == "Suspended"
+        await harness.server.change("ImageNetJob", "digits", resumed_with_two_workers)
+        await harness.settle()
+
+        assert harness.status()["phase"] == "Failed"
+        assert "InvalidSpec" in harness.events()
+        assert harness.pods() == []
+
+
+def suspended(whole: Manifest) -> None:
+    """Suspend a job."""
+    whole["spec"]["runPolicy"] = {"suspend": True}
+
+
+def resumed_with_two_workers(whole: Manifest) -> None:
+    """Let a job go on, with more workers."""
+    whole["spec"]["runPolicy"] = {"suspend": False}
+    whole["spec"]["training"]["workers"]["replicas"] = 2
+
+
+@asynchronous
 async def test_a_job_waits_for_a_claim_that_is_not_there_yet() -> None:
     async with cluster_of_one(claims=[]) as harness:
         await harness.server.add(job())
@@ -47,7 +78,7 @@ async def test_a_job_waits_for_a_claim_that_is_not_there_yet() -> None:
         assert (waits["status"], waits["reason"]) == ("False", "ClaimNotFound")
         assert waits["message"] == (
             f"spec.dataset.source.prepared.claimName: there is no PersistentVolumeClaim {CLAIM}; "
-            "waiting until it is made"
+            "waiting until it is created"
         )
         # Nothing tells of claims that are not the operator's.
         assert harness.operator.loop.queue.next_due() is not None

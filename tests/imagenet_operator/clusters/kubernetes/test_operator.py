@@ -61,12 +61,12 @@ async def test_pods_that_start_one_after_another_are_one_write_and_a_failure_is_
         await harness.server.add(job())
         await harness.settle()
         before = len(harness.server.writes())
-        harness.operator.loop.together_seconds = 3600
+        harness.operator.loop.debounce_seconds = 3600
 
         await harness.run_pods()
         await harness.heard()
         assert harness.server.writes()[before:] == []
-        harness.operator.loop.wish(("vision", "digits"))
+        harness.operator.loop.enqueue(("vision", "digits"))
         await harness.settle()
         writes = [item.kind for item in harness.server.writes()[before:]]
         assert writes.count("ImageNetJob") == 1
@@ -127,7 +127,7 @@ async def test_an_idle_job_costs_no_requests() -> None:
         before = len(harness.server.requests)
         # An hour of heartbeats, and of pods whose conditions are touched without a change.
         for _ in range(12):
-            harness.operator.loop.wish(("vision", "digits"))
+            harness.operator.loop.enqueue(("vision", "digits"))
             await harness.server.change(
                 "Pod", FIRST[0], lambda item: item["metadata"].update(annotations={"seen": "again"})
             )
@@ -285,10 +285,10 @@ async def test_a_name_that_a_stranger_holds_is_waited_for() -> None:
             item for item in harness.status()["conditions"] if item["type"] == "DatasetReady"
         ]
         assert ready["reason"] == "NameConflict"
-        assert "Job digits-index belongs to somebody else" in ready["message"]
+        assert "Job digits-index belongs to another owner" in ready["message"]
 
         await harness.server.remove("Job", "digits-index")
-        harness.operator.loop.wish(("vision", "digits"))
+        harness.operator.loop.enqueue(("vision", "digits"))
         await harness.settle()
 
         found = harness.server.get("Job", "digits-index")

@@ -25,7 +25,7 @@ def test_a_job_that_was_applied_while_there_was_no_operator_goes_before_those_th
     operator.job_event(None, stored("waits", 3, {}))
 
     queue = operator.loop.queue
-    assert [queue.take(0.0) for _ in range(3)] == [
+    assert [queue.get(0.0) for _ in range(3)] == [
         ("vision", "waits"),
         ("vision", "runs"),
         ("vision", "runs-too"),

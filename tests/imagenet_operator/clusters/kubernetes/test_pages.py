@@ -1,7 +1,7 @@
 """A collection in pages: all of it in order, the next page on its way while one is read."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,7 +11,7 @@ from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.kinds import JOB
 from support.api_requests import Refusal
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import job
 
@@ -28,11 +28,6 @@ async def jobs(*names: str) -> AsyncIterator[tuple[FakeApiServer, Client]]:
 
 def names_in(page: Manifest) -> list[str]:
     return [item["metadata"]["name"] for item in page["items"]]
-
-
-async def until(satisfied: Callable[[], bool]) -> None:
-    while not satisfied():
-        await asyncio.sleep(0)
 
 
 def requests_under_way() -> list[asyncio.Task[object]]:

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import kinds, trim
-from imagenet_operator.clusters.kubernetes.cache import Cache, JobKey
+from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.kubernetes import kinds, projection
+from imagenet_operator.clusters.kubernetes.cache import Cache
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, job_of_child
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.manifests import labels
 from support.api_requests import Refusal
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
 
 Manifest = dict[str, Any]
@@ -27,7 +28,7 @@ class Followed:
     def __init__(self, client: Client, namespace: str | None = None) -> None:
         self.told: list[JobKey] = []
         self.cache = Cache(
-            kinds.POD, job_of_child, trim.pod, lambda key, can_wait: self.told.append(key)
+            kinds.POD, job_of_child, projection.pod, lambda key, debounce: self.told.append(key)
         )
         self.reflector = Reflector(
             client, kinds.POD, self.cache, namespace=namespace, selector=MANAGED
@@ -38,8 +39,7 @@ class Followed:
 
     async def until(self, version: int) -> None:
         """Wait until everything is heard up to a version."""
-        while self.reflector.version < version:
-            await asyncio.sleep(0)
+        await until(lambda: self.reflector.version >= version)
 
 
 @contextlib.asynccontextmanager

@@ -55,7 +55,7 @@ async def test_what_no_schema_kept_out_fails_once(
         assert status["phase"] == "Failed"
         assert path[-1] in failed["message"] or "spec." in failed["message"]
         before = len(harness.server.requests)
-        harness.operator.loop.wish(("vision", "digits"))
+        harness.operator.loop.enqueue(("vision", "digits"))
         await harness.settle()
         assert len(harness.server.requests) == before
 
@@ -245,7 +245,7 @@ async def test_a_status_that_is_refused_itself_is_told_once_and_touches_nothing(
         await became_unreadable(harness, {})
         await harness.settle()
         assert len(refused) == 1
-        harness.operator.loop.wish(("vision", "digits"))
+        harness.operator.loop.enqueue(("vision", "digits"))
         await harness.settle()
 
         assert len(refused) == 2

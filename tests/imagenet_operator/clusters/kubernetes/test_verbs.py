@@ -36,7 +36,7 @@ async def wait_for_names(harness: Harness, wanted: Manifest, *taken: tuple[str, 
     await harness.settle()
     for kind, name in taken:
         await harness.server.remove(kind, name)
-        harness.operator.loop.wish(("vision", wanted["metadata"]["name"]))
+        harness.operator.loop.enqueue(("vision", wanted["metadata"]["name"]))
         await harness.settle()
 
 

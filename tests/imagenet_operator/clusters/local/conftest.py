@@ -5,8 +5,6 @@ import pytest
 
 from support.local_driver import LocalDriver
 
-pytest.register_assert_rewrite("support.cluster_conformance")
-
 
 @pytest.fixture
 def make_driver(tmp_path: Path) -> Iterator[Callable[..., LocalDriver]]:

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import addresses
 
 HOLD_A_BLOCK = """

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.clusters.errors import LocalError, Unsupported
+from imagenet_operator.clusters.interface import LocalError, Unsupported
 from imagenet_operator.clusters.local import addresses
 from imagenet_operator.clusters.local.cluster import merge
 from imagenet_operator.reconcile.types import Event
-from support.cluster_conformance import (
+from support.cluster_driver import (
     FOREVER,
     STUBBORN,
     batch_job,
@@ -31,7 +31,7 @@ from support.cluster_conformance import (
     with_environment,
 )
 from support.local_driver import LocalDriver
-from support.processes import processes_with
+from support.processes import processes_with, wait_until
 
 Manifest = dict[str, Any]
 MakeDriver = Callable[..., LocalDriver]
@@ -45,14 +45,14 @@ def asking(manifest: Manifest, gpus: int) -> Manifest:
 
 def test_a_pod_waits_for_free_gpus(make_driver: MakeDriver) -> None:
     driver = make_driver(gpus=("0", "1"))
-    driver.cluster.create(asking(pod(driver, "first", FOREVER), 2))
-    driver.cluster.create(asking(pod(driver, "second", "echo $CUDA_VISIBLE_DEVICES"), 1))
+    driver.create(asking(pod(driver, "first", FOREVER), 2))
+    driver.create(asking(pod(driver, "second", "echo $CUDA_VISIBLE_DEVICES"), 1))
     assert phase(driver, "first") == "Running"
     waiting = get(driver, "Pod", "second")
     assert waiting["status"]["phase"] == "Pending"
     assert waiting["status"]["conditions"][0]["reason"] == "Unschedulable"
 
-    driver.cluster.delete(reference(get(driver, "Pod", "first")))
+    driver.delete(reference(get(driver, "Pod", "first")))
 
     wait_for_phase(driver, "second", "Succeeded")
     assert driver.log("second") == "0\n"
@@ -60,7 +60,7 @@ def test_a_pod_waits_for_free_gpus(make_driver: MakeDriver) -> None:
 
 def test_a_pod_without_gpus_sees_none(make_driver: MakeDriver) -> None:
     driver = make_driver(gpus=("0",))
-    driver.cluster.create(pod(driver, "a", 'echo "<$CUDA_VISIBLE_DEVICES>"'))
+    driver.create(pod(driver, "a", 'echo "<$CUDA_VISIBLE_DEVICES>"'))
 
     wait_for_phase(driver, "a", "Succeeded")
 
@@ -79,27 +79,27 @@ def mounting(manifest: Manifest, name: str, path: str) -> Manifest:
 
 
 def test_a_claim_is_a_folder_that_goes_with_it(driver: LocalDriver) -> None:
-    driver.cluster.create(claim(driver, "c"))
-    driver.cluster.create(mounting(pod(driver, "a", 'touch "$DATA/file"'), "c", "/data"))
+    driver.create(claim(driver, "c"))
+    driver.create(mounting(pod(driver, "a", 'touch "$DATA/file"'), "c", "/data"))
     wait_for_phase(driver, "a", "Succeeded")
     folder = driver.folder / "volumes" / "c"
     assert (folder / "file").exists()
-    driver.cluster.delete(reference(get(driver, "Pod", "a")))
+    driver.delete(reference(get(driver, "Pod", "a")))
 
-    driver.cluster.delete(reference(get(driver, "PersistentVolumeClaim", "c")))
+    driver.delete(reference(get(driver, "PersistentVolumeClaim", "c")))
 
     assert not folder.exists()
 
 
 def test_a_claim_in_use_goes_after_its_pods(driver: LocalDriver) -> None:
-    driver.cluster.create(claim(driver, "c"))
-    driver.cluster.create(mounting(pod(driver, "a", FOREVER), "c", "/data"))
+    driver.create(claim(driver, "c"))
+    driver.create(mounting(pod(driver, "a", FOREVER), "c", "/data"))
 
-    driver.cluster.delete(reference(get(driver, "PersistentVolumeClaim", "c")))
+    driver.delete(reference(get(driver, "PersistentVolumeClaim", "c")))
 
     assert get(driver, "PersistentVolumeClaim", "c")["metadata"]["deletionTimestamp"]
     assert (driver.folder / "volumes" / "c").is_dir()
-    driver.cluster.delete(reference(get(driver, "Pod", "a")))
+    driver.delete(reference(get(driver, "Pod", "a")))
     driver.wait_until(lambda: find(driver, "PersistentVolumeClaim", "c") is None, "it has gone")
 
 
@@ -107,16 +107,16 @@ def test_a_mapped_claim_leaves_its_folder(make_driver: MakeDriver, tmp_path: Pat
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     driver = make_driver(mapped={"c": elsewhere})
-    driver.cluster.create(claim(driver, "c"))
+    driver.create(claim(driver, "c"))
 
-    driver.cluster.delete(reference(get(driver, "PersistentVolumeClaim", "c")))
+    driver.delete(reference(get(driver, "PersistentVolumeClaim", "c")))
 
     assert elsewhere.is_dir()
 
 
 def test_a_pod_of_an_unknown_claim_cannot_start(driver: LocalDriver) -> None:
     with pytest.raises(LocalError, match="claim 'none' has no folder"):
-        driver.cluster.create(mounting(pod(driver, "a", FOREVER), "none", "/data"))
+        driver.create(mounting(pod(driver, "a", FOREVER), "none", "/data"))
 
 
 def test_scratch_is_a_folder_of_the_pods_own(driver: LocalDriver) -> None:
@@ -124,12 +124,12 @@ def test_scratch_is_a_folder_of_the_pods_own(driver: LocalDriver) -> None:
     manifest = pod(driver, "a", script, volumes=[{"name": "s", "emptyDir": {}}])
     manifest["spec"]["containers"][0]["volumeMounts"] = [{"name": "s", "mountPath": "/scratch"}]
     home = {"name": "HOME", "value": "/scratch"}
-    driver.cluster.create(with_environment(manifest, home))
+    driver.create(with_environment(manifest, home))
     wait_for_phase(driver, "a", "Succeeded")
     folder = driver.folder / "scratch" / "a"
     assert driver.log("a") == f"{folder}/s\nleft\n"
 
-    driver.cluster.delete(reference(get(driver, "Pod", "a")))
+    driver.delete(reference(get(driver, "Pod", "a")))
 
     assert not folder.exists()
 
@@ -137,7 +137,7 @@ def test_scratch_is_a_folder_of_the_pods_own(driver: LocalDriver) -> None:
 def test_only_the_end_of_a_long_log_is_a_message(driver: LocalDriver) -> None:
     manifest = pod(driver, "a", "seq 100000; exit 1")
     manifest["spec"]["containers"][0]["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    driver.cluster.create(manifest)
+    driver.create(manifest)
 
     message = terminated(wait_for_phase(driver, "a", "Failed"))["message"]
 
@@ -151,9 +151,9 @@ def test_what_a_local_run_cannot_do_is_refused(driver: LocalDriver) -> None:
     manifest["spec"]["template"]["spec"]["initContainers"] = [{"name": "wait"}]
 
     with pytest.raises(Unsupported, match="initContainers"):
-        driver.cluster.create(manifest)
+        driver.create(manifest)
 
-    assert driver.cluster.observe(driver.job) == []
+    assert driver.observe() == []
 
 
 def test_a_missing_program_is_named(driver: LocalDriver) -> None:
@@ -161,77 +161,80 @@ def test_a_missing_program_is_named(driver: LocalDriver) -> None:
     manifest["spec"]["containers"][0]["command"] = ["imagenet-nothing"]
 
     with pytest.raises(LocalError, match="'imagenet-nothing' is neither beside this Python"):
-        driver.cluster.create(manifest)
+        driver.create(manifest)
 
 
 def test_events_and_statuses_go_where_they_belong(driver: LocalDriver) -> None:
     event = Event("Normal", "Running", "all run")
 
-    driver.cluster.record_event(driver.job, event)
-    driver.cluster.write_status(driver.job)
+    driver.record_event(event)
+    driver.write_status(driver.job.status)
 
     assert driver.told == [event]
     assert driver.saved == [driver.job.to_manifest()]
 
 
-def test_a_wait_ends_when_it_is_woken(driver: LocalDriver) -> None:
-    driver.cluster.create(pod(driver, "a", FOREVER))
-    driver.cluster.observe(driver.job)
-    threading.Timer(0.05, driver.cluster.wake).start()
+def test_a_wake_is_a_change(driver: LocalDriver) -> None:
+    driver.create(pod(driver, "a", FOREVER))
+    driver.observe()
+    threading.Timer(0.05, driver.local.wake).start()
 
-    driver.cluster.wait(None)
+    driver.wait_for_change()
 
     assert phase(driver, "a") == "Running"
 
 
-def test_a_wake_before_the_wait_is_not_lost(driver: LocalDriver) -> None:
-    driver.cluster.wake()
-    driver.cluster.wake()
+def test_a_wake_while_nothing_waits_is_not_lost(driver: LocalDriver) -> None:
+    driver.local.wake()
+    driver.local.wake()
 
-    driver.cluster.wait(None)
+    driver.wait_for_change()
 
 
-def test_a_pod_that_ended_unseen_ends_the_wait(driver: LocalDriver) -> None:
-    """It is collected while another is created, after the loop has looked."""
-    driver.cluster.create(pod(driver, "a", "exit 0"))
-    driver.cluster.observe(driver.job)
+def test_a_pod_that_ended_unseen_is_a_change(driver: LocalDriver) -> None:
+    """It is collected while another is created, after the reconcile has observed."""
+    driver.create(pod(driver, "a", "exit 0"))
+    driver.observe()
     os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-    driver.cluster.create(pod(driver, "b", FOREVER))
+    driver.create(pod(driver, "b", FOREVER))
 
-    driver.cluster.wait(None)
+    driver.wait_for_change()
 
     assert phase(driver, "a") == "Succeeded"
 
 
+def wait_until_ready(driver: LocalDriver, name: str) -> None:
+    wait_until(lambda: "ready" in driver.log(name), f"{name} says that it is ready")
+
+
 def test_pods_with_volumes_end_before_those_that_serve_them(driver: LocalDriver) -> None:
-    driver.cluster.create(claim(driver, "c"))
+    driver.create(claim(driver, "c"))
     report = "trap 'test -e ../peer && echo alone; exit 0' TERM; echo ready; sleep 1000 & wait"
     serve = "trap 'touch ../peer; exit 0' TERM; echo ready; sleep 1000 & wait"
-    driver.cluster.create(pod(driver, "server", serve))
-    driver.cluster.create(mounting(pod(driver, "worker", report), "c", "/data"))
+    driver.create(pod(driver, "server", serve))
+    driver.create(mounting(pod(driver, "worker", report), "c", "/data"))
     for name in ("server", "worker"):
-        log = driver.folder / "logs" / f"{name}.log"
-        while "ready" not in log.read_text():
-            driver.cluster.wait(0.01)
+        wait_until_ready(driver, name)
+    driver.stop()
 
-    driver.cluster.shut_down(60, lambda: False)
+    driver.local.shut_down(60, lambda: False)
 
     assert driver.log("worker") == "ready\n"
     assert (driver.folder / "scratch" / "peer").exists()
 
 
 def test_shutting_down_kills_what_does_not_end(driver: LocalDriver) -> None:
-    driver.cluster.create(pod(driver, "a", STUBBORN))
-    while "ready" not in driver.log("a"):
-        driver.cluster.wait(0.01)
+    driver.create(pod(driver, "a", STUBBORN))
+    wait_until_ready(driver, "a")
+    driver.stop()
 
-    driver.cluster.shut_down(0.05, lambda: False)
+    driver.local.shut_down(0.05, lambda: False)
 
     assert processes_with(f"IMAGENET_TEST_MARK={driver.folder}") == []
 
 
 def test_a_killed_pod_of_a_job_is_replaced(driver: LocalDriver) -> None:
-    driver.cluster.create(batch_job(driver, "j", "exit 9", backoffLimit=1))
+    driver.create(batch_job(driver, "j", "exit 9", backoffLimit=1))
 
     wait_for_condition(driver, "j", "Failed")
 
@@ -243,7 +246,7 @@ def test_a_job_may_have_more_pods_than_there_are_addresses(
 ) -> None:
     monkeypatch.setattr(addresses, "LAST", addresses.FIRST + 2)
 
-    driver.cluster.create(batch_job(driver, "j", "true", completions=5, parallelism=2))
+    driver.create(batch_job(driver, "j", "true", completions=5, parallelism=2))
 
     wait_for_condition(driver, "j", "Complete")
     assert len({item["status"]["podIP"] for item in pods_of(driver, "j")}) == 3

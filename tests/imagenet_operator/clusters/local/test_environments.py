@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.api.frameworks import FRAMEWORKS, LocalEnvironment
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
-from imagenet_operator.clusters.local.environments import HOROVOD, TENSORFLOW, Environment
 from imagenet_operator.manifests import preview
 from support.job_table import JOBS
 from support.pod_subset import REPOSITORY
 
-TRAINS_IN: list[tuple[str, Environment | None]] = [
+HOROVOD = FRAMEWORKS["MXNet"].local_environment("horovod")
+TENSORFLOW = FRAMEWORKS["TensorFlow"].environment
+TRAINS_IN: list[tuple[str, LocalEnvironment | None]] = [
     ("defaults", None),
     ("single", None),
     ("horovod", HOROVOD),
@@ -31,7 +33,7 @@ def prefix(tmp_path: Path) -> Path:
     return tmp_path / "env"
 
 
-def programs(prefix: Path, training: Environment | None) -> environments.Programs:
+def programs(prefix: Path, training: LocalEnvironment | None) -> environments.Programs:
     own = environments.programs(training, {"PATH": str(prefix / "bin")}, prefix)
     # Without the programs of the environment that these tests run in.
     return environments.Programs(own.own[1:], own.training, own.prefix)
@@ -39,7 +41,7 @@ def programs(prefix: Path, training: Environment | None) -> environments.Program
 
 @pytest.mark.parametrize(("name", "environment"), TRAINS_IN)
 def test_a_job_trains_in_the_environment_of_its_framework(
-    name: str, environment: Environment | None
+    name: str, environment: LocalEnvironment | None
 ) -> None:
     assert environments.of_job(JOBS[name]) == environment
 
@@ -68,7 +70,7 @@ def test_an_environment_that_is_missing_is_named_with_what_to_type(prefix: Path)
 
 
 @pytest.mark.parametrize("environment", [HOROVOD, TENSORFLOW])
-def test_what_to_type_is_there_to_be_typed(environment: Environment) -> None:
+def test_what_to_type_is_there_to_be_typed(environment: LocalEnvironment) -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     assert f"\n{environment.target}:" in makefile
 

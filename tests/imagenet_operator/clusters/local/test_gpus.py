@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import gpus
 from imagenet_operator.clusters.local.gpus import Gpus
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.clusters.errors import LocalError, Unsupported
+from imagenet_operator.clusters.interface import LocalError, Unsupported
 from imagenet_operator.clusters.local import environments, preflight
 from imagenet_operator.clusters.local.preflight import Needs
 from imagenet_operator.clusters.local.volumes import Volumes

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.state import JobFolder, Opened, is_finished
 from support import job_table
 

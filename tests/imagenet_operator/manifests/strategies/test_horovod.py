@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.manifests.settings import Images, Settings
+from imagenet_operator.api.frameworks import Images
+from imagenet_operator.manifests.settings import Settings
 from support.job_table import JOBS, manifest, members, read, variables
 
 Manifest = dict[str, Any]

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.frameworks import Images
 from imagenet_operator.manifests import attempt
-from imagenet_operator.manifests.settings import Images, Settings
+from imagenet_operator.manifests.settings import Settings
 from support.job_table import JOBS, jobs, members, variables
 
 Manifest = dict[str, Any]

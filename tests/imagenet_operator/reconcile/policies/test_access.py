@@ -65,14 +65,14 @@ def test_which_claims_keep_pods_on_one_node(
             "packs and trains",
             {"shared"},
             "spec.dataset.volume.claimName: there is no PersistentVolumeClaim shared; waiting "
-            "until it is made",
+            "until it is created",
         ),
         (
             "writes elsewhere",
             {"shared", "results"},
             "spec.dataset.source.prepared.claimName: there is no PersistentVolumeClaim shared; "
             "spec.training.output.volume.claimName: there is no PersistentVolumeClaim results; "
-            "waiting until it is made",
+            "waiting until it is created",
         ),
         ("writes to what it makes", {"digits-dataset"}, None),
     ],

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.reconcile.policies import backoff
-from imagenet_operator.reconcile.types import Settings
+from imagenet_operator.reconcile.types import ReconcileSettings
 
-SETTINGS = Settings(
+SETTINGS = ReconcileSettings(
     restart_delay=timedelta(seconds=10),
     restart_delay_limit=timedelta(seconds=360),
     disruption_delay=timedelta(seconds=5),
@@ -46,7 +46,7 @@ def test_delays_are_whole_seconds_and_repeat(uid: str, attempt: int) -> None:
 
 
 def test_no_delay_is_no_delay() -> None:
-    at_once = Settings(restart_delay=timedelta(0), disruption_delay=timedelta(0))
+    at_once = ReconcileSettings(restart_delay=timedelta(0), disruption_delay=timedelta(0))
     assert backoff.after_failure("uid", 0, 1, at_once) == timedelta(0)
     assert backoff.after_disruption("uid", 0, at_once) == timedelta(0)
 

@@ -132,7 +132,7 @@ def test_fits_with_taints(asked: list[Asked], nodes: list[Given], fitting: bool)
         (
             [({}, ()), ({}, ())],
             [({"pods": 1}, ())],
-            "0 of 1 nodes have room for worker-1: 1 with no place for another pod",
+            "0 of 1 nodes have room for worker-1: 1 with no room for another pod",
         ),
     ],
 )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 
 import pytest
 
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.policies import cleanup
 from imagenet_operator.reconcile.types import (
     Attempt,
-    Member,
+    Claim,
+    MemberPod,
     Observed,
+    Patch,
     Phase,
     PreparationJob,
     Reference,
 )
-from support.attempt_members import seen
+from support.attempt_members import NOW, later, seen
+from support.job_table import manifest
 
 SERVICE = Reference("Service", "digits-r0", "uid-s")
 POLICY = Reference("NetworkPolicy", "digits-r0", "uid-n")
@@ -88,7 +94,7 @@ ENDED = seen("worker-0", Phase.SUCCEEDED, live=False)
         (None, True),
     ],
 )
-def test_a_network_policy_outlives_what_it_protects(member: Member | None, goes: bool) -> None:
+def test_a_network_policy_outlives_what_it_protects(member: MemberPod | None, goes: bool) -> None:
     found = () if member is None else (ENDED, member)
     observed = Observed(attempts={0: Attempt(0, found, (SERVICE, POLICY))})
     assert (POLICY in cleanup.attempts(observed.attempts.values())) is goes
@@ -97,3 +103,33 @@ def test_a_network_policy_outlives_what_it_protects(member: Member | None, goes:
         assert (POLICY in cleanup.leftovers(policy, observed)) is goes
         assert cleanup.is_held_up(policy, observed) is not goes
     assert not cleanup.is_held_up("None", observed)
+
+
+def job(status: dict[str, Any] | None = None, **run_policy: Any) -> ImageNetJob:
+    return ImageNetJob.model_validate({**manifest(run_policy=run_policy), "status": status or {}})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ended", "deleted_at"),
+    [(None, NOW, None), (60, None, None), (60, NOW, later(60)), (0, NOW, NOW)],
+)
+def test_time_to_live(
+    seconds: int | None, ended: datetime | None, deleted_at: datetime | None
+) -> None:
+    policy = {} if seconds is None else {"ttlSecondsAfterFinished": seconds}
+    status = {} if ended is None else {"completionTime": ended.isoformat()}
+    assert cleanup.deletion_time(job(status, **policy)) == deleted_at
+
+
+def test_retention_is_carried_over_to_claims() -> None:
+    other = {"kind": "Other", "name": "o", "uid": "other"}
+    keep, drop = job(retentionPolicy="Retain"), job(retentionPolicy="Delete")
+    own = labels.owner(keep)
+    free, owned = Claim("c", "uid-c", (other,)), Claim("c", "uid-c", (other, own))
+    assert cleanup.claim_owners(keep, [free]) == cleanup.claim_owners(drop, [owned]) == ()
+    assert cleanup.claim_owners(keep, [owned]) == (
+        Patch("PersistentVolumeClaim", "c", "uid-c", {"metadata": {"ownerReferences": [other]}}),
+    )
+    (patch,) = cleanup.claim_owners(drop, [free])
+    assert patch.merge == {"metadata": {"ownerReferences": [other, own]}}
+    assert cleanup.claim_owners(drop, [Claim("c", "uid-c", terminating=True)]) == ()

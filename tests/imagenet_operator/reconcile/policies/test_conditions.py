@@ -1,5 +1,8 @@
-"""Conditions in Kubernetes' form."""
+"""Conditions in Kubernetes' form, and the phase that follows from them."""
 
+import pytest
+
+from imagenet_operator.api.status import Clock, ConditionType, Status
 from imagenet_operator.reconcile.policies import conditions
 from support.attempt_members import NOW, later
 
@@ -28,7 +31,31 @@ def test_saying_the_same_again_changes_nothing() -> None:
     assert again == one
 
 
-def test_last_words_are_cut() -> None:
+def test_a_long_message_is_cut() -> None:
     (one,) = conditions.put((), "Failed", True, "Why", "x" * 9000, now=NOW, generation=1)
     assert len(one.message) == conditions.MESSAGE_MAXIMUM
     assert one.message.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("true", "expected"),
+    [
+        ([], "Created"),
+        (["DatasetReady"], "Starting"),
+        (["DatasetReady", "Running"], "Running"),
+        (["DatasetReady", "Restarting"], "Restarting"),
+        (["DatasetReady", "Restarting", "Suspended"], "Suspended"),
+        (["DatasetReady", "Restarting", "Failed"], "Failed"),
+        (["Suspended"], "Suspended"),
+        (["DatasetReady", "Succeeded"], "Succeeded"),
+    ],
+)
+def test_the_first_condition_that_holds_says_it(true: list[ConditionType], expected: str) -> None:
+    found = conditions.put((), "Running", False, "No", "", now=NOW, generation=1)
+    for kind in true:
+        found = conditions.put(found, kind, True, "Yes", "", now=NOW, generation=1)
+    assert conditions.phase(Status(conditions=found)) == expected
+
+
+def test_a_running_clock_means_preparing() -> None:
+    assert conditions.phase(Status(preparation=Clock(since=NOW))) == "Preparing"

@@ -11,6 +11,7 @@ from imagenet_operator.reconcile.policies import figures
 from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
 from imagenet_operator.reconcile.status import matters_differently
 from support.attempt_members import NOW, later
+from support.samples import sample
 
 FORMER = TrainingStatus(
     attempt=1,
@@ -23,7 +24,7 @@ FORMER = TrainingStatus(
 
 
 def test_a_sample_is_carried_over() -> None:
-    sample = Sample(
+    heard = sample(
         taken_at=NOW,
         attempt=1,
         epoch=3,
@@ -36,7 +37,7 @@ def test_a_sample_is_carried_over() -> None:
         validation_accuracy=1.5,
         progressed_at=later(-1),
     )
-    found = figures.carried(FORMER, sample, batch_size=100)
+    found = figures.carried(FORMER, heard, batch_size=100)
     assert (found.epoch, found.images_per_second) == (3, 200.0)
     assert found.accuracy == Accuracy(train=0.9333, validation=1.0)
     assert found.data_wait_share == 0.0625
@@ -75,9 +76,9 @@ def test_a_worker_that_is_late_costs_no_write(late: str) -> None:
     assert not matters_differently(Status(training=before), Status(training=after))
 
 
-@pytest.mark.parametrize("sample", [None, Sample(taken_at=NOW, attempt=0, epoch=9)])
-def test_another_attempt_says_nothing(sample: Sample | None) -> None:
-    assert figures.carried(FORMER, sample, batch_size=100) == FORMER
+@pytest.mark.parametrize("heard", [None, sample(NOW, attempt=0, epoch=9)])
+def test_another_attempt_says_nothing(heard: Sample | None) -> None:
+    assert figures.carried(FORMER, heard, batch_size=100) == FORMER
 
 
 def test_an_attempt_that_has_ended_has_no_speed() -> None:
@@ -95,7 +96,7 @@ def member(name: str, message: str | None, role: Role = "worker") -> MemberStatu
     return MemberStatus(name=name, role=role, phase="Succeeded", message=message)
 
 
-def test_the_last_words_of_rank_0_are_the_result() -> None:
+def test_the_termination_message_of_rank_0_is_the_result() -> None:
     attempt = (member("s", WORDS, "server"), member("w0", None), member("w1", WORDS))
     found = figures.final(FORMER.model_copy(update={"members": attempt}))
     assert (found.epoch, found.accuracy) == (4, Accuracy(train=0.5, validation=0.9611))
@@ -121,7 +122,7 @@ def test_a_result_without_a_speed_has_none() -> None:
         ('{"epochs": 0, "top1": 0.1}', 0, 0.1),
     ],
 )
-def test_other_last_words_leave_the_last_sample(
+def test_another_termination_message_leaves_the_last_sample(
     words: str | None, epoch: int, validation: float
 ) -> None:
     attempt = (member("w0", words),)
@@ -165,3 +166,26 @@ def test_everything_outside_the_figures_is_worth_a_write() -> None:
     assert matters_differently(Status(), Status(restarts=1))
     assert matters_differently(Status(), Status(training=FORMER))
     assert not matters_differently(Status(), Status())
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({}, 3400),
+        ({"epoch": 9, "batch": 20}, 0),
+        ({"epoch": 11}, 0),
+        ({"batch": None}, 3600),
+        ({"images_per_second": 0.0}, None),
+        ({"images_per_second": None}, None),
+        ({"images_per_second": 5e-324}, None),
+        ({"epoch": None}, None),
+        ({"epochs": None}, None),
+        ({"batches_per_epoch": 0}, None),
+    ],
+)
+def test_the_estimate_is_what_is_left_at_the_speed_of_now(
+    fields: dict[str, Any], seconds: int | None
+) -> None:
+    known = {"epoch": 1, "epochs": 10, "batch": 10, "batches_per_epoch": 20}
+    heard = sample(NOW, **{**known, "images_per_second": 5.0, **fields})
+    assert figures.remaining_seconds(heard, batch_size=100) == seconds

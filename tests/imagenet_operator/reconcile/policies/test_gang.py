@@ -11,22 +11,22 @@ from imagenet_operator.api.run_policy import SchedulingPolicy
 from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies import gang
-from imagenet_operator.reconcile.types import Capacity, Charge, Member, Patch, Phase, Room
+from imagenet_operator.reconcile.types import Capacity, Charge, MemberPod, Patch, Phase, Room
 from support.attempt_members import GPU, NOW, later, recorded, seen
 
 POLICY = SchedulingPolicy(schedule_timeout_seconds=600)
 
 
-def waiting(name: str, *, gates: tuple[str, ...] = (SCHEDULING_GATE,), **fields: Any) -> Member:
+def waiting(name: str, *, gates: tuple[str, ...] = (SCHEDULING_GATE,), **fields: Any) -> MemberPod:
     return seen(name, Phase.PENDING, gates=gates, requests={GPU: Fraction(4)}, **fields)
 
 
-def by_name(*pods: Member) -> dict[str, Member]:
+def by_name(*pods: MemberPod) -> dict[str, MemberPod]:
     return {pod.name: pod for pod in pods}
 
 
-def lifted_of(pods: dict[str, Member], free: Capacity | None) -> tuple[Patch, ...]:
-    return gang.lift(pods) if gang.missing(pods, free) is None else ()
+def lifted_of(pods: dict[str, MemberPod], free: Capacity | None) -> tuple[Patch, ...]:
+    return gang.lift_gates(pods) if gang.missing(pods, free) is None else ()
 
 
 BOTH = by_name(waiting("worker-0"), waiting("worker-1"))
@@ -83,7 +83,7 @@ def test_nothing_to_lift() -> None:
         (None, False),
     ],
 )
-def test_a_gang_is_bound_when_its_last_member_is(second: Member | None, bound: bool) -> None:
+def test_a_gang_is_bound_when_its_last_member_is(second: MemberPod | None, bound: bool) -> None:
     pods = by_name(seen("worker-0"), *([second] if second else []))
     record = [recorded("worker-0"), recorded("worker-1", "Pending")]
     assert gang.is_bound(record, pods) is bound

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.status import MemberStatus
+from imagenet_operator.api.status import MemberStatus, ReplicaStatus
 from imagenet_operator.manifests import attempt
 from imagenet_operator.reconcile.policies import members
-from imagenet_operator.reconcile.types import Member, Phase
+from imagenet_operator.reconcile.types import MemberPod, Phase
 from support.attempt_members import NOW, later, recorded, seen
 from support.job_table import JOBS
 
 
-def look(former: MemberStatus, pod: Member | None) -> MemberStatus:
+def after(former: MemberStatus, pod: MemberPod | None) -> MemberStatus:
     (found,) = members.recorded([former], {} if pod is None else {pod.name: pod}, NOW)
     return found
 
@@ -62,8 +62,10 @@ BEFORE = recorded("worker-0")
         ),
     ],
 )
-def test_a_look(former: MemberStatus, pod: Member | None, phase: str, reason: str | None) -> None:
-    found = look(former, pod)
+def test_what_is_recorded_of_a_pod(
+    former: MemberStatus, pod: MemberPod | None, phase: str, reason: str | None
+) -> None:
+    found = after(former, pod)
     assert (found.phase, found.reason) == (phase, reason)
     assert (found.finished_at is None) == (phase in ("Pending", "Running"))
 
@@ -79,7 +81,7 @@ def test_an_end_is_recorded_with_all_that_the_pod_tells() -> None:
         started_at=later(-60),
         finished_at=later(-5),
     )
-    found = look(recorded("worker-0"), pod)
+    found = after(recorded("worker-0"), pod)
     assert (found.node, found.exit_code, found.reason) == ("a", 3, "Error")
     assert (found.started_at, found.finished_at) == (later(-60), later(-5))
     assert found.message is not None
@@ -94,9 +96,35 @@ phases = st.sampled_from(Phase)
     st.sampled_from(["Succeeded", "Failed", "Unknown"]),
     st.lists(st.none() | phases.map(lambda phase: seen("worker-0", phase)), max_size=4),
 )
-def test_a_terminal_state_stays_whatever_is_seen(end: str, looks: list[Member | None]) -> None:
+def test_a_terminal_state_stays_whatever_is_seen(end: str, looks: list[MemberPod | None]) -> None:
     former = recorded("worker-0", end)
     found = former
     for pod in looks:
-        found = look(found, pod)
+        found = after(found, pod)
     assert found == former
+
+
+@pytest.mark.parametrize(
+    ("found", "achieved"),
+    [
+        ([], False),
+        ([recorded("server-0", "Succeeded")], False),
+        ([recorded("worker-0", "Succeeded"), recorded("worker-1")], False),
+        ([recorded("worker-0", "Succeeded"), recorded("worker-1", "Unknown")], False),
+        ([recorded("worker-0", "Succeeded"), recorded("server-0", "Failed")], True),
+        ([recorded("worker-0", "Succeeded"), recorded("scheduler-0", "Unknown")], True),
+    ],
+)
+def test_success_is_that_of_every_worker(found: list[MemberStatus], achieved: bool) -> None:
+    assert members.succeeded(found) is achieved
+
+
+def test_replicas_are_counted_by_role() -> None:
+    phases = ["Pending", "Running", "Succeeded", "Failed", "Unknown"]
+    found = [recorded(f"worker-{index}", phase) for index, phase in enumerate(phases)]
+    counted = members.replica_statuses([*found, recorded("server-0")])
+    assert counted == {
+        "worker": ReplicaStatus(active=2, succeeded=1, failed=2),
+        "server": ReplicaStatus(active=1),
+    }
+    assert members.without_active(counted)["worker"] == ReplicaStatus(succeeded=1, failed=2)

@@ -77,7 +77,11 @@ def test_last_progress(
         pytest.param(RUNNING, sample(2, later(-70)), None, None, id="no deadline"),
         pytest.param(RUNNING, sample(2, later(-70)), 71, None, id="not yet"),
         pytest.param(
-            RUNNING, sample(2, later(-70)), 70, "training stood still for 70 s", id="stands still"
+            RUNNING,
+            sample(2, later(-70)),
+            70,
+            "training did not progress for 70 s",
+            id="stands still",
         ),
         pytest.param(HEARD, None, 1, None, id="the sampler is off"),
         pytest.param(RUNNING, silence(500), 70, None, id="was never heard"),
@@ -87,7 +91,7 @@ def test_last_progress(
             HEARD,
             silence(10, attempt=2, progressed_at=later(-70)),
             70,
-            "training stood still for 70 s",
+            "training did not progress for 70 s",
             id="stood still, then fell silent",
         ),
         pytest.param(
@@ -111,7 +115,7 @@ def test_standing_still_is_charged(
 def test_members_that_never_come_to_run_are_no_progress() -> None:
     end = progress.verdict(TrainingStatus(bound_time=later(-300)), None, 300, NOW)
     assert end is not None
-    assert end.message == "not all members came to run for 300 s"
+    assert end.message == "not all members ran for 300 s"
 
 
 @pytest.mark.parametrize(
@@ -124,5 +128,5 @@ def test_members_that_never_come_to_run_are_no_progress() -> None:
         ),
     ],
 )
-def test_when_to_look_again(heard: Sample | None, look: datetime | None) -> None:
-    assert progress.next_look(RUNNING, heard, 70, NOW, PATIENCE) == look
+def test_when_to_requeue_at(heard: Sample | None, look: datetime | None) -> None:
+    assert progress.next_check(RUNNING, heard, 70, NOW, PATIENCE) == look

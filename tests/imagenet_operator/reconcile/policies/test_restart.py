@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from imagenet_operator.reconcile.policies import members, restart
-from imagenet_operator.reconcile.types import Charge, End, Member, Phase
+from imagenet_operator.reconcile.types import Charge, End, MemberPod, Phase
 from support.attempt_members import NOW, later, recorded, seen
 
 FAREWELL = timedelta(seconds=60)
 GANG = ("scheduler-0", "server-0", "worker-0", "worker-1")
 
 
-def failed(name: str, code: int | None, **fields: Any) -> Member:
+def failed(name: str, code: int | None, **fields: Any) -> MemberPod:
     return seen(name, Phase.FAILED, exit_code=code, **fields)
 
 
-def done(name: str, ago: float = 0) -> Member:
+def done(name: str, ago: float = 0) -> MemberPod:
     return seen(name, Phase.SUCCEEDED, exit_code=0, finished_at=later(-ago))
 
 
-def judge(*unusual: Member, gone: tuple[str, ...] = ()) -> tuple[Charge, str, str] | None:
+def judge(*unusual: MemberPod, gone: tuple[str, ...] = ()) -> tuple[Charge, str, str] | None:
     """The verdict on a gang that runs, but for some of its members."""
     pods = {name: seen(name) for name in GANG if name not in gone}
     pods |= {pod.name: pod for pod in unusual}
@@ -77,13 +77,13 @@ def test_what_a_retry_would_repeat_is_permanent(code: int) -> None:
         (seen("worker-1", uid="another"), "Replaced"),
     ],
 )
-def test_what_the_cluster_does_is_not_charged(pod: Member, reason: str) -> None:
-    assert judge(pod) == (Charge.DISRUPTION, reason, f"worker-1 was taken away: {reason}")
+def test_what_the_cluster_does_is_not_charged(pod: MemberPod, reason: str) -> None:
+    assert judge(pod) == (Charge.DISRUPTION, reason, f"worker-1 was disrupted: {reason}")
 
 
 def test_a_pod_that_vanished_is_not_charged() -> None:
     verdict = judge(gone=("server-0",))
-    assert verdict == (Charge.DISRUPTION, "Vanished", "server-0 was taken away: Vanished")
+    assert verdict == (Charge.DISRUPTION, "Vanished", "server-0 was disrupted: Vanished")
 
 
 def test_a_disruption_excuses_the_others() -> None:

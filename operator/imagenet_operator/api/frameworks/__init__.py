@@ -1,0 +1,83 @@
+"""The frameworks that train: the registry of descriptors, and the names that follow from it.
+
+Another framework is a module here with its `Framework` (`descriptor`), and one entry in
+`FRAMEWORKS`. From it come the values of `spec.training.framework`, of the format and of the
+network, the rules for what goes together (`api.compatibility`, `api.capabilities`), the images of
+its pods and the environment of local runs. Its other half is in the workloads; a contract test
+compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from imagenet_operator.api.frameworks.descriptor import (
+    Family,
+    Framework,
+    GPUCode,
+    Images,
+    LocalEnvironment,
+    StrategySupport,
+)
+from imagenet_operator.api.frameworks.mxnet import MXNET
+from imagenet_operator.api.frameworks.tensorflow import TENSORFLOW
+
+__all__ = [
+    "DEFAULT_FORMAT",
+    "DEFAULT_FRAMEWORK",
+    "FRAMEWORKS",
+    "NETWORKS",
+    "Family",
+    "Format",
+    "Framework",
+    "FrameworkName",
+    "GPUCode",
+    "Images",
+    "LocalEnvironment",
+    "NetworkName",
+    "StrategySupport",
+    "with_strategy",
+]
+
+FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
+    {framework.name: framework for framework in (MXNET, TENSORFLOW)}
+)
+"""`spec.training.framework` → its descriptor."""
+
+DEFAULT_FRAMEWORK = MXNET.name
+"""The framework of a manifest that names none."""
+
+DEFAULT_FORMAT = MXNET.formats[0]
+"""The dataset format of a manifest that names none."""
+
+NETWORKS: Mapping[str, Family] = MappingProxyType(
+    {
+        name: family
+        for framework in FRAMEWORKS.values()
+        for name, family in framework.networks.items()
+    }
+)
+"""`model.network` → the networks of that name, over all frameworks."""
+
+_FORMATS = dict.fromkeys(name for framework in FRAMEWORKS.values() for name in framework.formats)
+
+# Types whose values the registry decides: the schema and the parser see every name, mypy a text.
+if TYPE_CHECKING:
+    FrameworkName = str
+    Format = str
+    NetworkName = str
+else:
+    FrameworkName = Literal[tuple(FRAMEWORKS)]
+    Format = Literal[tuple(_FORMATS)]
+    NetworkName = Literal[tuple(NETWORKS)]
+
+
+def with_strategy(strategy: str) -> dict[str, StrategySupport]:
+    """Return how each framework that has a strategy trains with it, by the framework's name."""
+    return {
+        name: framework.strategies[strategy]
+        for name, framework in FRAMEWORKS.items()
+        if strategy in framework.strategies
+    }

@@ -1,0 +1,181 @@
+"""What a framework says of itself: the class of a descriptor and the parts that it is made of.
+
+The resource, its rules, the builders and local runs ask a descriptor, never a framework's name. A
+framework is therefore one module here, with one `Framework`, and one entry in the registry
+(`api.frameworks`). Its programs are the workloads' (`imagenet-train --framework NAME`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from imagenet_operator.api.base import Rule
+
+
+class Family(NamedTuple):
+    """The networks that one value of `model.network` names.
+
+    Attributes:
+        depths: The values of `numLayers`; empty for a network of one depth.
+        smallest: The shortest side of an image that the network takes, in pixels.
+    """
+
+    depths: tuple[int, ...] = ()
+    smallest: int = 1
+
+
+@dataclass(frozen=True)
+class Images:
+    """The container images of one framework.
+
+    Attributes:
+        cpu: Runs preparation, schedulers, servers, rendezvous and workers without GPUs.
+        gpu: Runs workers with GPUs. It may need a GPU driver at import, so nothing else runs in it.
+    """
+
+    cpu: str
+    gpu: str
+
+
+@dataclass(frozen=True)
+class GPUCode:
+    """The GPU code in the build of a framework that its GPU image has.
+
+    Attributes:
+        machine_code: Compute capabilities, as (major, minor), with machine code. It also runs on
+            GPUs of the same major and a greater minor number.
+        ptx: The compute capability of the PTX, which the driver translates for this and any later
+            GPU; None without PTX.
+    """
+
+    machine_code: tuple[tuple[int, int], ...] = ()
+    ptx: tuple[int, int] | None = None
+
+    def runs_on(self, capability: tuple[int, int]) -> bool:
+        """Return whether a GPU of a compute capability runs this code."""
+        major, minor = capability
+        return any(own == major and least <= minor for own, least in self.machine_code) or (
+            self.ptx is not None and capability >= self.ptx
+        )
+
+    def __str__(self) -> str:
+        """Return the compute capabilities in words, as ``5.0 to 8.x``."""
+        oldest = min((*self.machine_code, *((self.ptx,) if self.ptx else ())), default=None)
+        if oldest is None:
+            return "none"
+        newest = "and newer" if self.ptx else f"to {max(self.machine_code)[0]}.x"
+        return f"{oldest[0]}.{oldest[1]} {newest}"
+
+
+@dataclass(frozen=True)
+class LocalEnvironment:
+    """A Python environment beside imagenetctl's own, for local runs.
+
+    Attributes:
+        suffix: Its folder is the folder of imagenetctl's environment plus this suffix.
+        holds: What it is for, as error messages name it.
+        target: The Makefile's target that makes it.
+    """
+
+    suffix: str
+    holds: str
+    target: str
+
+
+@dataclass(frozen=True)
+class StrategySupport:
+    """How a framework trains with one strategy.
+
+    Attributes:
+        options: The options by which `imagenet-train` learns the strategy. A strategy's builder
+            adds those that follow from its fields, such as `--kv-store dist_sync`.
+        gpu_image: Whether the published GPU image can train with the strategy. If not, a job with
+            GPUs must give `image`.
+        one_gpu_a_process: Whether a process of this framework uses one GPU at most. The strategy
+            `horovod` then refuses slots with several GPUs.
+        environment: The environment of a local run, if it is not the framework's.
+    """
+
+    options: tuple[str, ...] = ()
+    gpu_image: bool = True
+    one_gpu_a_process: bool = False
+    environment: LocalEnvironment | None = None
+
+
+@dataclass(frozen=True)
+class Framework:
+    """The descriptor of one framework.
+
+    `lacks_*` name parts of the resource that the framework has no equal for. A job with one of them
+    is refused, because a program that ignored it would train something else than the manifest says.
+
+    Attributes:
+        name: The value of `spec.training.framework`.
+        formats: The dataset formats that it reads, the default first.
+        networks: `model.network` → the networks of that name. A name that several frameworks have
+            means the same `Family` in each.
+        strategies: A strategy's name in a manifest → how the framework trains with it.
+        images: The published images.
+        gpu_code: The GPUs that the GPU image runs on.
+        options: The options by which `imagenet-train` learns the framework.
+        environment: The environment of a local run; None for imagenetctl's own.
+        lacks_optimizers: Values of `optimizer.name`.
+        lacks_augmentations: Fields of `Augmentation`, by their Python names.
+        lacks_grey_augmentations: Those that it has only for images of 3 channels.
+        lacks_options: Options of `imagenet-train` without a field in the resource, without dashes.
+        training_rules: Further rules for `spec.training`. They apply to this framework alone, so
+            they need not compare its name.
+    """
+
+    name: str
+    formats: tuple[str, ...]
+    networks: Mapping[str, Family]
+    strategies: Mapping[str, StrategySupport]
+    images: Images
+    gpu_code: GPUCode = field(default_factory=GPUCode)
+    options: tuple[str, ...] = ()
+    environment: LocalEnvironment | None = None
+    lacks_optimizers: tuple[str, ...] = ()
+    lacks_augmentations: tuple[str, ...] = ()
+    lacks_grey_augmentations: tuple[str, ...] = ()
+    lacks_options: tuple[str, ...] = ()
+    training_rules: tuple[Rule, ...] = ()
+
+    def local_environment(self, strategy: str) -> LocalEnvironment | None:
+        """Return the environment of a local run; None for imagenetctl's own.
+
+        Args:
+            strategy: The name of a strategy that the framework has.
+        """
+        return self.strategies[strategy].environment or self.environment
+
+
+_RESNET = (18, 34, 50, 101, 152)
+_VGG = (11, 13, 16, 19)
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "lenet": Family(smallest=16),
+        "mlp": Family(),
+        "alexnet": Family(smallest=64),
+        "resnet": Family(_RESNET),
+        "resnet-v1": Family(_RESNET),
+        "vgg": Family(_VGG, smallest=32),
+        "vgg-bn": Family(_VGG, smallest=32),
+        "inception-v3": Family(smallest=299),
+        "densenet": Family((121, 161, 169, 201), smallest=224),
+        "squeezenet": Family(smallest=224),
+        "mobilenet": Family(),
+        "mobilenet-v2": Family(),
+    }
+)
+"""The networks of MXNet's programs, from which descriptors take theirs. A framework may add its own
+to its `networks`."""
+
+
+def families(*names: str) -> dict[str, Family]:
+    """Return some of `FAMILIES`, for `Framework.networks`."""
+    return {name: FAMILIES[name] for name in names}

@@ -1,0 +1,79 @@
+"""MXNet 1.9.1, whose options and networks the resource has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from imagenet_operator.api.base import Rule
+from imagenet_operator.api.frameworks.descriptor import (
+    FAMILIES,
+    Framework,
+    GPUCode,
+    Images,
+    LocalEnvironment,
+    StrategySupport,
+)
+
+
+def _ratios_hold(training: Any) -> bool:
+    varied = training.augmentation
+    return (
+        not varied.random_resized_crop
+        or varied.min_random_aspect_ratio is not None
+        or varied.max_random_aspect_ratio < 1
+    )
+
+
+def _explain_ratios(training: Any) -> tuple[str, str]:
+    change = f"{training.augmentation.max_random_aspect_ratio:g}"
+    return (
+        f"{change} without minRandomAspectRatio is a change, to ratios from 1 - {change}, which is"
+        " not above 0",
+        "write minRandomAspectRatio: 0.75 too, or a change below 1",
+    )
+
+
+_RATIOS = Rule(
+    cel=(
+        "!self.augmentation.randomResizedCrop || has(self.augmentation.minRandomAspectRatio)"
+        " || double(self.augmentation.maxRandomAspectRatio) < 1.0"
+    ),
+    message=(
+        "must be below 1 with the framework MXNet and randomResizedCrop but without"
+        " minRandomAspectRatio"
+    ),
+    field="augmentation.maxRandomAspectRatio",
+    holds=_ratios_hold,
+    explain=_explain_ratios,
+)
+
+MXNET = Framework(
+    name="MXNet",
+    formats=("RecordIO",),
+    networks=FAMILIES,
+    strategies={
+        # Their field kvStore becomes the option --kv-store.
+        "parameterServer": StrategySupport(),
+        "single": StrategySupport(),
+        "horovod": StrategySupport(
+            options=("--kv-store", "horovod"),
+            # Horovod for MXNet on GPUs is built with CUDA's compiler, which PyPI does not have.
+            gpu_image=False,
+            environment=LocalEnvironment("-horovod", "Horovod with MXNet", "install-horovod"),
+        ),
+    },
+    images=Images(cpu="imagenet-workloads-mxnet:0.1.0", gpu="imagenet-workloads-mxnet-cu112:0.1.0"),
+    # The mxnet-cu112 wheel has machine code alone, as cuobjdump lists it (docs/images.md).
+    gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (8, 0), (8, 6))),
+    # With images of 1 channel it fails at the first batch; pca_noise writes beyond the image's end.
+    lacks_grey_augmentations=(
+        "max_random_h",
+        "max_random_s",
+        "max_random_l",
+        "brightness",
+        "contrast",
+        "saturation",
+        "pca_noise",
+    ),
+    training_rules=(_RATIOS,),
+)

@@ -1,0 +1,198 @@
+"""What a user's pod template may not touch: the fields that the operator owns, and the floor.
+
+The schema keeps templates as they are, so the API server sees none of this. `checks` asks here on
+behalf of `validate`, and the builders ask again before they merge, because a job may have been
+stored by somebody who never validated it. `security_floor` knows the floor, field by field, and
+`pod_validation` what no API server would store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from imagenet_operator.api import strategies
+from imagenet_operator.api.templates import pod_validation, security_floor
+from imagenet_operator.api.templates.conflicts import (
+    Owned,
+    conflict,
+    directives,
+    items,
+    misshapen,
+    owned,
+)
+from imagenet_operator.api.templates.own_program import MAIN_CONTAINER, OwnProgram
+from imagenet_operator.errors import Problem
+
+GPU_RESOURCE = "nvidia.com/gpu"
+
+_OWNED_LABELS = re.compile(
+    r"training\.imagenet\.dev/.*|app\.kubernetes\.io/(managed-by|name)"
+    r"|(batch\.kubernetes\.io/)?(job-name|controller-uid|job-completion-index)"
+)
+_OWNED_VARIABLES = ("IMAGENET_*", "POD_*", "JOB_COMPLETION_INDEX")
+"""Whatever the strategy; each names its own."""
+
+_OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
+_OWNED_MOUNTS = frozenset({"/source", "/data", "/output", "/scratch", "/dev/shm"})
+_LISTS_WITH_OWN_ITEMS = ("containers", "volumes")
+_MAIN_LISTS_WITH_OWN_ITEMS = ("env", "volumeMounts")
+
+
+_NAMING = Owned("the operator names its pods")
+_METADATA = {
+    "name": _NAMING,
+    "generateName": _NAMING,
+    "namespace": _NAMING,
+    "ownerReferences": Owned("the operator owns its pods"),
+    "finalizers": Owned("the operator has to be able to delete its pods"),
+}
+_SPEC = {
+    "restartPolicy": Owned("the operator restarts whole attempts", ("Never",)),
+    "hostname": Owned("members find each other by it"),
+    "subdomain": Owned("members find each other by it"),
+    "schedulingGates": Owned("the operator holds back whole attempts"),
+}
+_PROGRAM = "the operator runs its own program; extraArgs adds options"
+_MAIN = {
+    "terminationMessagePath": Owned("programs report through it"),
+    "terminationMessagePolicy": Owned("programs report through it"),
+    "restartPolicy": Owned("the operator restarts whole attempts"),
+    "restartPolicyRules": Owned("the operator restarts whole attempts"),
+}
+
+
+def owned_field_conflicts(
+    template: Mapping[str, Any], path: str, own_program: OwnProgram = OwnProgram.NEVER
+) -> list[Problem]:
+    """Return every place where a template overrides what is not the user's, or makes no pod.
+
+    Args:
+        template: A PodTemplateSpec as a manifest gives it.
+        path: Where it stands, such as ``spec.training.workers.template``.
+        own_program: Whether it may bring a program of its own.
+    """
+    return [
+        *_deletions(template, path),
+        *directives(template, path),
+        *_metadata(template.get("metadata", {}), f"{path}.metadata"),
+        *_spec(template.get("spec", {}), f"{path}.spec", own_program),
+        *pod_validation.unstorable(template, path),
+    ]
+
+
+def _deletions(value: Any, path: str) -> Iterator[Problem]:
+    """Refuse to take texts out of lists: those of a built pod are its program and its floor."""
+    for name, child in value.items() if isinstance(value, dict) else ():
+        if str(name).startswith("$deleteFromPrimitiveList"):
+            yield Problem(
+                f"{path}.{name}",
+                "cannot be used: what the operator lists has to stay",
+                "remove it",
+                "operator",
+            )
+        yield from _deletions(child, f"{path}.{name}")
+    for index, child in enumerate(value) if isinstance(value, list) else ():
+        yield from _deletions(child, f"{path}[{index}]")
+
+
+def _metadata(metadata: Any, path: str) -> Iterator[Problem]:
+    yield from misshapen(metadata, dict, path)
+    if not isinstance(metadata, dict):
+        return
+    yield from directives(metadata, path)
+    yield from owned(metadata, _METADATA, path)
+    labels = metadata.get("labels", {})
+    yield from misshapen(labels, dict, f"{path}.labels")
+    if isinstance(labels, dict):
+        yield from directives(labels, f"{path}.labels")
+        for key in labels:
+            if _OWNED_LABELS.fullmatch(key):
+                yield conflict(f"{path}.labels[{key}]", "the operator selects its pods by it")
+    yield from security_floor.of_annotations(metadata.get("annotations"), f"{path}.annotations")
+
+
+def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:
+    yield from misshapen(spec, dict, path)
+    if not isinstance(spec, dict):
+        return
+    yield from directives(spec, path)
+    yield from owned(spec, _SPEC, path)
+    yield from security_floor.of_pod(spec, path)
+    yield from _ephemeral_containers(spec, path)
+    for name, place, container in items(spec, "containers", path):
+        yield from security_floor.of_container(container, place)
+        if name == MAIN_CONTAINER:
+            yield from _main_container(container, place)
+            yield from _program(container, place, own_program)
+    for _, place, container in items(spec, "initContainers", path):
+        yield from security_floor.of_container(container, place)
+    for name, place, volume in items(spec, "volumes", path):
+        if name in _OWNED_VOLUMES:
+            yield conflict(place, f"the volume {name} is the operator's", "use another name")
+        yield from security_floor.of_volume(volume, place)
+    for field in _LISTS_WITH_OWN_ITEMS:
+        yield from _list_directives(spec, field, path, _OWNED_VOLUMES | {MAIN_CONTAINER})
+
+
+def _ephemeral_containers(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse what no pod can be created with, before a dataset has been prepared for it."""
+    if spec.get("ephemeralContainers"):
+        yield Problem(
+            f"{path}.ephemeralContainers",
+            "cannot be given: Kubernetes adds them only to a pod that is there already",
+            "write them to containers or initContainers, or use kubectl debug",
+            "operator",
+        )
+
+
+def _list_directives(
+    parent: Mapping[str, Any], field: str, path: str, own: frozenset[str]
+) -> Iterator[Problem]:
+    """Refuse directives that remove the operator's items of a list, and a null for all of it."""
+    if field in parent:
+        yield from misshapen(parent[field], list, f"{path}.{field}")
+    for name, place, item in items(parent, field, path):
+        if "$patch" in item and (name in own or item["$patch"] == "replace"):
+            yield conflict(f"{place}.$patch", "it would remove what the operator puts there")
+
+
+def _program(container: Mapping[str, Any], path: str, own_program: OwnProgram) -> Iterator[Problem]:
+    """Refuse a command that would run in the operator's image, and arguments without one."""
+    if own_program is OwnProgram.ALLOWED:
+        if "args" in container and not container.get("command"):
+            what = "is given without a command, and so is meant for the operator's program"
+            yield Problem(f"{path}.args", what, "write a command too, or extraArgs", "operator")
+        return
+    remedy = "remove it"
+    if own_program is OwnProgram.WITH_AN_IMAGE:
+        remedy += ", or give the image that it runs in as spec.training.image"
+    for field in ("command", "args"):
+        if field in container:
+            yield conflict(f"{path}.{field}", _PROGRAM, remedy)
+
+
+def _is_owned(variable: str) -> bool:
+    patterns = (*_OWNED_VARIABLES, *strategies.variables())
+    return any(fnmatchcase(variable, pattern) for pattern in patterns)
+
+
+def _main_container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    yield from directives(container, path)
+    yield from owned(container, _MAIN, path)
+    for name, place, _ in items(container, "env", path):
+        if _is_owned(name):
+            yield conflict(place, f"{name} tells the program its place in the job")
+    for _, place, mount in items(container, "volumeMounts", path):
+        if str(mount.get("mountPath", "")).rstrip("/") in _OWNED_MOUNTS:
+            yield conflict(f"{place}.mountPath", "the operator mounts there", "use another path")
+    for field in _MAIN_LISTS_WITH_OWN_ITEMS:
+        yield from _list_directives(container, field, path, frozenset())
+    resources = container.get("resources")
+    for kind in ("limits", "requests"):
+        amounts = resources.get(kind) if isinstance(resources, dict) else None
+        if isinstance(amounts, dict) and GPU_RESOURCE in amounts:
+            place = f"{path}.resources.{kind}[{GPU_RESOURCE}]"
+            yield conflict(place, "the operator counts GPUs", "set gpus of the workers")

@@ -1,0 +1,211 @@
+"""What no API server stores, whatever its version: how the fields of a pod template have to agree.
+
+`pod_schema` knows the type of each field; here is what a pod needs beyond that. Such a pod would be
+refused only when it is created, hours later, with its dataset prepared. What one version refuses
+and another stores is nobody's business here.
+
+The template alone is judged, as it is merged: items of `containers` that have one name become one,
+while `initContainers`, of which the operator has none, stay as they are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from imagenet_operator.api.names import LABEL_MAXIMUM
+from imagenet_operator.api.quantities import parse
+from imagenet_operator.api.templates.conflicts import items
+from imagenet_operator.api.templates.own_program import MAIN_CONTAINER
+from imagenet_operator.api.templates.pod_schema import known_fields, place_of
+from imagenet_operator.errors import Problem
+
+_TOLERATION_OPERATORS = ("Exists", "Equal", "Lt", "Gt")
+"""Lt and Gt since Kubernetes 1.35, behind a feature gate."""
+
+_LABEL = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+"""A DNS-1123 label, but for its length: what a container and a volume may be called."""
+
+_CONTAINERS = ("containers", "initContainers")
+
+
+def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Yield every reason in a template why its pods could not be created, and every lost field.
+
+    Args:
+        template: A PodTemplateSpec as a manifest gives it, whatever shape its contents have.
+        path: Where it stands, such as ``spec.training.workers.template``.
+    """
+    yield from _misplaced(template, path)
+    spec, path = template.get("spec"), f"{path}.spec"
+    if isinstance(spec, dict):
+        yield from _images(spec, path)
+        yield from _names(spec, path)
+        yield from _labels(spec, path)
+        yield from _amounts(spec, path)
+        for place, toleration in _plain(spec, "tolerations", path):
+            yield from _toleration(toleration, place)
+
+
+def _refusal(path: str, message: str, hint: str) -> Problem:
+    return Problem(path, message, hint, "operator")
+
+
+def _plain(spec: Mapping[str, Any], field: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place and content of a list's objects, without those that only direct the merge."""
+    for _, place, item in items(spec, field, path):
+        if "$patch" not in item:
+            yield place, item
+
+
+def _misplaced(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse what no pod would get: mostly a template whose level `spec` was left out."""
+    for name in map(str, template):
+        if name not in known_fields("PodTemplate") and not name.startswith("$"):
+            yield _refusal(f"{path}.{name}", "is no field of a pod template", _belongs(name))
+
+
+def _belongs(name: str) -> str:
+    places = _places()
+    if name in places:
+        return f"write it under {places[name].partition('.')[0]}"
+    lowered = {known.lower(): place for known, place in places.items()}
+    if nearest := difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7):
+        return f"did you mean {lowered[nearest[0]]}?"
+    return "remove it: there are metadata and spec"
+
+
+@cache
+def _places() -> dict[str, str]:
+    """Return where in a template each field that a user may write stands."""
+    return {
+        **{name: f"spec.{name}" for name in known_fields("Pod")},
+        **{name: f"metadata.{name}" for name in ("labels", "annotations")},
+        **{name: name for name in known_fields("PodTemplate")},
+    }
+
+
+def _images(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse containers without an image: the program's has one unless it is taken away."""
+    found: dict[str, tuple[str, Any]] = {MAIN_CONTAINER: ("", "the operator's")}
+    for place, container in _plain(spec, "containers", path):
+        name = container.get("name")
+        if isinstance(name, str) and ("image" in container or name not in found):
+            found[name] = (place, container.get("image"))
+    for name, (place, image) in found.items():
+        if not image:
+            yield _refusal(f"{place}.image", *_without_image(name))
+    for place, container in _plain(spec, "initContainers", path):
+        if not container.get("image"):
+            yield _refusal(f"{place}.image", "is required", "write it")
+
+
+def _without_image(name: str) -> tuple[str, str]:
+    """Return what is wrong with a container of `containers`, and the remedy."""
+    if name == MAIN_CONTAINER:
+        return "cannot be taken away: the program needs one", "remove it, or write an image"
+    return (
+        f"is required: only the program's container, {MAIN_CONTAINER}, has one",
+        f"write it, or call the container {MAIN_CONTAINER}",
+    )
+
+
+def _names(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse containers without a name, and init containers that have another's."""
+    owners = {MAIN_CONTAINER: "the program's container"}
+    for place, container in _plain(spec, "containers", path):
+        if name := container.get("name"):
+            owners.setdefault(str(name), place.removeprefix(f"{path}."))
+        elif "name" in container:  # The merge itself says which container leaves it out.
+            yield _refusal(f"{place}.name", "is required", "write its name")
+    for place, container in _plain(spec, "initContainers", path):
+        if not (name := container.get("name")):
+            yield _refusal(f"{place}.name", "is required", "write its name")
+        elif str(name) in owners:
+            what = f"{json.dumps(name)} is the name of {owners[str(name)]} too"
+            yield _refusal(f"{place}.name", what, "write another name")
+        else:
+            owners[str(name)] = place.removeprefix(f"{path}.")
+
+
+def _labels(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse containers and volumes with a name that none may have."""
+    for field in (*_CONTAINERS, "volumes"):
+        for place, item in _plain(spec, field, path):
+            name = item.get("name")
+            if not isinstance(name, str) or not name:
+                continue
+            if not _LABEL.fullmatch(name):
+                what = f"{json.dumps(name)} is no DNS label"
+                yield _refusal(f"{place}.name", what, "write lowercase letters, digits and hyphens")
+            elif len(name) > LABEL_MAXIMUM:
+                what = f"has {len(name)} characters"
+                yield _refusal(f"{place}.name", what, f"write at most {LABEL_MAXIMUM}")
+
+
+def _amounts(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Refuse requests beyond their limits, where both stand in one item of a list."""
+    for field in _CONTAINERS:
+        found = list(_plain(spec, field, path))
+        times = Counter(str(container.get("name")) for _, container in found)
+        for place, container in found:
+            # An item that comes again may bring another limit.
+            if times[str(container.get("name"))] == 1:
+                resources = _object(container.get("resources"))
+                yield from _requests(resources, f"{place}.resources.requests")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Return an object; an empty one where something else stands, or what directs the merge."""
+    return value if isinstance(value, dict) and "$patch" not in value else {}
+
+
+def _requests(resources: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    limits = _object(resources.get("limits"))
+    for name, wanted in _object(resources.get("requests")).items():
+        granted, place = limits.get(name), place_of(str(name), path)
+        limit, request = _amount(granted), _amount(wanted)
+        if limit is None or request is None:
+            continue
+        if _is_whole(str(name)) and request != limit:
+            what = f"is {wanted}, and its limit {granted}: of what is not shared both are the same"
+            yield _refusal(place, what, "remove it")
+        elif request > limit:
+            what = f"is {wanted}, more than its limit of {granted}"
+            yield _refusal(place, what, f"write at most {granted}, or a higher limit")
+
+
+def _amount(value: Any) -> Fraction | None:
+    """Return an amount as a number; None for what a merge deletes, or `pod_schema` refuses."""
+    try:
+        return parse(value)
+    except ValueError:
+        return None
+
+
+def _is_whole(resource: str) -> bool:
+    """Whether Kubernetes never gives more of a resource away than there is."""
+    is_extended = "/" in resource and "kubernetes.io/" not in resource
+    return is_extended or resource.startswith("hugepages-")
+
+
+def _toleration(toleration: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    operator = toleration.get("operator") or "Equal"
+    if operator not in _TOLERATION_OPERATORS:
+        what = f"{json.dumps(operator)} is not possible"
+        yield _refusal(f"{path}.operator", what, "write Exists or Equal")
+    elif not toleration.get("key") and operator != "Exists":
+        what = "must be Exists, since there is no key"
+        yield _refusal(f"{path}.operator", what, "write Exists, or a key")
+    if operator == "Exists" and toleration.get("value"):
+        what = "cannot be given with the operator Exists"
+        yield _refusal(f"{path}.value", what, "remove it, or write Equal")
+    if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
+        what = "cannot be given with another effect than NoExecute"
+        yield _refusal(f"{path}.tolerationSeconds", what, "remove it, or write NoExecute")

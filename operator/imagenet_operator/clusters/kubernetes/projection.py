@@ -1,0 +1,95 @@
+"""The parts of an object that `cache` keeps: those that `observe`, sampler and capacity read.
+
+A pod's JSON is 8 KB, most of it managed fields, environment and probes. With ten thousand pods only
+a tenth of that fits into memory. A change outside the kept parts starts no reconcile.
+"""
+
+from typing import Any
+
+from imagenet_operator.api.base import Manifest
+
+_POD_SPEC = ("nodeName", "schedulingGates", "overhead")
+_UNBOUND_POD_SPEC = ("tolerations",)
+_POD_STATUS = ("phase", "reason", "message", "podIP", "conditions")
+_CONTAINER = ("name", "resources", "ports")
+_CONTAINER_STATUS = ("name", "state")
+_ANNOTATIONS = "annotations"
+
+
+def pod(manifest: Manifest) -> Manifest:
+    """Return the parts of a pod that a reconcile reads."""
+    spec, status = manifest["spec"], manifest.get("status", {})
+    statuses = status.get("containerStatuses")
+    return {
+        "metadata": _metadata(manifest),
+        "spec": {
+            **_some(spec, _POD_SPEC),
+            # Only pods without a node need their tolerations, and these are few at any time.
+            **({} if spec.get("nodeName") else _some(spec, _UNBOUND_POD_SPEC)),
+            **{
+                field: [_some(item, _CONTAINER) for item in spec[field]]
+                for field in ("containers", "initContainers")
+                if field in spec
+            },
+        },
+        "status": {
+            **_some(status, _POD_STATUS),
+            **(
+                {"containerStatuses": [_some(item, _CONTAINER_STATUS) for item in statuses]}
+                if statuses
+                else {}
+            ),
+        },
+    }
+
+
+def may_debounce(manifest: Manifest) -> bool:
+    """Return whether news of a pod may wait for more of its kind.
+
+    Each pod on its way to run changes several times, and those of a gang within moments of each
+    other. A reconcile for every change would write a status for every change, which is expensive:
+    the API server validates all of the job each time. A pod that ends, is deleted or is held back
+    is reconciled at once.
+    """
+    return (
+        manifest.get("status", {}).get("phase") in ("Pending", "Running")
+        and "deletionTimestamp" not in manifest["metadata"]
+        and not manifest["spec"].get("schedulingGates")
+    )
+
+
+def child(manifest: Manifest) -> Manifest:
+    """Return any other child whole: these are few."""
+    return {**manifest, "metadata": _metadata(manifest)}
+
+
+def job(manifest: Manifest) -> Manifest:
+    """Return an ImageNetJob without annotations and managed fields."""
+    return {**manifest, "metadata": _metadata(manifest)}
+
+
+def node(manifest: Manifest) -> Manifest:
+    """Return a node's readiness, taints and allocatable resources."""
+    spec, status = manifest.get("spec", {}), manifest.get("status", {})
+    ready = [
+        _some(item, ("type", "status"))
+        for item in status.get("conditions") or ()
+        if item["type"] == "Ready"
+    ]
+    return {
+        "metadata": {
+            name: manifest["metadata"][name] for name in ("name", "uid", "resourceVersion")
+        },
+        "spec": _some(spec, ("unschedulable", "taints")),
+        "status": {"conditions": ready, **_some(status, ("allocatable",))},
+    }
+
+
+def _metadata(manifest: Manifest) -> Manifest:
+    kept = {name: value for name, value in manifest["metadata"].items() if name != _ANNOTATIONS}
+    kept.pop("managedFields", None)
+    return kept
+
+
+def _some(fields: Manifest, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}

@@ -1,0 +1,110 @@
+"""The watch liveness check: whether kopf reports every change of the jobs.
+
+kopf does not show the state of its watch of the jobs, and after a gap in it (410) it reports the
+jobs that exist, not those that are gone. So once a minute this check lists the metadata of all
+jobs. It forgets jobs that are gone. If kopf has not reported a change that the previous check saw,
+kopf's watch is dead, and `health` says so.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+
+LOGGER = logging.getLogger(__name__)
+
+PERIOD_SECONDS: Final = 60.0
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class WatchLiveness:
+    """Compares the cache of jobs with the API server's list, while `run` runs.
+
+    Args:
+        client: Of the API server.
+        jobs: The jobs that kopf has reported.
+        namespaces: The namespaces to list; None stands for all of them.
+        forget: Called with each job that is gone.
+
+    Attributes:
+        heard_at: When the API server last answered, by the monotonic clock; None before the first
+            check.
+        missed: Jobs of which kopf has not reported a change in time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        jobs: Cache,
+        namespaces: Sequence[str | None],
+        forget: Callable[[JobKey], None],
+    ) -> None:
+        self.heard_at: float | None = None
+        self.missed: frozenset[JobKey] = frozenset()
+        self._client = client
+        self._jobs = jobs
+        self._namespaces = namespaces
+        self._forget = forget
+        self._behind: dict[JobKey, int] = {}
+
+    async def run(self) -> None:
+        """Check once a minute until cancelled."""
+        while True:
+            try:
+                await self.check()
+            except ApiError as error:
+                LOGGER.warning("watch liveness check: %s", error)
+            await asyncio.sleep(PERIOD_SECONDS * random.uniform(0.8, 1))
+
+    async def check(self) -> None:
+        """Check once.
+
+        Raises:
+            ApiError: The list cannot be read.
+        """
+        behind: dict[JobKey, int] = {}
+        for namespace in self._namespaces:
+            known = self._jobs.keys(namespace)
+            items: list[Manifest] = []
+            version = 0
+            async for page in self._client.pages(kinds.JOB.path(namespace), _METADATA):
+                items += page["items"]
+                version = int(page["metadata"]["resourceVersion"])
+            behind |= self._compare(items)
+            self._forget_gone(items, version, known)
+        self.missed = frozenset(
+            key for key, version in self._behind.items() if behind.get(key) == version
+        )
+        if self.missed:
+            LOGGER.error("kopf does not report jobs that have changed: %s", sorted(self.missed))
+        self._behind = behind
+        self.heard_at = time.monotonic()
+
+    def _compare(self, items: Iterable[Manifest]) -> dict[JobKey, int]:
+        """Return the jobs whose cached version is older than the listed one."""
+        behind = {}
+        for item in items:
+            metadata = item["metadata"]
+            key, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
+            known = self._jobs.get(*key)
+            if known is None or known.version < int(version):
+                behind[key] = int(version)
+        return behind
+
+    def _forget_gone(
+        self, items: Iterable[Manifest], version: int, known: Iterable[JobKey]
+    ) -> None:
+        listed = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items}
+        for key in known:
+            job = self._jobs.get(*key)
+            if key not in listed and job is not None and job.version <= version:
+                self._jobs.drop(key, job.uid)
+                self._forget(key)

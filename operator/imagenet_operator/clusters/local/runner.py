@@ -1,0 +1,180 @@
+"""The run of one job on this machine, from its start until it is finished and cleaned up.
+
+`cli.run` starts it. The work is that of the operator: the same `loop`, `sampler`, decisions and
+`apply`. Only the ends differ: a run has one job, ends with it or with an interrupt, and an error of
+this machine ends it instead of being retried.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from imagenet_operator.api import KIND, ImageNetJob, Manifest
+from imagenet_operator.clusters.apply import apply
+from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.local.cluster import LocalCluster
+from imagenet_operator.clusters.loop import Loop
+from imagenet_operator.clusters.sampler import Sampler
+from imagenet_operator.reconcile import observe
+from imagenet_operator.reconcile.decide import decide, is_finished
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+
+_SAMPLE_SECONDS = 1.0
+_SAMPLE_TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class View:
+    """What one reconcile saw and decided, for a display.
+
+    Attributes:
+        job: With the newest status, written or not.
+        observed: Its children.
+        sample: The newest sample of its members.
+    """
+
+    job: ImageNetJob
+    observed: Observed
+    sample: Sample | None
+
+
+@dataclass
+class FirstFailure:
+    """The pod that failed first, of those that failed last: its log explains the failure."""
+
+    culprit: str | None = None
+    _seen: set[str] = field(default_factory=set)
+
+    def observe(self, children: list[Manifest]) -> None:
+        """Note pods that have failed since the last call and were not told to end."""
+        failed = {
+            pod["metadata"]["uid"]: pod
+            for pod in children
+            if pod["kind"] == "Pod"
+            and pod["status"].get("phase") == "Failed"
+            and "deletionTimestamp" not in pod["metadata"]
+        }
+        new = [pod for uid, pod in failed.items() if uid not in self._seen]
+        self._seen |= failed.keys()
+        if new:
+            self.culprit = min(new, key=_finished_at)["metadata"]["name"]
+
+
+class LocalRun:
+    """One job on this machine.
+
+    Args:
+        cluster: This machine.
+        job: With its UID, and the status of an interrupted run if there is one.
+        settings: Of the decisions.
+        show: Called after each reconcile.
+        is_interrupted: Asked before and after each reconcile.
+
+    Attributes:
+        job: With the newest status that was written.
+        failure: The pod whose log explains a failure.
+    """
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        job: ImageNetJob,
+        settings: ReconcileSettings,
+        show: Callable[[View], None],
+        is_interrupted: Callable[[], bool],
+    ) -> None:
+        self.job = job
+        self.failure = FirstFailure()
+        self._cluster = cluster
+        self._settings = settings
+        self._show = show
+        self._is_interrupted = is_interrupted
+        self._key = (job.metadata.namespace, job.metadata.name)
+        self._loop = Loop(self._reconcile)
+        self._sampler = Sampler(
+            self, _SAMPLE_SECONDS, _SAMPLE_TIMEOUT_SECONDS, self._loop.enqueue, only_visible=False
+        )
+        self._children: list[Manifest] = []
+        self._error: Exception | None = None
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work on the job until it is finished and cleaned up, or until the user interrupts.
+
+        Raises:
+            LocalError: This machine cannot run it.
+        """
+        self._cluster.changed = lambda: self._loop.enqueue(self._key)
+        self._loop.enqueue(self._key)
+        work = (self._cluster.run(), self._loop.run(), self._sampler.run(), self._ended.wait())
+        tasks = [asyncio.create_task(part) for part in work]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._cluster.changed = lambda: None
+        if self._error is not None:
+            raise self._error
+
+    def jobs_with_pods(self) -> list[JobKey]:
+        """Return the job, for the sampler."""
+        return [self._key]
+
+    def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
+        """Return the job's UID and its pods, for the sampler."""
+        del key
+        pods = [child for child in self._children if child["kind"] == "Pod"]
+        return self.job.metadata.uid, pods
+
+    async def _reconcile(self, key: JobKey) -> timedelta | None:
+        """Reconcile the job; an error ends the run, since nothing here passes by itself."""
+        del key
+        try:
+            return None if self._is_interrupted() else await self._reconcile_once()
+        except Exception as error:
+            self._error = error
+            self._ended.set()
+            return None
+        finally:
+            if self._is_interrupted():
+                self._ended.set()
+
+    async def _reconcile_once(self) -> timedelta | None:
+        job, sample = self.job, self._sampler.latest(self._key, self.job.metadata.uid)
+        self._children = await self._cluster.observe(job)
+        self.failure.observe(self._children)
+        observed = observe.sort(
+            job,
+            self._children,
+            unreachable_nodes=await self._cluster.unreachable_nodes(job),
+            free=await self._cluster.free_capacity(),
+        )
+        decision = decide(job, observed, sample, datetime.now(UTC), self._settings)
+        self.job = (await apply(self._cluster, job, decision)).job
+        self._show(View(job.model_copy(update={"status": decision.status}), observed, sample))
+        if is_finished(job.status) and _is_clean(decision, self._children):
+            self._ended.set()
+        return decision.requeue_after
+
+
+def _is_clean(decision: Decision, children: list[Manifest]) -> bool:
+    """Whether nothing is left to do for a finished job, and no child is being deleted.
+
+    The job itself is never deleted here, whatever ttlSecondsAfterFinished says: it is a file in the
+    user's working directory.
+    """
+    deletes = any(reference.kind != KIND for reference in decision.delete)
+    acts = decision.create or deletes or decision.patch
+    return not acts and not any("deletionTimestamp" in item["metadata"] for item in children)
+
+
+def _finished_at(pod: Manifest) -> str:
+    statuses = pod["status"].get("containerStatuses") or [{}]
+    terminated = statuses[0].get("state", {}).get("terminated", {})
+    return str(terminated.get("finishedAt", ""))

@@ -1,0 +1,204 @@
+"""The decision in the making: what the steps of one reconcile write into.
+
+The steps of `decide` (preparation, training, the finish) read the job and the buckets here, and add
+actions. The status is replaced, never changed in place. It starts as the recorded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
+from imagenet_operator.reconcile.policies import clock, conditions, members
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.types import (
+    Decision,
+    Event,
+    Manifest,
+    Observed,
+    Patch,
+    ReconcileSettings,
+    Reference,
+)
+
+_UNTIL_THE_END: tuple[ConditionType, ...] = ("Running", "Restarting", "Suspended")
+"""Conditions that are True only of an unfinished job."""
+
+EVENT_MAXIMUM = 1024
+"""Characters of an event's message; the API server refuses a longer one."""
+
+
+class ReconcileContext:
+    """One reconcile: its inputs, and the decision so far.
+
+    Attributes:
+        job: The job as it was read, with its recorded status.
+        observed: The buckets.
+        sample: The newest sample, if there is one.
+        now: The time of the reconcile, in whole seconds as in a status.
+        settings: The operator's.
+        status: The new status so far.
+    """
+
+    def __init__(
+        self,
+        job: ImageNetJob,
+        observed: Observed,
+        sample: Sample | None,
+        now: datetime,
+        settings: ReconcileSettings,
+    ) -> None:
+        self.job = job
+        self.observed = observed
+        self.sample = sample
+        self.now = now.astimezone(UTC).replace(microsecond=0)
+        self.settings = settings
+        self.status: Status = job.status
+        self._create: list[Manifest] = []
+        self._delete: list[Reference] = []
+        self._patch: list[Patch] = []
+        self._events: list[Event] = []
+        self._requeue_times: list[datetime] = []
+
+    @property
+    def training(self) -> TrainingStatus:
+        """The status of the current attempt; there must be one."""
+        assert self.status.training is not None
+        return self.status.training
+
+    @property
+    def described(self) -> ImageNetJob:
+        """The job with the new status so far; attempts are built from it."""
+        return self.job.model_copy(update={"status": self.status})
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the job trains on a dataset that was prepared before."""
+        return self.job.spec.dataset.source.prepared is not None
+
+    @property
+    def deletes_something(self) -> bool:
+        """Whether an object is to be deleted so far."""
+        return bool(self._delete)
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the status."""
+        self.status = self.status.model_copy(update=changes)
+
+    def update_training(self, **changes: Any) -> None:
+        """Replace fields of the attempt's status."""
+        self.update(training=self.training.model_copy(update=changes))
+
+    def holds(self, kind: ConditionType) -> bool:
+        """Whether a condition is True in the new status so far."""
+        return conditions.holds(self.status.conditions, kind)
+
+    def set_condition(
+        self, kind: ConditionType, value: bool, reason: str, message: str = ""
+    ) -> bool:
+        """Set a condition; return whether its status or its reason changed."""
+        former = self.status.conditions
+        new = conditions.put(
+            former,
+            kind,
+            value,
+            reason,
+            message,
+            now=self.now,
+            generation=self.job.metadata.generation,
+        )
+        self.update(conditions=new)
+        marks = {(item.type, item.status, item.reason) for item in former}
+        return any((item.type, item.status, item.reason) not in marks for item in new)
+
+    def create(self, manifests: Iterable[Manifest]) -> None:
+        """Have objects created, in this order, after those of earlier calls."""
+        self._create += manifests
+
+    def create_or_wait(self, kind: ConditionType, manifests: list[Manifest]) -> bool:
+        """Have objects created, unless others hold one of their names; return whether so.
+
+        Args:
+            kind: The condition whose message lists the names that the job waits for.
+            manifests: The objects.
+        """
+        taken = [
+            f"{item['kind']} {item['metadata']['name']} belongs to {whose}"
+            for item in manifests
+            if (whose := self.observed.foreign.get((item["kind"], item["metadata"]["name"])))
+        ]
+        if not taken:
+            self.create(manifests)
+            return True
+        conflict = f"{'; '.join(taken)}; waiting until the name is free"
+        if self.set_condition(kind, False, "NameConflict", conflict):
+            self.record_warning("NameConflict", conflict)
+        self.requeue_later()
+        return False
+
+    def delete(self, references: Iterable[Reference]) -> None:
+        """Have objects deleted."""
+        self._delete += references
+
+    def patch(self, patches: Iterable[Patch]) -> None:
+        """Have objects patched."""
+        self._patch += patches
+
+    def record_event(self, reason: str, message: str) -> None:
+        """Record an event of type Normal."""
+        self._events.append(Event("Normal", reason, message[:EVENT_MAXIMUM]))
+
+    def record_warning(self, reason: str, message: str) -> None:
+        """Record an event of type Warning."""
+        self._events.append(Event("Warning", reason, message[:EVENT_MAXIMUM]))
+
+    def requeue_at(self, *times: datetime | None) -> None:
+        """Have the job reconciled again at the first of some times, or before; None is ignored."""
+        self._requeue_times += [time for time in times if time is not None]
+
+    def requeue_later(self) -> None:
+        """Have the job reconciled again after the interval for changes that have no event."""
+        self.requeue_at(self.now + self.settings.requeue_interval)
+
+    def requeue_now(self) -> None:
+        """Have the job reconciled again as soon as this decision is applied."""
+        self._requeue_times.append(self.now)
+
+    def fail(self, reason: str, message: str) -> None:
+        """Record that the job has failed."""
+        self.set_condition("Failed", True, reason, message)
+        self.end(reason, message)
+        self.record_warning(reason, message)
+
+    def end(self, reason: str, message: str) -> None:
+        """Record that the job has ended; the cleanup follows in the next reconcile."""
+        self.update(completion_time=self.now)
+        for kind in _UNTIL_THE_END:
+            if self.holds(kind):
+                self.set_condition(kind, False, reason, message)
+        if self.status.preparation is not None:
+            self.update(preparation=clock.stop(self.status.preparation, self.now))
+        if self.status.training is not None:
+            self.update_training(
+                clock=clock.stop(self.training.clock, self.now),
+                replica_statuses=members.without_active(self.training.replica_statuses),
+            )
+        self.requeue_now()
+
+    def decision(self) -> Decision:
+        """Return what the reconcile decided."""
+        self.update(
+            observed_generation=self.job.metadata.generation, phase=conditions.phase(self.status)
+        )
+        again = min(self._requeue_times, default=None)
+        return Decision(
+            status=self.status,
+            create=tuple(self._create),
+            delete=tuple(self._delete),
+            patch=tuple(self._patch),
+            events=tuple(self._events),
+            requeue_after=None if again is None else max(timedelta(0), again - self.now),
+        )

@@ -1,0 +1,57 @@
+"""Rejection: a job that cannot be reconciled fails with a reason, and is not retried.
+
+`decide` rejects the jobs whose manifests cannot be built. The clusters reject a spec that this
+version cannot read, and an object that the API server will never store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import Status
+from imagenet_operator.errors import Problem
+from imagenet_operator.reconcile.context import ReconcileContext
+from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+
+
+def reason_of(problems: Sequence[Problem]) -> str:
+    """Return the reason of Failed for a job with these problems; one at least."""
+    return "InvalidTemplate" if all(item.is_of_template for item in problems) else "InvalidSpec"
+
+
+def reject(
+    job: ImageNetJob, reason: str, message: str, now: datetime, settings: ReconcileSettings
+) -> Decision:
+    """Return the decision that fails a job.
+
+    Args:
+        job: With its recorded status.
+        reason: CamelCase, for programs.
+        message: For people.
+        now: With a time zone.
+        settings: The operator's.
+    """
+    context = ReconcileContext(job, Observed(), None, now, settings)
+    context.fail(reason, message)
+    return context.decision()
+
+
+def rejected_status(
+    status: Status, generation: int, reason: str, message: str, now: datetime
+) -> Status:
+    """Return the status of a job whose spec cannot be read."""
+    moment = now.astimezone(UTC).replace(microsecond=0)
+    failed = conditions.put(
+        status.conditions, "Failed", True, reason, message, now=moment, generation=generation
+    )
+    ended = status.model_copy(
+        update={
+            "conditions": failed,
+            "completion_time": moment,
+            "observed_generation": generation,
+        }
+    )
+    return ended.model_copy(update={"phase": conditions.phase(ended)})

@@ -1,0 +1,153 @@
+"""A framework is what its descriptor says; nothing else knows one by its name."""
+
+import ast
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import imagenet_operator
+from imagenet_operator.api import ImageNetJob, capabilities
+from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.frameworks import (
+    DEFAULT_FORMAT,
+    DEFAULT_FRAMEWORK,
+    FRAMEWORKS,
+    NETWORKS,
+    Family,
+    Framework,
+    GPUCode,
+    Images,
+    StrategySupport,
+)
+from imagenet_operator.api.optimizer import OptimizerName
+from imagenet_operator.api.strategies import STRATEGIES
+from imagenet_operator.api.training import TrainingSpec
+from support.job_table import manifest
+
+PACKAGE = Path(imagenet_operator.__file__).parent
+DESCRIPTORS = PACKAGE / "api" / "frameworks"
+
+NUMPY = Framework(
+    name="NumPy",
+    formats=("RecordIO",),
+    networks={"softmax": Family()},
+    strategies={"single": StrategySupport(gpu_image=False)},
+    images=Images("numpy:1", "numpy:1"),
+    lacks_optimizers=("adam",),
+    lacks_augmentations=("random_crop", "min_random_aspect_ratio"),
+    lacks_options=("dtype",),
+)
+
+
+def texts(source: str) -> Iterator[str]:
+    """Yield the texts of a module, those that are put together from parts among them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def names_a_framework(text: str) -> bool:
+    """Whether a text is a framework's name, or compares with it in CEL."""
+    return any(text == name or f"'{name}'" in text for name in FRAMEWORKS)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["framework == 'MXNet'", '{"TensorFlow": 1}', "f\"{path} != 'MXNet' || {cel}\""],
+)
+def test_what_the_next_test_looks_for_is_found(code: str) -> None:
+    assert any(map(names_a_framework, texts(code)))
+
+
+def test_no_module_but_the_descriptors_names_a_framework() -> None:
+    naming = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if DESCRIPTORS not in path.parents
+        if any(map(names_a_framework, texts(path.read_text())))
+    }
+    assert naming == set()
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_descriptor_names_what_the_resource_has(name: str) -> None:
+    framework = FRAMEWORKS[name]
+    assert framework.name == name
+    assert framework.formats and framework.networks and framework.strategies
+    assert framework.strategies.keys() <= STRATEGIES.keys()
+    assert set(framework.lacks_optimizers) < set(get_args(OptimizerName))
+    fields = Augmentation.model_fields.keys()
+    assert {*framework.lacks_augmentations, *framework.lacks_grey_augmentations} <= fields
+
+
+def test_a_network_of_several_frameworks_is_one() -> None:
+    for framework, (name, family) in itertools.product(FRAMEWORKS.values(), NETWORKS.items()):
+        assert framework.networks.get(name, family) == family
+
+
+def test_the_default_format_is_read_by_the_default_framework() -> None:
+    assert FRAMEWORKS[DEFAULT_FRAMEWORK].formats[0] == DEFAULT_FORMAT
+
+
+@pytest.mark.parametrize(
+    ("code", "runs", "fails", "words"),
+    [
+        (FRAMEWORKS["MXNet"].gpu_code, [(5, 2), (7, 5), (8, 9)], [(3, 7), (9, 0)], "5.0 to 8.x"),
+        (FRAMEWORKS["TensorFlow"].gpu_code, [(5, 0), (8, 0), (9, 0)], [(3, 7)], "5.0 and newer"),
+        (GPUCode(((7, 5),)), [(7, 5)], [(7, 0), (8, 0)], "7.5 to 7.x"),
+        (GPUCode(), [], [(8, 0)], "none"),
+    ],
+)
+def test_machine_code_runs_on_its_generation_and_ptx_on_any_later(
+    code: GPUCode, runs: list[tuple[int, int]], fails: list[tuple[int, int]], words: str
+) -> None:
+    assert all(map(code.runs_on, runs)) and not any(map(code.runs_on, fails))
+    assert str(code) == words
+
+
+def training(framework: str, **fields: Any) -> TrainingSpec:
+    """Return a training of a framework that the resource does not know."""
+    document = manifest(training={"strategy": {"single": {}}, **fields})
+    spec = ImageNetJob.model_validate(document).spec.training
+    return spec.model_copy(update={"framework": framework})
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function: the fields that the rules of three frameworks blame."""
+    monkeypatch.setattr(capabilities, "FRAMEWORKS", {**FRAMEWORKS, "NumPy": NUMPY})
+    monkeypatch.setattr(capabilities, "NETWORKS", {**NETWORKS, **NUMPY.networks})
+    rules = list(capabilities.rules())
+    return lambda spec: [rule.field for rule in rules if not rule.holds(spec)]
+
+
+def test_no_rule_takes_a_third_framework_for_one_of_the_others(broken: Any) -> None:
+    grey = {"network": "lenet", "imageShape": [1, 28, 28]}
+    others = {
+        "augmentation": {"maxRandomS": 3, "randomResizedCrop": True, "maxRandomAspectRatio": 1},
+        "optimizer": {"name": "lbsgd"},
+        "extraArgs": ["--monitor=1"],
+        "model": grey,
+    }
+    assert broken(training("NumPy", **others)) == ["model.network"]
+    refused = ["augmentation", "augmentation.maxRandomAspectRatio"]
+    assert [f for f in broken(training("MXNet", **others)) if f in refused] == refused
+    assert set(broken(training("TensorFlow", **others))) == {
+        *("optimizer.name", "augmentation", "extraArgs"),
+    }
+
+
+def test_what_a_third_framework_lacks_is_refused_for_it_alone(broken: Any) -> None:
+    lacking = {
+        "augmentation": {"randomCrop": True, "minRandomAspectRatio": 0.5},
+        "optimizer": {"name": "adam"},
+        "extraArgs": ["--dtype", "float16"],
+        "workers": {"gpus": 1},
+    }
+    assert set(broken(training("NumPy", **lacking))) == {
+        *("model.network", "optimizer.name", "augmentation", "extraArgs", "image"),
+    }
+    assert broken(training("MXNet", **lacking)) == []

@@ -1,0 +1,216 @@
+"""What requests carry: certificates from memory, impersonation, a proxy, a server's other name."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from aiohttp import web
+
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.connection import Connection, from_kubeconfig
+from support.asynchronous import asynchronous
+from support.certificates import Authority
+from support.connect_proxy import ConnectProxy
+from support.exec_plugins import Plugin
+from support.fake_api_server import FakeApiServer
+from support.kubeconfigs import encoded, kubeconfig
+from support.operator_harness import claim, job, node, running
+
+PODS = "/api/v1/pods"
+
+
+@dataclass
+class Secure:
+    """An API server with TLS for some hosts, and what reaches it."""
+
+    server: FakeApiServer
+    authority: Authority
+    folder: Path
+    users: set[str]
+
+    def connection(self, cluster: dict[str, Any], user: dict[str, Any]) -> Connection:
+        """A connection by a kubeconfig with these fields."""
+        trust = {"certificate-authority-data": encoded(self.authority.pem.decode())}
+        described = {"server": self.server.url, **trust, **cluster}
+        return from_kubeconfig(kubeconfig(self.folder, described, user))
+
+
+@asynccontextmanager
+async def secure(folder: Path, *hosts: str) -> AsyncIterator[Secure]:
+    """Run an API server whose certificate names these hosts."""
+    authority = Authority()
+    async with FakeApiServer(authority.server_tls(folder, *hosts, clients=True)) as server:
+        api = Secure(server, authority, folder, set())
+
+        def note(request: web.Request) -> bool:
+            assert request.transport is not None
+            found = request.transport.get_extra_info("peercert") or {}
+            api.users |= {name for ((_, name),) in found.get("subject", ())}
+            return True
+
+        server.lets_in = note
+        yield api
+
+
+def certificate(authority: Authority, name: str) -> dict[str, Any]:
+    """A user's certificate, as fields of a kubeconfig."""
+    pem, key = (encoded(part.decode()) for part in authority.issue(name))
+    return {"client-certificate-data": pem, "client-key-data": key}
+
+
+@asynchronous
+async def test_a_certificate_in_the_kubeconfig(tmp_path: Path) -> None:
+    async with secure(tmp_path, "127.0.0.1") as api:
+        found = api.connection({}, certificate(api.authority, "ada"))
+        async with Client(found) as client:
+            assert (await client.get(PODS))["kind"] == "PodList"
+
+        assert api.users == {"ada"}
+
+
+@asynchronous
+async def test_a_server_may_have_another_name_in_its_certificate(tmp_path: Path) -> None:
+    async with secure(tmp_path, "kubernetes.example") as api:
+        async with Client(api.connection({}, {})) as client:
+            with pytest.raises(ApiError, match="not valid for '127"):
+                await client.get(PODS)
+        named = api.connection({"tls-server-name": "kubernetes.example"}, {})
+        async with Client(named) as client:
+            assert (await client.get(PODS))["kind"] == "PodList"
+
+
+@asynchronous
+async def test_a_server_that_another_authority_signs_is_refused(tmp_path: Path) -> None:
+    async with secure(tmp_path, "127.0.0.1") as api:
+        other = {"certificate-authority-data": encoded(Authority().pem.decode())}
+        async with Client(api.connection(other, {})) as client:
+            with pytest.raises(ApiError, match="certificate verify failed") as caught:
+                await client.get(PODS)
+            assert caught.value.code == 0
+            assert "ssl:" not in str(caught.value)
+
+
+@asynchronous
+async def test_an_operator_works_through_a_proxy(tmp_path: Path) -> None:
+    """The server's name exists only at the proxy; kopf goes there as well."""
+    async with secure(tmp_path, "inside.example") as api:
+        port = urlsplit(api.server.url).port
+        assert port is not None
+        async with ConnectProxy(port) as proxy:
+            cluster = {
+                "server": "https://api.invalid:6443",
+                "proxy-url": proxy.url,
+                "tls-server-name": "inside.example",
+            }
+            found = api.connection(cluster, certificate(api.authority, "ada"))
+            for item in (claim(), node("n1")):
+                await api.server.add(item)
+            async with running(api.server, connection=found) as harness:
+                await api.server.add(job())
+                await harness.settle()
+
+                assert len(harness.pods()) == 5
+            assert set(proxy.asked) == {"api.invalid:6443"}
+            assert api.users == {"ada"}
+
+
+@asynchronous
+async def test_a_user_may_act_as_another(tmp_path: Path) -> None:
+    user = {
+        "token": "secret",
+        "as": "jane",
+        "as-uid": "7",
+        "as-groups": ["a", "b"],
+        "as-user-extra": {"example.com/Team": ["x", "y"]},
+    }
+    carried: list[tuple[str, str]] = []
+
+    def note(request: web.Request) -> bool:
+        named = ("Authorization", "Impersonate-")
+        carried.extend(item for item in request.headers.items() if item[0].startswith(named))
+        return True
+
+    async with FakeApiServer() as server:
+        server.lets_in = note
+        found = from_kubeconfig(kubeconfig(tmp_path, {"server": server.url}, user))
+        async with Client(found) as client:
+            await client.get(PODS)
+
+    assert carried == [
+        ("Authorization", "Bearer secret"),
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-example.com%2FTeam", "x"),
+        ("Impersonate-Extra-example.com%2FTeam", "y"),
+    ]
+
+
+@asynchronous
+async def test_no_other_server_gets_the_login_that_kopf_uses(tmp_path: Path) -> None:
+    reached: list[web.Request] = []
+
+    def note(request: web.Request) -> bool:
+        reached.append(request)
+        return True
+
+    async with FakeApiServer() as elsewhere, FakeApiServer() as server:
+        elsewhere.lets_in = note
+        user = {"token": "secret"}
+        found = from_kubeconfig(kubeconfig(tmp_path, {"server": server.url}, user))
+        async with found.session(await found.credentials()) as session:
+            for url in (server.url, elsewhere.url):
+                async with session.get(f"{url}{PODS}") as response:
+                    assert response.status == 200
+
+    (request,) = reached
+    assert "Authorization" not in request.headers
+
+
+LOGS_IN = """
+import asyncio, sys
+from pathlib import Path
+from imagenet_operator.clusters.kubernetes.connection import find
+
+print((asyncio.run(find().credentials())).tls is not None, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("by_plugin", [False, True])
+def test_no_key_is_ever_on_a_disk(tmp_path: Path, by_plugin: bool) -> None:
+    """Not while the program runs, and not after it has been killed."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    authority, plugin = Authority(), Plugin(tmp_path)
+    pem, key = (part.decode() for part in authority.issue("u"))
+    plugin.answer(clientCertificateData=pem, clientKeyData=key)
+    trust = {"certificate-authority-data": encoded(authority.pem.decode())}
+    user = plugin.user if by_plugin else certificate(authority, "u")
+    path = kubeconfig(tmp_path, trust, user)
+    folders = {name: str(kept) for name in ("TMPDIR", "HOME", "XDG_RUNTIME_DIR")}
+
+    with subprocess.Popen(
+        [sys.executable, "-c", LOGS_IN],
+        env={"PATH": "/usr/bin:/bin", "KUBECONFIG": str(path), **folders},
+        cwd=kept,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        opened = {int(item.name) for item in Path(f"/proc/{process.pid}/fd").iterdir()}
+        while_it_runs = list(kept.iterdir())
+        process.kill()
+
+    # Only the standard streams are open: the file in memory is gone as well.
+    assert opened == {0, 1, 2}
+    assert while_it_runs == list(kept.iterdir()) == []

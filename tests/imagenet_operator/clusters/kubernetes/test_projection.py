@@ -1,0 +1,77 @@
+"""What the caches keep of an object, and which changes of a pod may be debounced."""
+
+from typing import Any
+
+import pytest
+
+from imagenet_operator.clusters.kubernetes import projection
+
+Manifest = dict[str, Any]
+TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def pod(**spec: Any) -> Manifest:
+    return {
+        "metadata": {"name": "p", "managedFields": [{}], "annotations": {"a": "b"}},
+        "spec": {
+            "containers": [{"name": "main", "image": "i", "env": [{}], "resources": {}}],
+            "volumes": [{}],
+            "tolerations": TOLERATIONS,
+            **spec,
+        },
+        "status": {"phase": "Pending", "startTime": "2026-01-02T03:04:05Z"},
+    }
+
+
+def test_what_is_kept_of_a_pod_that_waits() -> None:
+    gates = [{"name": "imagenet.dev/gang"}]
+    assert projection.pod(pod(schedulingGates=gates)) == {
+        "metadata": {"name": "p"},
+        "spec": {
+            "schedulingGates": gates,
+            "tolerations": TOLERATIONS,
+            "containers": [{"name": "main", "resources": {}}],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_where_a_pod_could_go_is_of_no_interest_once_it_is_there() -> None:
+    assert "tolerations" not in projection.pod(pod(nodeName="n"))["spec"]
+
+
+def test_the_taints_of_a_node_are_kept() -> None:
+    taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    node = {
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}},
+        "spec": {"taints": taints, "podCIDR": "10.0.0.0/24"},
+        "status": {"conditions": [], "allocatable": {"cpu": "8"}, "images": [{}]},
+    }
+    assert projection.node(node) == {
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
+        "spec": {"taints": taints},
+        "status": {"conditions": [], "allocatable": {"cpu": "8"}},
+    }
+
+
+def in_phase(phase: str | None, **changes: Manifest) -> Manifest:
+    status = {} if phase is None else {"phase": phase}
+    return {"metadata": {"name": "a"}, "spec": {"nodeName": "n1"}, "status": status, **changes}
+
+
+@pytest.mark.parametrize(
+    ("item", "waits"),
+    [
+        (in_phase("Pending"), True),
+        (in_phase("Running"), True),
+        (in_phase("Succeeded"), False),
+        (in_phase("Failed"), False),
+        (in_phase("Unknown"), False),
+        (in_phase(None), False),
+        (in_phase("Running", metadata={"deletionTimestamp": "2026-01-02T03:04:05Z"}), False),
+        (in_phase("Pending", spec={"schedulingGates": [{"name": "gang"}]}), False),
+        (in_phase("Pending", spec={"schedulingGates": []}), True),
+    ],
+)
+def test_only_pods_that_are_starting_or_running_are_debounced(item: Manifest, waits: bool) -> None:
+    assert projection.may_debounce(item) is waits

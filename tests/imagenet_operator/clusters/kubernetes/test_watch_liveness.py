@@ -1,0 +1,122 @@
+"""The check that kopf reports every change of the jobs, and the health checks that use it."""
+
+import time
+from typing import Any
+
+import pytest
+
+from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.kubernetes import health, kinds, projection
+from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.watch_liveness import WatchLiveness
+from support.api_requests import Refusal
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+from support.operator_harness import cluster_of, cluster_of_one, job, running
+
+Manifest = dict[str, Any]
+KEY = ("vision", "digits")
+
+
+def jobs() -> Cache:
+    return Cache(
+        kinds.JOB,
+        lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]),
+        projection.job,
+        lambda key, debounce: None,
+    )
+
+
+@asynchronous
+async def test_a_job_that_kopf_has_told_of_is_all_right() -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache = jobs()
+        liveness = WatchLiveness(client, cache, [None], lambda key: None)
+        for _ in range(3):
+            cache.put(await server.add(job()) if not len(cache) else server.all("ImageNetJob")[0])
+            await liveness.check()
+
+        assert liveness.missed == frozenset()
+        assert liveness.heard_at is not None
+
+
+@pytest.mark.parametrize("namespaces", [[None], ["elsewhere", "vision"]])
+@asynchronous
+async def test_a_job_that_kopf_does_not_tell_of_in_time_is_missed(
+    namespaces: list[str | None],
+) -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache = jobs()
+        liveness = WatchLiveness(client, cache, namespaces, lambda key: None)
+        stored = await server.add(job())
+        await liveness.check()
+        assert liveness.missed == frozenset()
+        await liveness.check()
+        assert liveness.missed == {KEY}
+
+        cache.put(stored)
+        await liveness.check()
+        assert liveness.missed == frozenset()
+
+
+@asynchronous
+async def test_a_job_that_is_gone_is_forgotten() -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache, forgotten = jobs(), list[JobKey]()
+        cache.put(await server.add(job()))
+        await server.remove("ImageNetJob", "digits")
+        await WatchLiveness(client, cache, [None], forgotten.append).check()
+
+        assert forgotten == [KEY]
+        assert len(cache) == 0
+
+
+@asynchronous
+async def test_more_jobs_than_a_page_holds() -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache, forgotten = jobs(), list[JobKey]()
+        for number in range(501):
+            cache.put(await server.add(job(f"j{number}")))
+        await WatchLiveness(client, cache, [None], forgotten.append).check()
+
+        assert forgotten == []
+        assert len(cache) == 501
+
+
+@asynchronous
+async def test_troubles_are_named() -> None:
+    async with cluster_of_one() as harness:
+        await harness.settle()
+        operator = harness.operator
+        assert list(operator.troubles()) == []
+
+        operator.watch_liveness.missed = frozenset({KEY})
+        assert any("imagenetjobs is dead" in item for item in operator.troubles())
+        operator.watch_liveness.missed = frozenset()
+        operator.watch_liveness.heard_at = time.monotonic() - health.LONGEST_SILENCE - 1
+        assert list(operator.troubles()) == ["imagenetjobs cannot be listed"]
+
+
+@asynchronous
+async def test_a_watch_that_is_silent_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster_of_one() as harness:
+        await harness.settle()
+        monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
+
+        found = list(harness.operator.troubles())
+        assert {"the watch of pods is dead", "the watch of nodes is dead"} <= set(found)
+
+
+@asynchronous
+async def test_nodes_that_may_not_be_seen_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster_of() as server:
+        not_yours = Refusal(403, "Forbidden", "nodes are somebody else's")
+        server.refuse(not_yours, lambda asked: asked.kind == "Node")
+        async with running(server) as harness:
+            await server.add(job())
+            await server.until(lambda: len(harness.pods()) == 5)
+            monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
+
+            assert "the watch of nodes is dead" not in list(harness.operator.troubles())

@@ -1,0 +1,35 @@
+"""Suspension of the preparation's Jobs, and when a job has no pod left."""
+
+from __future__ import annotations
+
+import pytest
+
+from imagenet_operator.reconcile.policies import suspend
+from imagenet_operator.reconcile.types import Attempt, Observed, Patch, PreparationJob
+from support.attempt_members import seen
+
+
+def test_suspension_reaches_jobs_that_may_still_run() -> None:
+    jobs = [
+        PreparationJob("index", "digits-index", "uid-i", complete=True),
+        PreparationJob("pack", "digits-pack", "uid-p"),
+        PreparationJob("seal", "digits-seal", "uid-s", terminating=True),
+    ]
+    assert suspend.patches(jobs, True) == (
+        Patch("Job", "digits-pack", "uid-p", {"spec": {"suspend": True}}),
+    )
+    assert suspend.patches(jobs, False) == ()
+
+
+@pytest.mark.parametrize(
+    ("observed", "quiet"),
+    [
+        (Observed(), True),
+        (Observed(jobs={"pack": PreparationJob("pack", "p", "u", active=1)}), False),
+        (Observed(jobs={"pack": PreparationJob("pack", "p", "u")}), True),
+        (Observed(attempts={0: Attempt(0, (seen("worker-0", terminating=True),))}), False),
+        (Observed(attempts={0: Attempt(0, (seen("worker-0", gone=True),))}), True),
+    ],
+)
+def test_a_job_is_quiet_without_pods(observed: Observed, quiet: bool) -> None:
+    assert suspend.is_quiet(observed) is quiet

@@ -1,0 +1,199 @@
+"""The preparation: index, pack, seal, its deadline and its claims."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.types import Event, ReconcileSettings
+from support.job_stories import (
+    condition_of,
+    ended_well,
+    is_running,
+    make,
+    names,
+    play,
+    reasons,
+)
+from support.simulated_cluster import SimulatedCluster
+
+
+@pytest.mark.parametrize("role", ["index", "pack", "seal"])
+def test_a_step_that_fails_fails_the_job_in_its_own_words(role: str) -> None:
+    cluster = play(make(), lambda found: f"digits-{role}" in names(found, "Job"))
+    cluster.fail_job(cluster.objects["Job", f"digits-{role}"], "class n01440764 is truncated")
+    cluster.settle()
+    words = f"{role}: class n01440764 is truncated"
+    assert condition_of(cluster.status, "Failed") == ("True", "PreparationFailed", words)
+    assert condition_of(cluster.status, "DatasetReady") == ("False", "PreparationFailed", words)
+    assert cluster.created_pods == []
+
+
+def is_indexed(cluster: SimulatedCluster) -> bool:
+    job = cluster.objects.get(("Job", "digits-index"))
+    return job is not None and bool(job["status"].get("conditions"))
+
+
+def test_index_runs_again_if_its_pod_went_before_it_was_read() -> None:
+    cluster = make()
+    while not is_indexed(cluster):
+        cluster.reconcile()
+        cluster.turn()
+    first = cluster.objects["Job", "digits-index"]["metadata"]["uid"]
+    cluster.lose_job_pods()
+    cluster.reconcile()
+    assert names(cluster, "Job") == []
+    cluster.reconcile()
+    assert cluster.objects["Job", "digits-index"]["metadata"]["uid"] != first
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_result_that_cannot_be_read_fails_the_job() -> None:
+    cluster = make()
+    cluster.index_result = {"key": "k"}
+    cluster.settle()
+    _, reason, message = condition_of(cluster.status, "Failed")
+    assert reason == "PreparationFailed"
+    assert message == """index wrote no readable result: '{"key": "k"}'"""
+
+
+def test_skipped_images_are_an_event() -> None:
+    cluster = make()
+    cluster.seal_result = {"images": {"train": 1198, "validation": 99}, "skipped": 3}
+    play(cluster, is_running)
+    found = cluster.status.dataset
+    assert found is not None
+    assert (found.images.train, found.images.validation, found.skipped_images) == (1198, 99, 3)
+    assert cluster.events[1] == Event(
+        "Warning", "ImagesSkipped", "3 damaged images were left out; skipped.jsonl names them"
+    )
+
+
+def test_seal_succeeds_without_its_counts() -> None:
+    cluster = make()
+    while not cluster.is_sealed:
+        cluster.reconcile()
+        cluster.turn()
+    cluster.lose_job_pods()
+    play(cluster, is_running)
+    found = cluster.status.dataset
+    assert found is not None
+    assert (found.images.train, found.skipped_images) == (1200, 0)
+
+
+def test_a_job_that_is_lost_is_made_again() -> None:
+    cluster = play(make(), lambda found: "digits-pack" in names(found, "Job"))
+    cluster.lose_job(cluster.objects["Job", "digits-pack"])
+    cluster.reconcile()
+    assert "digits-pack" in names(cluster, "Job")
+
+
+def test_a_step_whose_pod_is_lost_with_its_node_is_begun_again() -> None:
+    cluster = play(
+        make({"a": 3, "b": 3, "c": 3}), lambda found: "digits-pack" in names(found, "Job")
+    )
+    former = cluster.objects["Job", "digits-pack"]
+    cluster.strand(former, "b")
+    cluster.reconcile()
+    assert reasons(cluster) == ["NodeLost"]
+    cluster.reconcile()
+    assert cluster.objects["Job", "digits-pack"]["metadata"]["uid"] != former["metadata"]["uid"]
+    assert cluster.status.restarts == cluster.status.disruptions == 0
+    cluster.settle()
+    assert ended_well(cluster)
+    assert reasons(cluster).count("NodeLost") == 1
+
+
+def test_what_index_found_is_recorded_before_anything_relies_on_it() -> None:
+    cluster = make()
+    while not is_indexed(cluster):
+        cluster.reconcile()
+        cluster.turn()
+    decision = cluster.reconcile()
+    assert (decision.create, decision.requeue_after) == ((), timedelta(0))
+    assert decision.status.dataset is not None
+    assert [item["metadata"]["name"] for item in cluster.reconcile().create] == ["digits-pack"]
+
+
+def test_the_preparation_has_a_deadline_that_stands_still_while_suspended() -> None:
+    cluster = make(preparationDeadlineSeconds=100)
+    assert cluster.reconcile().requeue_after == timedelta(seconds=100)
+    cluster.now += timedelta(seconds=60)
+    cluster.suspend(True)
+    cluster.reconcile()
+    cluster.now += timedelta(seconds=5000)
+    cluster.suspend(False)
+    assert cluster.reconcile().requeue_after == timedelta(seconds=40)
+    cluster.now += timedelta(seconds=40)
+    cluster.settle()
+    assert condition_of(cluster.status, "Failed") == (
+        "True",
+        "PreparationDeadlineExceeded",
+        "preparing the dataset took over 100 s",
+    )
+    assert cluster.unfinished_jobs() == []
+    assert cluster.status.preparation is not None
+    assert cluster.status.preparation.since is None, "its clock stands"
+
+
+def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
+    cluster = make()
+    cluster.reconcile()
+    claim = cluster.objects["PersistentVolumeClaim", "digits-dataset"]
+    claim["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert cluster.reconcile().requeue_after == ReconcileSettings().requeue_interval
+    assert condition_of(cluster.status, "DatasetReady")[:2] == ("False", "ClaimTerminating")
+    cluster.remove(claim)
+    made = cluster.reconcile().create
+    assert [item["metadata"]["name"] for item in made] == ["digits-dataset"]
+
+
+def test_retention_is_carried_over_to_claims_while_the_job_is_there() -> None:
+    cluster = play(make(), lambda found: bool(names(found, "PersistentVolumeClaim")))
+    claim = cluster.objects["PersistentVolumeClaim", "digits-dataset"]
+    assert not claim["metadata"].get("ownerReferences")
+    cluster.document["spec"]["runPolicy"]["retentionPolicy"] = "Delete"
+    cluster.reconcile()
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == cluster.job.metadata.uid
+    cluster.settle()
+    cluster.document["spec"]["runPolicy"]["retentionPolicy"] = "Retain"
+    cluster.reconcile()
+    assert claim["metadata"]["ownerReferences"] == []
+
+
+def test_a_claim_that_the_job_does_not_ask_for_is_left_alone() -> None:
+    """It is of a former job of this name, and keeps what that one has written."""
+    cluster = make(retentionPolicy="Delete")
+    made: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "digits-output",
+            "namespace": "vision",
+            "uid": "of-a-former-job",
+            "labels": labels.of_child("digits", "output"),
+            "deletionTimestamp": "2026-01-02T03:04:05Z",
+        },
+        "spec": {"accessModes": ["ReadWriteMany"]},
+    }
+    cluster.objects["PersistentVolumeClaim", "digits-output"] = made
+    cluster.reconcile()
+    assert "digits-index" in names(cluster, "Job")
+    del made["metadata"]["deletionTimestamp"]
+    cluster.settle()
+    assert ended_well(cluster)
+    assert not made["metadata"].get("ownerReferences")
+
+
+def test_the_time_that_the_preparation_took_stays_in_the_status() -> None:
+    cluster = make()
+    cluster.reconcile()
+    cluster.now += timedelta(seconds=77)
+    play(cluster, lambda found: found.status.phase == "Starting")
+    assert cluster.status.preparation is not None
+    assert cluster.status.preparation.since is None
+    assert cluster.status.preparation.seconds >= 77
