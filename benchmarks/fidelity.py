@@ -41,7 +41,7 @@ CLAIM = "fidelity-dataset"
 # Of each of the 9 classes; more than in the example: an accuracy is as coarse as they are few.
 VALIDATION = 50
 
-# Cuts the CPU of whoever imports TensorFlow, and says so.
+# Divides the CPU of a process that imports TensorFlow, and prints a line.
 TWO_DEVICES = ROOT / "benchmarks" / "two_devices"
 SAID_OF_DEVICES = "TensorFlow has 2 devices"
 
@@ -184,7 +184,7 @@ def check_that_it_was_killed(done: Point) -> None:
 
 
 def check_that_it_had_two_devices(done: Point) -> None:
-    """Ends the program if a training's worker has not told that it had them."""
+    """Ends the program if a training's worker did not print that line."""
     log = JobFolder(WORKDIR, done.name).logs / f"{done.name}-r0-worker-0.log"
     if SAID_OF_DEVICES not in log.read_text(encoding="utf-8", errors="replace"):
         sys.exit(f"{done.name} had one device: {log} does not say {SAID_OF_DEVICES!r}")
@@ -214,31 +214,29 @@ def measure(series: Sequence[str], seeds: int, single_seeds: int) -> Iterator[Se
 
 
 INTRODUCTION = """# Fidelity
-Every strategy is to learn what one process learns. Written by
+Every synchronous strategy reaches the accuracy of a single process. This command wrote the page:
 ```
 {command}
 ```
-which trains the handwritten digits of [examples/digits.yaml](../examples/digits.yaml) for {epochs}
-epochs with a global batch of {batch}, on the same training images, once for each seed; the accuracy
-is top-1 on {images} validation images. Distributed strategies have 2 workers, and mirrored has one,
-with 2 devices.
+It trains the handwritten digits of [examples/digits.yaml](../examples/digits.yaml) for {epochs}
+epochs with a global batch of {batch}, once for each seed. The accuracy is top-1 on {images}
+validation images. Distributed strategies have 2 workers; mirrored has one worker with 2 devices.
 
-| strategy | seeds | top-1, mean | standard error | to single | 2 standard errors | |
+| strategy | seeds | top-1, mean | standard error | to single | 2 standard errors | verdict |
 |---|---:|---:|---:|---:|---:|---|
 """
 
 NOTES = """
-*2 standard errors* are those of the difference of the two means. With that bound, about one
-comparison in twenty would fail by chance if all strategies were equal, and more of those with few
-seeds.
+*2 standard errors* are those of the difference of the two means. If all strategies were equal,
+about one comparison in twenty would still exceed this bound, and more with few seeds.
 
-- *mirrored* copies the network onto every device of its worker. This one had no GPUs: its CPU was
-  cut into two devices ([benchmarks/two_devices](../benchmarks/two_devices/sitecustomize.py)), each
-  with half of every batch.
-- *killed and resumed*: `imagenetctl` and all its processes are killed once half of the epochs are
-  saved, and the same command goes on from the checkpoint.
-- *dist_async* is not expected to agree: each worker updates the weights by itself, with its own
-  half of the batch and gradients of weights that the other has changed meanwhile.
+- *mirrored* copies the network to every device of its worker. Without GPUs, the CPU was divided
+  into two devices ([benchmarks/two_devices](../benchmarks/two_devices/sitecustomize.py)), each with
+  half of every batch.
+- *killed and resumed*: `imagenetctl` and all its processes are killed after half of the epochs. The
+  same command then resumes from the checkpoint.
+- *dist_async* is not expected to agree. Each worker updates the weights with its half of the batch,
+  by gradients of older weights.
 
 ## Every run
 | strategy | top-1 by seed, from 0 |
@@ -276,7 +274,7 @@ def verdict(comparison: Comparison) -> str:
     if comparison.agrees:
         return "within"
     if comparison.series.name == ASYNCHRONOUS:
-        return "outside, as may be expected"
+        return "outside, as expected"
     return "**outside**"
 
 

@@ -2,9 +2,9 @@
 
     make demo
 
-Makes the archive (a tar of tars of JPEGs, as ImageNet comes), runs examples/digits.yaml on this
-machine with `imagenetctl run`, draws accuracy and speed, and says what to type next. Everything is
-written under build/demo; typed again, it trains anew and reuses the dataset.
+Makes the archive (a tar of tars of JPEGs, as ImageNet's is), runs examples/digits.yaml on this
+machine with `imagenetctl run`, draws accuracy and speed, and prints the next command. All output is
+below build/demo. A second run trains again and uses the same dataset.
 """
 
 import contextlib

@@ -15,7 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.operator_speed import jobs, measures, place, report
+from benchmarks.operator_speed import jobs, kwok_cluster, measures, report
 
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import from_kubeconfig
@@ -25,9 +25,9 @@ from kind.cluster import Cluster
 def main() -> int:
     """Measure and print."""
     options = parser().parse_args()
-    # The cluster is deleted also when the run is told to end.
+    # The cluster is deleted on SIGTERM too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with place.scratch() as folder, place.cluster(folder) as cluster:
+    with kwok_cluster.scratch() as folder, kwok_cluster.cluster(folder) as cluster:
         try:
             print(asyncio.run(measure(cluster, folder, options)))
         except BaseException:
@@ -57,18 +57,18 @@ async def measure(cluster: Cluster, folder: Path, options: argparse.Namespace) -
         bench = measures.Bench(cluster, client, folder)
         found = report.Report(options.burst, options.jobs)
         found.single = await measures.single(bench, options.single)
-        tell("single", found.single)
+        log("single", found.single)
         for _ in range(options.runs):
             found.floor.append(await measures.floor(bench, options.burst))
             found.burst.append(await measures.burst(bench, options.burst))
-            tell("floor, burst", found.floor[-1], found.burst[-1])
+            log("floor, burst", found.floor[-1], found.burst[-1])
         if options.jobs:
             found.scale = await measures.at_scale(bench, options.jobs, options.runs, options.idle)
-            tell("scale", found.scale)
+            log("scale", found.scale)
     return found.markdown()
 
 
-def tell(*what: object) -> None:
+def log(*what: object) -> None:
     """Say how far it is."""
     print(*what, file=sys.stderr, flush=True)
 

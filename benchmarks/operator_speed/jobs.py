@@ -1,4 +1,4 @@
-"""The jobs that are measured, and what they need: nothing is prepared, nobody is sampled.
+"""The measured jobs and their objects: without preparation and without a sampler.
 
 Each has one scheduler, two servers and two workers, so five pods, and reads a dataset that was
 sealed before from a claim that all of them share.
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 NAMESPACE = "bench"
 PODS_PER_JOB = 5
 # Some other operator's, for all that this one knows.
-NOBODY = "example.com/nobody"
+OTHER_CONTROLLER = "example.com/other"
 _CLAIM = "datasets"
 _AT_ONCE = 32
 

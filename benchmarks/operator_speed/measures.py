@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.operator_speed import jobs, place
+from benchmarks.operator_speed import jobs, kwok_cluster
 from benchmarks.operator_speed.watched import Pods, watched
 
 from imagenet_operator.api import ImageNetJob
@@ -23,7 +23,7 @@ from imagenet_operator.manifests import attempt, names
 from kind.cluster import Cluster
 
 _PORT = 18080
-_PATIENCE = 300.0
+_TIMEOUT_SECONDS = 300.0
 _QUIET_SECONDS = 10.0
 # The scheduler binds 50 pods a second; a gang that waits longer for it than its timeout, in a queue
 # of thousands, would make room for others.
@@ -47,9 +47,9 @@ class Bench:
     folder: Path
 
     @asynccontextmanager
-    async def operator(self) -> AsyncIterator[place.OperatorProcess]:
+    async def operator(self) -> AsyncIterator[kwok_cluster.OperatorProcess]:
         """Run an operator and wait until it is ready."""
-        with place.operator(self.cluster, self.folder, _PORT) as process:
+        with kwok_cluster.operator(self.cluster, self.folder, _PORT) as process:
             await until(process.is_ready, 120)
             yield process
 
@@ -90,7 +90,7 @@ async def burst(bench: Bench, count: int) -> tuple[float, float]:
         creating = asyncio.create_task(
             jobs.create(bench.client, (jobs.job(f"burst-{number}") for number in range(count)))
         )
-        await pods.until(lambda seen: len(seen) == count * jobs.PODS_PER_JOB, _PATIENCE)
+        await pods.until(lambda seen: len(seen) == count * jobs.PODS_PER_JOB, _TIMEOUT_SECONDS)
         seconds = time.monotonic() - began
         spent = operator.cpu_seconds() - spent
         await creating
@@ -101,44 +101,46 @@ async def burst(bench: Bench, count: int) -> tuple[float, float]:
 async def floor(bench: Bench, count: int) -> float:
     """Do without an operator what it does: create the same objects, knowing beforehand which."""
     async with watched(bench.client) as pods:
-        seconds = await _by_hand(bench, pods, [f"burst-{number}" for number in range(count)])
+        seconds = await _bare_loop(bench, pods, [f"burst-{number}" for number in range(count)])
     await _clear(bench)
     return seconds
 
 
 async def single(bench: Bench, runs: int) -> list[tuple[float, float]]:
-    """Create one job at a time, by hand and for the operator in turn.
+    """Create one job at a time, by a bare loop and by the operator in turn.
 
     Returns:
-        For each two the seconds until all pods existed, by hand and by the operator.
+        For each two the seconds until all pods existed, by the bare loop and by the operator.
     """
     found = []
     async with bench.operator() as operator, watched(bench.client) as pods:
         for number in range(runs):
             await _quiet(operator, 1.0)
-            by_hand = await _by_hand(bench, pods, [f"by-hand-{number}"])
-            await pods.until(_all_run, _PATIENCE)
+            bare = await _bare_loop(bench, pods, [f"bare-{number}"])
+            await pods.until(_all_run, _TIMEOUT_SECONDS)
             await _quiet(operator, 1.0)
             began = time.monotonic()
             wanted = len(pods) + jobs.PODS_PER_JOB
             await jobs.create(bench.client, [jobs.job(f"single-{number}")])
-            await pods.until(lambda seen, wanted=wanted: len(seen) == wanted, _PATIENCE)  # type: ignore[misc]
-            found.append((by_hand, time.monotonic() - began))
-            await pods.until(_all_run, _PATIENCE)
+            await pods.until(lambda seen, wanted=wanted: len(seen) == wanted, _TIMEOUT_SECONDS)  # type: ignore[misc]
+            found.append((bare, time.monotonic() - began))
+            await pods.until(_all_run, _TIMEOUT_SECONDS)
     await _clear(bench)
     return found
 
 
-async def _by_hand(bench: Bench, pods: Pods, created: Sequence[str]) -> float:
-    """Create jobs of nobody's and all that they need; return the seconds until the pods exist."""
+async def _bare_loop(bench: Bench, pods: Pods, created: Sequence[str]) -> float:
+    """Create jobs of another controller and their objects; return the seconds until pods exist."""
     wanted = len(pods) + len(created) * jobs.PODS_PER_JOB
     began = time.monotonic()
-    stored = await jobs.create(bench.client, (jobs.job(name, jobs.NOBODY) for name in created))
+    stored = await jobs.create(
+        bench.client, (jobs.job(name, jobs.OTHER_CONTROLLER) for name in created)
+    )
     built = [attempt.build(ImageNetJob.model_validate(item), 0) for item in stored]
     creating = asyncio.create_task(
         jobs.create(bench.client, (item for manifests in built for item in manifests))
     )
-    await pods.until(lambda seen: len(seen) == wanted, _PATIENCE)
+    await pods.until(lambda seen: len(seen) == wanted, _TIMEOUT_SECONDS)
     seconds = time.monotonic() - began
     await creating
     return seconds
@@ -169,14 +171,14 @@ async def _run_many(bench: Bench, pods: Pods, numbers: Sequence[int]) -> None:
     """Create jobs and wait until all pods run."""
     wanted = len(pods) + len(numbers) * jobs.PODS_PER_JOB
     await jobs.create(bench.client, (jobs.job(f"job-{number}") for number in numbers))
-    await pods.until(lambda seen: len(seen) == wanted and _all_run(seen), _PATIENCE)
+    await pods.until(lambda seen: len(seen) == wanted and _all_run(seen), _TIMEOUT_SECONDS)
 
 
 async def _restart(bench: Bench, pods: Pods, found: Scale, late: str, known: int) -> None:
-    """Start an operator that finds many jobs running, and one that nobody has looked at."""
+    """Start an operator that finds many running jobs, and one new job."""
     await jobs.create(bench.client, [jobs.job(late)])
-    with place.operator(bench.cluster, bench.folder, _PORT) as operator:
-        await pods.until(lambda seen: seen.existing[late] == jobs.PODS_PER_JOB, _PATIENCE)
+    with kwok_cluster.operator(bench.cluster, bench.folder, _PORT) as operator:
+        await pods.until(lambda seen: seen.existing[late] == jobs.PODS_PER_JOB, _TIMEOUT_SECONDS)
         found.restart_seconds.append(time.monotonic() - operator.started)
 
         def has_looked_at_all() -> bool:
@@ -186,14 +188,14 @@ async def _restart(bench: Bench, pods: Pods, found: Scale, late: str, known: int
                 and not told["imagenet_operator_queue_depth"]
             )
 
-        await until(has_looked_at_all, _PATIENCE)
+        await until(has_looked_at_all, _TIMEOUT_SECONDS)
         found.looked_seconds.append(time.monotonic() - operator.started)
-        await pods.until(_all_run, _PATIENCE)
+        await pods.until(_all_run, _TIMEOUT_SECONDS)
         await _quiet(operator, _QUIET_SECONDS)
         found.megabytes = max(found.megabytes, operator.megabytes())
 
 
-async def _idle(operator: place.OperatorProcess, found: Scale, seconds: float) -> None:
+async def _idle(operator: kwok_cluster.OperatorProcess, found: Scale, seconds: float) -> None:
     """Watch the operator doing nothing."""
     before, spent = operator.metrics(), operator.cpu_seconds()
     await asyncio.sleep(seconds)
@@ -216,7 +218,7 @@ async def _lose_a_worker(bench: Bench, pods: Pods, job: str) -> float:
     ]
     began = time.monotonic()
     await bench.client.merge(f"{kinds.POD.path(jobs.NAMESPACE, pod)}/status", died)
-    await pods.until(lambda seen: all(map(seen.is_running, members)), _PATIENCE)
+    await pods.until(lambda seen: all(map(seen.is_running, members)), _TIMEOUT_SECONDS)
     return time.monotonic() - began
 
 
@@ -224,12 +226,12 @@ async def _clear(bench: Bench) -> None:
     """Delete all jobs, and wait until nothing of them is left."""
     await jobs.delete_all(bench.client)
     async with watched(bench.client) as pods:
-        await pods.until(lambda seen: len(seen) == 0, _PATIENCE)
+        await pods.until(lambda seen: len(seen) == 0, _TIMEOUT_SECONDS)
     # The garbage collector has a look at everything that had an owner.
     await asyncio.sleep(_QUIET_SECONDS)
 
 
-async def _quiet(operator: place.OperatorProcess, seconds: float) -> None:
+async def _quiet(operator: kwok_cluster.OperatorProcess, seconds: float) -> None:
     """Wait until the operator has written nothing for a while, and no job waits for it.
 
     With many jobs there always is one whose turn it is to be looked at, without being changed.
@@ -237,8 +239,8 @@ async def _quiet(operator: place.OperatorProcess, seconds: float) -> None:
     began = last = time.monotonic()
     count = -1.0
     while time.monotonic() - last < seconds:
-        if time.monotonic() - began > _PATIENCE:
-            raise SystemExit(f"the operator does not come to rest in {_PATIENCE:.0f} s")
+        if time.monotonic() - began > _TIMEOUT_SECONDS:
+            raise SystemExit(f"the operator does not come to rest in {_TIMEOUT_SECONDS:.0f} s")
         told = operator.metrics()
         if told["imagenet_operator_queue_depth"] or _writes(told) != count:
             count, last = _writes(told), time.monotonic()

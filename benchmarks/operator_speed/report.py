@@ -18,7 +18,7 @@ class Report:
     Attributes:
         count: How many jobs were created at once.
         jobs: How many were running.
-        single: Seconds of each single job, by hand and by the operator.
+        single: Seconds of each single job, by the bare loop and by the operator.
         floor: Seconds of each bare loop.
         burst: Seconds and processor seconds of each burst.
         scale: What was measured with many jobs running.
@@ -34,15 +34,15 @@ class Report:
     def markdown(self) -> str:
         """Return the report."""
         seconds = [wall for wall, _ in self.burst]
-        by_hand, single = zip(*self.single, strict=True)
+        bare, single = zip(*self.single, strict=True)
         cpu = median([spent for _, spent in self.burst])
         pods = self.count * PODS_PER_JOB
         rows = [
             (f"{self.count} jobs at once: all {pods:,} pods exist", _seconds(seconds)),
-            ("… the same objects by a bare loop, without an operator", _seconds(self.floor)),
-            ("… processor time of the operator", f"{cpu:.1f} s"),
+            ("… the same objects by a bare loop", _seconds(self.floor)),
+            ("… CPU of the operator", f"{cpu:.1f} s"),
             ("one job, idle operator: all pods exist", _milliseconds(single)),
-            ("… the same objects without an operator", _milliseconds(by_hand)),
+            ("… the same objects by a bare loop", _milliseconds(bare)),
         ]
         if self.scale is not None:
             rows += self._scale_rows(self.scale)
@@ -60,15 +60,15 @@ class Report:
         many = f"{self.jobs:,} jobs, {self.jobs * PODS_PER_JOB:,} pods"
         return [
             (f"{many}: all pods run", f"{scale.created_seconds:.0f} s"),
-            ("… memory of the operator that saw them come", f"{scale.steady_megabytes:.0f} MB"),
-            ("… restart: a new job has its pods", _seconds(scale.restart_seconds)),
-            ("… restart: every job was looked at", _seconds(scale.looked_seconds)),
+            ("… memory of the operator that created them", f"{scale.steady_megabytes:.0f} MB"),
+            ("… restart to pods of the next new job", _seconds(scale.restart_seconds)),
+            ("… restart to the reconcile of every job", _seconds(scale.looked_seconds)),
             ("… memory after a restart, at most", f"{now:.0f} MB, {most:.0f} MB"),
             ("… idle: writes to the API server in an hour", f"{scale.writes_per_hour:.0f}"),
             ("… idle: other requests in an hour", f"{scale.reads_per_hour:.0f}"),
-            ("… idle: processor time in an hour", f"{scale.cpu_per_hour:.0f} s"),
+            ("… idle: CPU in an hour", f"{scale.cpu_per_hour:.0f} s"),
             (
-                "… worker killed: all members of the next attempt run",
+                "… worker killed to all members of the next attempt running",
                 _seconds(scale.recovery_seconds),
             ),
         ]

@@ -1,4 +1,4 @@
-"""Pods as the API server tells of them, and waiting until there are as many as there should be."""
+"""The pods by the API server's watch, and waits for a number of them."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ the environment. Each process makes the same number of equally large steps in an
 epochs: a job of two workers has twice the images and twice the global batch.
 
 Two comparisons are made on this machine, on two of its cores with nothing else on them. A job under
-`imagenetctl run` and the same command by hand, which serves no metrics, train at once, each on a
-core of its own, and again with the cores changed. Jobs of two workers, and two single processes,
+`imagenetctl run` and the bare command, which serves no metrics, train at once, each on a
+separate core, and again with the cores exchanged. Jobs of two workers, and two single processes,
 each pinned to a core, train in turn. All files stay under build/bench/training. With --kind there
 is one, on a cluster: a job and its worker's pod, applied once more as a plain pod on the same node,
 train at once with one thread each.
@@ -26,14 +26,14 @@ import signal
 import sys
 
 from benchmarks.scaling import here
-from benchmarks.scaling.by_hand import take_cores
+from benchmarks.scaling.bare_program import take_cores
 from benchmarks.scaling.jobs import BATCH, EDGE, IMAGES
 
 
 def main() -> None:
     """Runs the benchmark."""
     parsed = parser().parse_args()
-    # What was made for the run is removed also when it is told to end.
+    # SIGTERM also removes what the run created.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cores = take_cores(2)
     print(

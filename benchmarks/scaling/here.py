@@ -1,4 +1,4 @@
-"""On this machine: jobs under `imagenetctl run`, and the program by hand, on the same cores."""
+"""On this machine: jobs under `imagenetctl run`, and the bare program, on the same cores."""
 
 import argparse
 import itertools
@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.scaling.by_hand import ByHand, command
+from benchmarks.scaling.bare_program import BareProgram, command
 from benchmarks.scaling.figures import in_pairs, in_turn, table
 from benchmarks.scaling.jobs import CLAIM, point
 
@@ -22,7 +22,7 @@ from imagenet_operator.clusters.local.state import JobFolder
 
 BENCH = Path("build/bench/training").resolve()
 METRICS_PORT = 19095
-HAND, JOB = "imagenet-train by hand", "a job under imagenetctl run"
+BARE, JOB = "imagenet-train", "a job under imagenetctl run"
 
 
 def place(workdir: Path) -> run.Place:
@@ -33,7 +33,7 @@ def place(workdir: Path) -> run.Place:
 
 
 class Bench:
-    """Runs jobs, and the program by hand on the dataset of a job with one worker.
+    """Runs jobs, and the bare program on the dataset of a job with one worker.
 
     Args:
         epochs: of each run.
@@ -56,38 +56,38 @@ class Bench:
         """The images per second of a job under `imagenetctl run`."""
         self._jobs += 1
         wanted = point(strategy, workers, epochs or self._epochs, f"bench-{self._jobs}")
-        # Made anew each time: a job has as many threads as there are cores now.
+        # Created for each run: a job has as many threads as there are cores now.
         outcome = Here(place(BENCH), None, "text").run(wanted)
         if outcome.measured is None or outcome.measured.images_per_second is None:
             sys.exit(outcome.failure or 130)
         return outcome.measured.images_per_second
 
-    def by_hand(self, cores: Sequence[int | None], **variables: str) -> ByHand:
+    def bare(self, cores: Sequence[int | None], **variables: str) -> BareProgram:
         """Start the program once for each of these cores, pinned to it; None leaves it free."""
-        told = command(self._dataset, self._epochs)
-        return ByHand(BENCH / "by-hand", told, cores, **variables)
+        words = command(self._dataset, self._epochs)
+        return BareProgram(BENCH / "bare", words, cores, **variables)
 
-    def speed_by_hand(self, cores: Sequence[int | None]) -> float:
+    def bare_speed(self, cores: Sequence[int | None]) -> float:
         """The images per second of the program, started once for each of these cores."""
-        with self.by_hand(cores) as processes:
+        with self.bare(cores) as processes:
             return processes.speed()
 
     def side_by_side(self, cores: Sequence[int]) -> tuple[float, float]:
-        """The images per second of the program by hand and of a job, each on a core of its own.
+        """The images per second of the bare program and of a job, each on one core.
 
         They run at once, so that what slows the machine slows both, and once more with the cores
         changed, as one of them may be busier.
         """
         pairs = [self._at_once(*order) for order in itertools.permutations(cores, 2)]
-        by_hand, of_job = (statistics.mean(speeds) for speeds in zip(*pairs, strict=True))
-        return by_hand, of_job
+        bare, of_job = (statistics.mean(speeds) for speeds in zip(*pairs, strict=True))
+        return bare, of_job
 
-    def _at_once(self, hand_core: int, job_core: int) -> tuple[float, float]:
+    def _at_once(self, bare_core: int, job_core: int) -> tuple[float, float]:
         cores = os.sched_getaffinity(0)
         # All that belongs to the job runs there, `imagenetctl run` too.
         os.sched_setaffinity(0, {job_core})
         try:
-            with self.by_hand([hand_core]) as process:
+            with self.bare([bare_core]) as process:
                 of_job = self.job("single", 1)
                 return process.speed(), of_job
         finally:
@@ -104,11 +104,11 @@ def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[i
         cores: the two that this process has.
     """
     bench = Bench(epochs)
-    one = in_pairs(runs, (HAND, JOB), lambda: bench.side_by_side(cores))
-    print(table("one process on a core", one, HAND, 0.98))
+    one = in_pairs(runs, (BARE, JOB), lambda: bench.side_by_side(cores))
+    print(table("one process on a core", one, BARE, 0.98))
     print(f"\nWaiting for data takes {waiting_share(bench):.2%} of the steps' time.", flush=True)
-    apart = "two processes by hand, each pinned to a core"
-    ways: dict[str, Callable[[], float]] = {apart: lambda: bench.speed_by_hand(cores)}
+    apart = "two independent processes, each pinned to a core"
+    ways: dict[str, Callable[[], float]] = {apart: lambda: bench.bare_speed(cores)}
     for strategy in strategies:
         ways[f"two workers, {strategy}"] = lambda strategy=strategy: bench.job(strategy, 2)  # type: ignore[misc]
     print(table("two at once", in_turn(runs, ways), apart, 0.90))
@@ -119,7 +119,7 @@ def waiting_share(bench: Bench) -> float:
     address = "127.0.0.1"
     served = {"POD_IP": address, "IMAGENET_METRICS_PORT": str(METRICS_PORT)}
     text = ""
-    with bench.by_hand([None], **served) as processes:
+    with bench.bare([None], **served) as processes:
         while processes.lives():
             try:
                 with urllib.request.urlopen(f"http://{address}:{METRICS_PORT}/metrics") as answer:

@@ -13,7 +13,7 @@ EDGE = 32
 TRAINED, VALIDATED = 288, 5
 IMAGES = CLASSES * TRAINED
 
-# What a job's worker is told, but for data, length and batch; a test compares them.
+# The options of a job's worker, without data, length and batch; a test compares them.
 OPTIONS = (
     *("--network", "resnet", "--num-layers", "20", "--image-shape", f"3,{EDGE},{EDGE}"),
     *("--kv-store", "device", "--data-nthreads", "1", "--lr", "0.1", "--lr-step-epochs", ""),
@@ -25,7 +25,7 @@ def point(strategy: str, workers: int, epochs: int, name: str) -> Point:
     """A job in which each worker makes as many steps an epoch as one process alone makes.
 
     So each worker adds its own images to the dataset, and its own batch to the step. What an epoch
-    costs by itself (its reader starts anew) then weighs as much with two workers as with one.
+    costs by itself (its reader starts again) then weighs as much with two workers as with one.
     """
     shape = [3, EDGE, EDGE]
     made_up = {

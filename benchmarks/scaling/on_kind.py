@@ -1,7 +1,7 @@
 """On a kind cluster: an ImageNetJob, and its worker once more as a plain pod, at the same time.
 
 The cluster is made for the run by tests/kind's harness and deleted after it. Where
-`$IMAGENET_KIND_CLUSTER` names one, made by `tests/kind/run.py up`, that is taken as it stands.
+`$IMAGENET_KIND_CLUSTER` names one, made by `tests/kind/run.py up`, that one is used.
 """
 
 import os
@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.scaling import jobs, pods
-from benchmarks.scaling.by_hand import speed_of
+from benchmarks.scaling.bare_program import speed_of
 from benchmarks.scaling.figures import in_pairs, table
 
 from kind import run
 from kind.cluster import Cluster, existing
 from kind.environment import prepare
-from kind.stories.place import Place
+from kind.stories.namespace import StoryNamespace
 from kind.stories.release import Release
 from support import chart
 
 NAME = "imagenetjob-bench-training"
 NAMESPACE = "bench-training"
-HAND, JOB = "a plain pod by kubectl apply", "an ImageNetJob"
+BARE, JOB = "a plain pod by kubectl apply", "an ImageNetJob"
 IMAGES = ("operator", "workloads-mxnet")
 _ENDED = ("Succeeded", "Failed")
-_PATIENCE = 1800.0
+_TIMEOUT_SECONDS = 1800.0
 
 
 def compare(runs: int, epochs: int) -> None:
@@ -37,64 +37,66 @@ def compare(runs: int, epochs: int) -> None:
         runs: of each way.
         epochs: of each run.
     """
-    with cluster() as made, place(made) as found:
+    with cluster() as made, namespace(made) as found:
         bench = Bench(found, epochs)
-        # Makes the dataset, which all others find; by hand is then what its worker did.
+        # Makes the dataset, which all others find; plain pods then do what its worker did.
         bench.job()
-        speeds = in_pairs(runs, (HAND, JOB), bench.at_once)
-    print(table("one pod on kind, with one thread", speeds, HAND, 0.98), flush=True)
+        speeds = in_pairs(runs, (BARE, JOB), bench.at_once)
+    print(table("one pod on kind, with one thread", speeds, BARE, 0.98), flush=True)
 
 
 class Bench:
     """Trains in one namespace.
 
     Args:
-        place: the namespace, and the folder that its pods share.
+        story: the namespace, and the folder that its pods share.
         epochs: of each run.
     """
 
-    def __init__(self, place: Place, epochs: int) -> None:
-        self._place = place
+    def __init__(self, story: StoryNamespace, epochs: int) -> None:
+        self._story = story
         self._epochs = epochs
         self._runs = 0
         self._worker: pods.Manifest = {}
 
     def at_once(self) -> tuple[float, float]:
-        """The images per second of a pod by hand, and of a job beside it."""
-        hand, job = self._start_by_hand(), self._start_job()
-        return self._speed_by_hand(hand), self._speed_of_job(job)
+        """The images per second of a plain pod, and of a job beside it."""
+        bare, job = self._start_bare(), self._start_job()
+        return self._bare_speed(bare), self._speed_of_job(job)
 
     def job(self) -> float:
-        """The images per second of a job; pods by hand do what its worker did."""
+        """The images per second of a job; plain pods do what its worker did."""
         name = self._start_job()
         speed = self._speed_of_job(name)
-        self._worker = self._place.kubectl.get("pods", f"{name}-r0-worker-0")
+        self._worker = self._story.kubectl.get("pods", f"{name}-r0-worker-0")
         return speed
 
     def _start_job(self) -> str:
         name = self._next("job")
-        self._place.kubectl.apply(pods.job(name, self._epochs, threads=1))
+        self._story.kubectl.apply(pods.job(name, self._epochs, threads=1))
         return name
 
     def _speed_of_job(self, name: str) -> float:
-        status = self._place.wait_for_condition("Succeeded", name, _PATIENCE)
+        status = self._story.wait_for_condition("Succeeded", name, _TIMEOUT_SECONDS)
         if status["training"]["attempt"] != 0:
-            sys.exit(f"{name} was restarted: what its last attempt tells is not of all its epochs")
-        return speed_of(self._place.output(name))
+            sys.exit(
+                f"{name} was restarted: the figures of its last attempt do not cover all epochs"
+            )
+        return speed_of(self._story.output(name))
 
-    def _start_by_hand(self) -> str:
-        name = self._next(pods.BY_HAND)
-        self._place.kubectl.apply(pods.by_hand(self._worker, name))
+    def _start_bare(self) -> str:
+        name = self._next(pods.BARE_POD)
+        self._story.kubectl.apply(pods.bare_pod(self._worker, name))
         return name
 
-    def _speed_by_hand(self, name: str) -> float:
-        kubectl = self._place.kubectl
+    def _bare_speed(self, name: str) -> float:
+        kubectl = self._story.kubectl
         seen = kubectl.wait_until(
-            "pods", lambda found: found[name]["status"].get("phase") in _ENDED, _PATIENCE
+            "pods", lambda found: found[name]["status"].get("phase") in _ENDED, _TIMEOUT_SECONDS
         )
         if seen[name]["status"]["phase"] == "Failed":
             sys.exit(f"{name} failed:\n{kubectl('logs', name)}")
-        return speed_of(self._place.data / pods.folder(name))
+        return speed_of(self._story.data / pods.folder(name))
 
     def _next(self, kind: str) -> str:
         self._runs += 1
@@ -123,9 +125,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 @contextmanager
-def place(made: Cluster) -> Iterator[Place]:
-    """Give a namespace with a claim that all its pods share; what it held is told if that fails."""
-    found = Place(made.kubectl.within(NAMESPACE), made.shared / NAMESPACE)
+def namespace(made: Cluster) -> Iterator[StoryNamespace]:
+    """Give a namespace with a claim that all its pods share; a failure prints its content."""
+    found = StoryNamespace(made.kubectl.within(NAMESPACE), made.shared / NAMESPACE)
     _clear(found)
     found.kubectl("create", "namespace", NAMESPACE)
     found.folder.mkdir()
@@ -139,9 +141,9 @@ def place(made: Cluster) -> Iterator[Place]:
         _clear(found)
 
 
-def _clear(found: Place) -> None:
+def _clear(found: StoryNamespace) -> None:
     """Remove what this run, or one that was killed, has left."""
-    # A namespace ends when its pods have, so that nobody writes to the folder any more.
+    # A namespace ends after its pods, so no pod writes to the folder any more.
     found.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=300s")
     found.kubectl("delete", "persistentvolumes", f"--selector=story={NAMESPACE}")
     shutil.rmtree(found.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The job that is measured on kind, and its worker as a pod of nobody's: pure."""
+"""The job that is measured on kind, and its worker as a plain pod: pure."""
 
 import copy
 from typing import Any
@@ -10,7 +10,7 @@ from imagenet_operator.manifests.volumes import OUTPUT, RESULTS
 
 Manifest = dict[str, Any]
 
-BY_HAND = "by-hand"
+BARE_POD = "bare"
 
 
 def job(name: str, epochs: int, threads: int) -> Manifest:
@@ -27,11 +27,11 @@ def job(name: str, epochs: int, threads: int) -> Manifest:
     return manifest | {"spec": manifest["spec"] | {"training": training}}
 
 
-def by_hand(worker: Manifest, name: str) -> Manifest:
+def bare_pod(worker: Manifest, name: str) -> Manifest:
     """A plain pod that does what a job's worker has done, on the same node.
 
-    The operator does not know it, so nobody looks at it: no sampler, no probe. It writes to a
-    folder of its own, where no checkpoint is that it could go on from.
+    The operator does not know it, so it has no sampler and no probe. It writes to a
+    separate folder, without a checkpoint to resume from.
 
     Args:
         worker: the job's pod, as the API server has it.
@@ -50,5 +50,5 @@ def by_hand(worker: Manifest, name: str) -> Manifest:
 
 
 def folder(name: str) -> str:
-    """Where on the volume a pod that `by_hand` makes writes to."""
-    return f"{BY_HAND}/{name}"
+    """Where on the volume a pod that `bare_pod` makes writes to."""
+    return f"{BARE_POD}/{name}"

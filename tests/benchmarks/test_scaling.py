@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 from benchmarks.scaling import __main__ as program
-from benchmarks.scaling import by_hand, figures, here, jobs
+from benchmarks.scaling import bare_program, figures, here, jobs
 
 from imagenet_operator.api import validate
 from imagenet_operator.cli.sweep_here import Here
-from imagenet_operator.clusters.errors import LocalError
+from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import kubelet
 from imagenet_operator.clusters.local.process import Launch, PodProcess
-from imagenet_workloads.train import options
-from imagenet_workloads.train.data.parts import batches_per_epoch
+from imagenet_workloads.commands import train
+from imagenet_workloads.train.sharding import batches_per_epoch
 
 Manifest = dict[str, Any]
 
@@ -39,7 +39,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: machine["cores"])
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, taken: machine.update(cores=set(taken)))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return by_hand.take_cores(2)
+    return bare_program.take_cores(2)
 
 
 class FirstWorker:
@@ -77,7 +77,7 @@ class FirstWorker:
 
 def decided(arguments: list[str] | tuple[str, ...]) -> Manifest:
     """What a command line decides, but for where it reads and writes."""
-    found = dataclasses.asdict(options.parse(arguments))
+    found = dataclasses.asdict(train.parse(arguments))
     del found["output"]["output"], found["data"]["dataset"]
     return found
 
@@ -96,11 +96,11 @@ def test_a_job_and_the_program_by_hand_train_alike(
 ) -> None:
     os.sched_setaffinity(0, cores[:1])
     of_job = FirstWorker("single", 1, tmp_path).launch(monkeypatch)
-    told = by_hand.command(DATASET, EPOCHS)
+    told = bare_program.command(DATASET, EPOCHS)
 
     assert decided(of_job.command[1:]) == decided(told[1:])
     assert Path(of_job.command[0]) == Path(told[0])
-    variables = by_hand.variables(1)
+    variables = bare_program.variables(1)
     assert not {name for name in differing(of_job.environment, variables) if not is_of_job(name)}
     assert of_job.environment["OMP_NUM_THREADS"] == variables["OMP_NUM_THREADS"] == "1"
 
@@ -110,7 +110,7 @@ def test_each_of_two_workers_trains_like_one_of_two_processes(
 ) -> None:
     of_job = FirstWorker("parameterServer:dist_sync", 2, tmp_path).launch(monkeypatch)
     worker = decided(of_job.command[1:])
-    alone = decided(by_hand.command(DATASET, EPOCHS)[1:])
+    alone = decided(bare_program.command(DATASET, EPOCHS)[1:])
 
     assert worker["cluster"].pop("kv_store") == "dist_sync"
     assert alone["cluster"].pop("kv_store") == "device"
@@ -118,7 +118,7 @@ def test_each_of_two_workers_trains_like_one_of_two_processes(
     for found in (worker, alone):
         del found["cluster"]["join_timeout"]
     assert worker == alone
-    variables = by_hand.variables(2)
+    variables = bare_program.variables(2)
     assert not {name for name in differing(of_job.environment, variables) if not is_of_job(name)}
     assert of_job.environment["OMP_NUM_THREADS"] == variables["OMP_NUM_THREADS"] == "1"
 
@@ -146,14 +146,14 @@ def test_cores_are_taken_and_threads_are_not_left_to_the_environment(cores: list
 def test_too_few_cores_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     with pytest.raises(SystemExit, match="2 cores are needed"):
-        by_hand.take_cores(2)
+        bare_program.take_cores(2)
 
 
 def test_a_speed_is_what_the_program_tells_of_itself(tmp_path: Path) -> None:
     folder = tmp_path / "attempts" / "r0"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps({"train": {"imagesPerSecond": 750.5}}))
-    assert by_hand.speed_of(tmp_path) == 750.5
+    assert bare_program.speed_of(tmp_path) == 750.5
 
 
 def test_ways_are_measured_in_turn_and_compared_round_by_round() -> None:
@@ -183,19 +183,19 @@ def test_ways_that_are_measured_at_once_are_told_apart() -> None:
 
 
 class Cores(here.Bench):
-    """A bench whose job and program by hand are as fast as the number of their core says."""
+    """A bench whose job and bare program are as fast as the number of their core says."""
 
     def __init__(self) -> None:
         self.at_work: list[int] = []
 
     def job(self, strategy: str, workers: int, epochs: int | None = None) -> float:
         (core,) = os.sched_getaffinity(0)
-        assert self.at_work, "the program by hand is at work already"
+        assert self.at_work, "the bare program is at work already"
         assert self.at_work != [core], "each has a core of its own"
         return 10.0 * core
 
     @contextmanager
-    def by_hand(self, cores: Sequence[int | None], **variables: str) -> Iterator[Any]:  # type: ignore[override]
+    def bare(self, cores: Sequence[int | None], **variables: str) -> Iterator[Any]:  # type: ignore[override]
         self.at_work = [core for core in cores if core is not None]
         yield SimpleNamespace(speed=lambda: sum(self.at_work))
         self.at_work = []
@@ -213,7 +213,10 @@ def test_the_command_line() -> None:
 
 def test_what_was_started_by_hand_ends_with_an_interrupted_measurement(tmp_path: Path) -> None:
     endless = [sys.executable, "-c", "import time; time.sleep(3600)"]
-    with pytest.raises(KeyboardInterrupt), by_hand.ByHand(tmp_path, endless, [None]) as started:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        bare_program.BareProgram(tmp_path, endless, [None]) as started,
+    ):
         assert started.lives()
         raise KeyboardInterrupt
     assert not started.lives()

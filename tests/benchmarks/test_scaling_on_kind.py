@@ -1,4 +1,4 @@
-"""The pods of benchmarks/scaling on kind: a job's worker, and the same by hand."""
+"""The pods of benchmarks/scaling on kind: those of a job, and plain ones."""
 
 import copy
 import json
@@ -10,11 +10,11 @@ import pytest
 from benchmarks.scaling import jobs, on_kind, pods
 
 from imagenet_operator.api import parse, validate
-from imagenet_operator.clusters.local.expand import expand
+from imagenet_operator.clusters.local.pods import expand
 from imagenet_operator.manifests import preview
-from imagenet_workloads.train import options
+from imagenet_workloads.commands import train
 from kind.stories.jobs import CLAIM as CLAIM_OF_PLACE
-from kind.stories.place import Place
+from kind.stories.namespace import StoryNamespace
 
 Manifest = dict[str, Any]
 
@@ -63,9 +63,9 @@ def test_the_job_on_kind_is_a_good_one_with_as_many_threads() -> None:
     assert "template" not in jobs.point("single", 1, 1, "x").manifest["spec"]["training"]["workers"]
 
 
-def test_the_pod_by_hand_does_what_the_worker_did(worker: Manifest) -> None:
+def test_the_plain_pod_does_what_the_worker_did(worker: Manifest) -> None:
     before = copy.deepcopy(worker)
-    made = pods.by_hand(worker, "bench-by-hand-2")
+    made = pods.bare_pod(worker, "bench-bare-2")
     assert worker == before
 
     copied, original = container_of(made), container_of(worker)
@@ -84,18 +84,18 @@ def test_the_pod_by_hand_does_what_the_worker_did(worker: Manifest) -> None:
     assert arguments_of(made, but="--output") == arguments_of(worker, but="--output")
 
 
-def test_the_pod_by_hand_is_none_of_the_operators(worker: Manifest) -> None:
-    made = pods.by_hand(worker, "bench-by-hand-2")
+def test_the_plain_pod_is_none_of_the_operators(worker: Manifest) -> None:
+    made = pods.bare_pod(worker, "bench-bare-2")
     assert made.keys() == {"apiVersion", "kind", "metadata", "spec"}
-    assert made["metadata"] == {"name": "bench-by-hand-2"}
+    assert made["metadata"] == {"name": "bench-bare-2"}
     assert "readinessProbe" in container_of(worker)
     assert "readinessProbe" not in container_of(made)
 
 
-def test_the_pod_by_hand_writes_to_a_folder_of_its_own(worker: Manifest) -> None:
-    made = pods.by_hand(worker, "bench-by-hand-2")
-    outputs = [options.parse(arguments_of(pod)).output.output for pod in (made, worker)]
-    assert outputs[0] == Path("/data") / pods.folder("bench-by-hand-2")
+def test_the_plain_pod_writes_to_a_folder_of_its_own(worker: Manifest) -> None:
+    made = pods.bare_pod(worker, "bench-bare-2")
+    outputs = [train.parse(arguments_of(pod)).output.output for pod in (made, worker)]
+    assert outputs[0] == Path("/data") / pods.folder("bench-bare-2")
     assert outputs[1] != outputs[0]
 
 
@@ -104,7 +104,7 @@ class FakeKubectl:
 
     Attributes:
         applied: manifests, in order.
-        phase: of pods by hand.
+        phase: of plain pods.
     """
 
     def __init__(self, data: Path) -> None:
@@ -142,7 +142,7 @@ class FakeKubectl:
         return found
 
 
-class FakePlace(Place):
+class FakeStory(StoryNamespace):
     """A namespace of a fake cluster."""
 
     def wait_for_condition(
@@ -153,16 +153,16 @@ class FakePlace(Place):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> FakePlace:
+def story(tmp_path: Path) -> FakeStory:
     kubectl: Any = FakeKubectl(tmp_path / CLAIM_OF_PLACE)
-    return FakePlace(kubectl, tmp_path)
+    return FakeStory(kubectl, tmp_path)
 
 
-def test_jobs_and_pods_train_on_one_dataset_at_the_same_time(place: FakePlace) -> None:
-    bench = on_kind.Bench(place, EPOCHS)
+def test_jobs_and_pods_train_on_one_dataset_at_the_same_time(story: FakeStory) -> None:
+    bench = on_kind.Bench(story, EPOCHS)
     assert bench.job() == 100.0
     assert [bench.at_once(), bench.at_once()] == [(200.0, 300.0), (400.0, 500.0)]
-    applied: list[Manifest] = place.kubectl.applied  # type: ignore[attr-defined]
+    applied: list[Manifest] = story.kubectl.applied  # type: ignore[attr-defined]
     assert len({item["metadata"]["name"] for item in applied}) == 5
     made = [item for item in applied if item["kind"] == "ImageNetJob"]
     assert all(item["spec"] == made[0]["spec"] for item in made)
@@ -171,9 +171,9 @@ def test_jobs_and_pods_train_on_one_dataset_at_the_same_time(place: FakePlace) -
         assert variables_of(pod)["OMP_NUM_THREADS"]["value"] == "1"
 
 
-def test_a_pod_that_fails_ends_the_run_with_its_log(place: FakePlace) -> None:
-    bench = on_kind.Bench(place, EPOCHS)
+def test_a_pod_that_fails_ends_the_run_with_its_log(story: FakeStory) -> None:
+    bench = on_kind.Bench(story, EPOCHS)
     bench.job()
-    place.kubectl.phase = "Failed"  # type: ignore[attr-defined]
-    with pytest.raises(SystemExit, match="kubectl logs bench-by-hand-2"):
+    story.kubectl.phase = "Failed"  # type: ignore[attr-defined]
+    with pytest.raises(SystemExit, match="kubectl logs bench-bare-2"):
         bench.at_once()

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from imagenet_operator import configuration
+from imagenet_operator.api.frameworks import Images
 from imagenet_operator.configuration import Configuration
-from imagenet_operator.manifests.settings import PUBLISHED, Images
+from imagenet_operator.manifests.settings import PUBLISHED
 from support import chart
 
 OPERATOR = {

@@ -105,7 +105,7 @@ def test_a_query_uses_labels_that_its_series_have(query: str) -> None:
 def test_an_alert_tells_of_passes_that_the_operator_counts() -> None:
     told = re.findall(r'imagenet_operator_passes_total\{result="(\w+)"\}', QUERIES[FAILING])
     # A series is there before the first pass, or its rate would miss that one.
-    (passes,) = metrics.PASSES.collect()
+    (passes,) = metrics.RECONCILES.collect()
     assert told
     assert set(told) <= {sample.labels["result"] for sample in passes.samples}
 

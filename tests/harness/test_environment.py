@@ -88,3 +88,14 @@ def test_pip_s_settings_go_along_but_folders_of_this_machine(
         "default-timeout = 180",
     ]
     assert b"find-links" not in build.pip_configuration()
+
+
+def test_only_programs_are_linked_for_people(tmp_path: Path) -> None:
+    part, folder = tmp_path / "part", tmp_path / "bin"
+    part.mkdir()
+    (part / "go.mod").touch()
+    (part / "sources").mkdir()
+    (part / "helm").touch(mode=0o755)
+    build.link(part, folder)
+    build.link(part, folder)
+    assert [(path.name, path.resolve()) for path in folder.iterdir()] == [("helm", part / "helm")]

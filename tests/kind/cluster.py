@@ -1,6 +1,6 @@
 """A kind cluster of this project's own: made, given images, its nodes stopped and started, deleted.
 
-It has a name of its own, a kubeconfig that is nobody else's, and one folder that all nodes share.
+It has a separate name and kubeconfig, and one folder that all nodes share.
 What a killed run has left under the name goes when the next one starts.
 """
 
@@ -101,7 +101,7 @@ class Cluster:
         self._kind("load", "docker-image", f"--nodes={','.join(self.workers)}", *images)
 
     def stop_node(self, node: str) -> None:
-        """Let a node die: everything on it is gone at once, and says goodbye to nobody."""
+        """Kill a node: everything on it is gone at once, without a grace period."""
         subprocess.run(["docker", "kill", node], check=True, stdout=subprocess.DEVNULL)
 
     def start_node(self, node: str) -> None:
@@ -147,10 +147,10 @@ class Cluster:
 def existing() -> Cluster:
     """Return the cluster that was created before, by this or another process."""
     name = cluster_name()
-    told = cache_folder() / "clusters" / name / "environment.json"
-    if not told.exists():
+    stored = cache_folder() / "clusters" / name / "environment.json"
+    if not stored.exists():
         raise SystemExit(f"there is no cluster {name}; make one: python tests/kind/run.py up")
-    return Cluster(name, Environment.from_json(told.read_text()))
+    return Cluster(name, Environment.from_json(stored.read_text()))
 
 
 def configuration(text: str, shared: Path) -> str:

@@ -1,11 +1,11 @@
-"""What stories are written with: the cluster, a namespace of their own, GPUs, dying nodes.
+"""The fixtures of stories: the cluster, a namespace for each, GPUs, dying nodes.
 
 A story asks for `namespace` and gets a kubectl for a new one, which is gone after it with all that
 is in it. When a story fails, what the namespace held is printed with it.
 
-Stories are told several at a time, but for those that do something to what all of them share: its
+Stories run several at a time, but for those that do something to what all of them share: its
 fixtures mark them. Those with the mark `in_turn` stop the operator, or need the GPUs that nodes are
-said to have: one of the former and one of the latter may be told at the same time. Those with the
+said to have: one of the former and one of the latter may run at the same time. Those with the
 mark `alone` bear no other beside them; what has the mark `timed` comes last, when nothing else is
 left. What lies beside the folder of the stories is about the cluster, not about the operator, and
 has the mark `without_operator`.
@@ -36,7 +36,7 @@ ALONE = {"cordon", "release", "stop_node"}
 # Who asks for one of these has it alone for the time, and bears that another has the other.
 IN_TURN = {"advertise_gpus", "operator"}
 # The modules whose stories take longest, the longest first: they begin, so that none of them is
-# left when all else has been told.
+# left after all others.
 LONGEST = (
     *("test_digits", "test_scaling", "test_metrics", "test_strategies", "test_members"),
     *("test_first_jobs", "test_preparation", "test_deletion", "test_suspension"),
@@ -82,8 +82,8 @@ def account_of_operator(kubectl: Kubectl, namespace: str) -> str:
     """Return what the operator said of a namespace, and of none."""
     said = kubectl("logs", "deployment/imagenet-operator", "--tail=2000", check=False)
     # What it said of other stories is not of interest; what it said of none may be.
-    told = [line for line in said.splitlines() if namespace in line or "test-" not in line]
-    return "\n".join([kubectl("get", "pods", "--output=wide"), *told[-120:]])
+    lines = [line for line in said.splitlines() if namespace in line or "test-" not in line]
+    return "\n".join([kubectl("get", "pods", "--output=wide"), *lines[-120:]])
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def advertise_gpus(cluster: Cluster) -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def turn(cluster: Cluster, what: str) -> Iterator[None]:
-    """Have something of the cluster alone, among the processes that tell stories."""
+    """Have a part of the cluster alone, among the processes that run stories."""
     with (cluster.folder / f"{what}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -138,7 +138,7 @@ def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marks known."""
-    config.addinivalue_line("markers", "alone: no other story may be told at the same time")
+    config.addinivalue_line("markers", "alone: no other story may run at the same time")
     config.addinivalue_line("markers", "in_turn: takes turns with others that need the same")
     config.addinivalue_line("markers", "timed: says how long something took")
     config.addinivalue_line("markers", "without_operator: does not mind what it does")

@@ -34,7 +34,7 @@ class Environment:
         programs: Paths of kind, helm and kubectl.
         configuration: Path of kind's file.
         node_image: The nodes' image; none is kind's own.
-        build_options: What `docker build` has to be told here.
+        build_options: The options of `docker build` on this machine.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Talk to a cluster: apply as its users do, by kubectl, and make, read and wait without one.
 
 Every wait has a deadline and follows the API server's own watch, so that a story goes on the
-moment that what it waits for is there, and tells what it saw last when it never is.
+moment that what it waits for is there, and reports what it saw last when it never is.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Kubectl:
         )
 
     def account(self) -> str:
-        """Return what the namespace holds, for whoever has to find out what is wrong there."""
+        """Return what the namespace holds, to find the cause of a failure."""
         asked = [
             ("get", "imagenetjobs,deployments,jobs,pods,services,pvc", "--output=wide"),
             ("get", "imagenetjobs", "--output=yaml"),
@@ -232,7 +232,7 @@ class Kubectl:
         satisfied: Callable[[dict[str, Manifest]], bool],
         seconds: float,
     ) -> bool:
-        """Keep objects as the watch tells until they satisfy, or the watch ends."""
+        """Keep objects up to date by the watch until they satisfy, or the watch ends."""
         for event in self._events(path, seconds):
             if event["type"] == "ERROR":
                 return False
@@ -246,7 +246,7 @@ class Kubectl:
         return False
 
     def _events(self, path: str, seconds: float) -> Iterator[Manifest]:
-        """Tell what a watch tells, until it ends or breaks: the next list tells why, if it can."""
+        """Yield the events of a watch until it ends or breaks; the next list shows the cause."""
         try:
             with opened(self.kubeconfig, path, seconds) as answer:
                 for line in answer:
@@ -276,7 +276,7 @@ class Kubectl:
 
 
 def _delete_options(grace_seconds: int | None) -> Manifest:
-    # A Job's pods would be left to nobody otherwise.
+    # Otherwise a Job's pods would be orphaned.
     return {"gracePeriodSeconds": grace_seconds, "propagationPolicy": "Background"}
 
 

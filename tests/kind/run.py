@@ -6,7 +6,7 @@
     python tests/kind/run.py down
 
 After `up`, `pytest tests/kind` runs against that cluster. `$IMAGENET_KIND_CLUSTER` names another
-one than the default, so that several can stand side by side.
+one than the default, so that several can exist side by side.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ TWO_AT_A_TIME = ("--jobs=2", "--output-sync=target")
 CHART = "imagenet-operator"
 # A story may train, be killed and train again; none is meant to take nearly as long.
 STORY_SECONDS = 1800
-# Stories by their marks, in the order in which they are told. Most of a story is waiting, which
-# five do as fast as one; each is handed out when somebody is free. Those that are alone leave the
+# Stories by their marks, in the order in which they run. Most of a story is waiting, which
+# five do as fast as one; each is handed out when a process is free. Those that are alone leave the
 # machine idle, and begin: who has something else to do, as CI has, does it beside them. Those that
-# take turns do so too, and what needs no operator is told between them.
+# take turns do so too, and what needs no operator runs between them.
 ONE_BY_ONE = ("--dist=load", "--maxschedchunk=1")
-TOLD = {
+ORDER = {
     "alone": (),
     "in_turn or without_operator": ("--numprocesses=5", *ONE_BY_ONE),
     "not (alone or in_turn or without_operator or timed)": ("--numprocesses=5", *ONE_BY_ONE),
@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("what", choices=("test", "up", "load", "down"))
     parser.add_argument("pytest", nargs="*", help="options of pytest, after --")
     arguments = parser.parse_args()
-    # A cluster is deleted also when the run is told to end.
+    # The cluster is deleted on SIGTERM and SIGHUP too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     if arguments.what == "test":
@@ -81,17 +81,17 @@ def test(options: list[str]) -> int:
     cluster = Cluster(cluster_name(), environment)
     try:
         up(environment)
-        ended = [tell(which, *how, *options) for which, how in TOLD.items()]
+        ended = [run_stories(which, *how, *options) for which, how in ORDER.items()]
         return int(any(ended))
     finally:
-        with told("delete the cluster"):
+        with timed("delete the cluster"):
             cluster.delete()
 
 
-def tell(which: str, *options: str) -> int:
-    """Tell the stories of these marks; return how pytest ended."""
+def run_stories(which: str, *options: str) -> int:
+    """Run the stories of these marks; return pytest's exit code."""
     command = [sys.executable, "-m", "pytest", "tests/kind", "--verbose", "-m", which]
-    with told(f"tell the stories ({which})"):
+    with timed(f"run the stories ({which})"):
         ended = subprocess.run(
             [*command, f"--timeout={STORY_SECONDS}", *options], cwd=REPOSITORY, check=False
         )
@@ -102,12 +102,12 @@ def tell(which: str, *options: str) -> int:
 def up(environment: Environment) -> Cluster:
     """Make a cluster with this project's images and chart on it."""
     cluster = Cluster(cluster_name(), environment)
-    with told("build the images"):
+    with timed("build the images"):
         build_images(environment)
-    with told("create the cluster"):
+    with timed("create the cluster"):
         cluster.create()
     load(cluster)
-    with told("install the chart"):
+    with timed("install the chart"):
         define_monitors(cluster)
         install(cluster)
     return cluster
@@ -128,7 +128,7 @@ def build_images(environment: Environment) -> None:
 
 def load(cluster: Cluster) -> None:
     """Put the images on the nodes."""
-    with told("load the images"):
+    with timed("load the images"):
         cluster.load([*(f"imagenet-{name}:{version()}" for name in IMAGES), PROMETHEUS])
 
 
@@ -169,7 +169,7 @@ def version() -> str:
 
 
 @contextmanager
-def told(step: str) -> Iterator[None]:
+def timed(step: str) -> Iterator[None]:
     """Say how long a step took."""
     started = time.monotonic()
     yield

@@ -30,8 +30,8 @@ Manifest = dict[str, Any]
 
 EXAMPLES = sorted((chart.REPOSITORY / "examples").glob("*.yaml"))
 CLAIMS = sorted((chart.REPOSITORY / "examples" / "claims").glob("*.yaml"))
-# Whom nobody is: the operator leaves such jobs alone.
-NOBODY = "example.com/nobody"
+# A controller that does not exist: the operator ignores such jobs.
+OTHER_CONTROLLER = "example.com/other"
 # Given by the API server, which takes no new object that has them already.
 GIVEN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
 
@@ -144,5 +144,5 @@ def test_the_api_server_refuses_the_same_changes(
 def _unmanaged(document: Manifest) -> Manifest:
     """Return a job that the operator leaves alone."""
     changed = copy.deepcopy(document)
-    changed["spec"].setdefault("runPolicy", {}).setdefault("managedBy", NOBODY)
+    changed["spec"].setdefault("runPolicy", {}).setdefault("managedBy", OTHER_CONTROLLER)
     return changed

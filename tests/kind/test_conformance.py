@@ -4,16 +4,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from imagenet_operator.clusters.kubernetes.connection import from_kubeconfig
 from kind.kubectl import Kubectl
-from kind.kubernetes_driver import KubernetesDriver
 from support.cluster_conformance import Conformance
+from support.kubernetes_driver import KubernetesDriver, unmanaged_job
 
 IMAGE = "imagenet-workloads-mxnet:0.1.0"
 
 
 @pytest.fixture
 def driver(namespace: Kubectl) -> Iterator[KubernetesDriver]:
-    found = KubernetesDriver(namespace, IMAGE)
+    namespace.apply(unmanaged_job())
+    found = KubernetesDriver(IMAGE)
+    found.follow(from_kubeconfig(namespace.kubeconfig), namespace.namespace)
     yield found
     found.close()
 

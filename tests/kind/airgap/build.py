@@ -5,7 +5,7 @@
     python tests/kind/airgap/build.py --into build/tools/bin helm
 
 Programs end up as folders in the cache, named by their keys; images in the Docker engine, tagged
-with theirs. What is there already is not built again, whoever built it. Builds are one at a time.
+with theirs. Existing parts are not built again. Builds are one at a time.
 """
 
 from __future__ import annotations
@@ -97,17 +97,19 @@ def build(names: Iterable[str] = DEFAULT) -> dict[str, str]:
             folder = cache / "programs" / f"{part.name}-{key}"
             place = image_name(part, key) if part.is_image else str(folder)
             if not (_has_image(place) if part.is_image else folder.is_dir()):
-                told = {
+                environment = {
                     ordered_part.variable: places[ordered_part.name]
                     for ordered_part in ordered
                     if ordered_part.name in part.needs
                 }
-                _make(part, place, told, machine)
+                _make(part, place, environment, machine)
             places[part.name] = place
     return places
 
 
-def _make(part: Part, place: str, told: Mapping[str, str], machine: Mapping[str, bytes]) -> None:
+def _make(
+    part: Part, place: str, environment: Mapping[str, str], machine: Mapping[str, bytes]
+) -> None:
     """Run a part's recipe in a scratch folder, and show the result only when it is whole."""
     started = time.monotonic()
     print(f"airgap: building {part.name}", flush=True)
@@ -123,7 +125,7 @@ def _make(part: Part, place: str, told: Mapping[str, str], machine: Mapping[str,
         environment = {
             **os.environ,
             **part.environment,
-            **told,
+            **environment,
             **{file: str(scratch / file) for file in part.machine},
             "AIRGAP": str(AIRGAP),
             "OUT": str(output),
@@ -169,9 +171,11 @@ def _alone(cache: Path) -> Iterator[None]:
 
 
 def link(programs: Path, folder: Path) -> None:
-    """Let the programs of one part be found in another folder."""
+    """Link the programs of one part into another folder, but not its other files."""
     folder.mkdir(parents=True, exist_ok=True)
     for program in programs.iterdir():
+        if not (program.is_file() and os.access(program, os.X_OK)):
+            continue
         found = folder / program.name
         found.unlink(missing_ok=True)
         found.symlink_to(program)

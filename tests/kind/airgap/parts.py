@@ -51,7 +51,7 @@ class Part:
 
     Attributes:
         recipe: The script under `recipes/` that builds it.
-        environment: What the script is told: versions, and nothing of the machine.
+        environment: Of the script: versions, and nothing of the machine.
         files: What the script reads beside itself, relative to this folder.
         needs: Names of the parts it is made from.
         machine: Names of the machine's own files that go in.

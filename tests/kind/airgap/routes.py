@@ -1,6 +1,6 @@
 """Connect the nodes' pods by plain routes, in place of a network plugin that comes as an image.
 
-Each node gives its pods addresses of its own range on a bridge, by the plugins in Debian's
+Each node gives its pods addresses of its range on a bridge, by the plugins in Debian's
 package, and reaches every other node's range by a route. Nodes of kind share one network, so that
 needs no tunnel. Routes do not outlive a node's restart: connect again after one.
 """
@@ -39,7 +39,7 @@ def have_ranges(known: Mapping[str, Mapping[str, Any]], names: Iterable[str]) ->
 
 
 def plugin_configuration(node: Node) -> str:
-    """Return what containerd on a node is told about its pods' network."""
+    """Return containerd's network configuration for the pods of a node."""
     bridge = {
         "type": "bridge",
         "bridge": "cni0",

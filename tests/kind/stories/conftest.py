@@ -1,4 +1,4 @@
-"""What stories have: a place of their own, and the operator."""
+"""What stories have: a namespace for each, and the operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kind.cluster import Cluster
 from kind.conftest import OPERATOR, turn
 from kind.kubectl import Kubectl, Resource
 from kind.stories import jobs
-from kind.stories.place import Operator, Place
+from kind.stories.namespace import Operator, StoryNamespace
 from kind.stories.release import Release
 from support.tiny_dataset import write_dataset
 
@@ -21,24 +21,24 @@ WRITERS: tuple[Resource, ...] = ("imagenetjobs", "jobs", "pods")
 
 
 @pytest.fixture
-def place(cluster: Cluster, namespace: Kubectl) -> Iterator[Place]:
+def story(cluster: Cluster, namespace: Kubectl) -> Iterator[StoryNamespace]:
     """A namespace with the strictest Pod Security, a shared claim, and the stand-ins."""
-    place = Place(namespace, cluster.shared / namespace.namespace)
+    story = StoryNamespace(namespace, cluster.shared / namespace.namespace)
     # Leftovers of a run that was killed.
-    namespace.delete_all("persistentvolumes", place.volumes)
-    namespace.wait_until("persistentvolumes", lambda left: not left, selector=place.volumes)
-    shutil.rmtree(place.folder, ignore_errors=True)
-    place.folder.mkdir()
+    namespace.delete_all("persistentvolumes", story.volumes)
+    namespace.wait_until("persistentvolumes", lambda left: not left, selector=story.volumes)
+    shutil.rmtree(story.folder, ignore_errors=True)
+    story.folder.mkdir()
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace.patch("namespaces", place.name, {"metadata": {"labels": restricted}})
-    place.claim(jobs.CLAIM)
+    namespace.patch("namespaces", story.name, {"metadata": {"labels": restricted}})
+    story.claim(jobs.CLAIM)
     namespace.create("configmaps", jobs.programs())
-    yield place
+    yield story
     for kind in WRITERS:
         namespace.delete_all(kind, grace_seconds=1)
         namespace.wait_until(kind, lambda left: not left)
-    namespace.delete_all("persistentvolumes", place.volumes)
-    shutil.rmtree(place.folder)
+    namespace.delete_all("persistentvolumes", story.volumes)
+    shutil.rmtree(story.folder)
 
 
 @pytest.fixture(scope="session")
@@ -50,10 +50,10 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def digits_place(place: Place, digits: Path) -> Place:
-    """A place whose claim holds the digits, ready to train on."""
-    shutil.copytree(digits, place.data / jobs.DIGITS)
-    return place
+def digits_story(story: StoryNamespace, digits: Path) -> StoryNamespace:
+    """A namespace whose claim holds the digits, ready to train on."""
+    shutil.copytree(digits, story.data / jobs.DIGITS)
+    return story
 
 
 @pytest.fixture

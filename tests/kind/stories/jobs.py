@@ -1,4 +1,4 @@
-"""The jobs that stories tell of: some really train, most are played by stand-ins.
+"""The jobs of the stories: some train, most run stand-ins.
 
 What MXNet does is not the point of most stories, and importing it takes longer than all the rest.
 There the programs are those of `support.stand_in_program`, which a template mounts into the pods
@@ -185,7 +185,7 @@ def held(hold_at: Mapping[str, str], more: Manifest | None = None, *, folder: st
     Args:
         hold_at: Before which file, as a pattern of its path, by role or ROLE@ATTEMPT.
         more: Fields to add to its `spec`.
-        folder: Of the claim, where they tell that they are held and see that they may go on.
+        folder: Of the claim, where they report that they are held and read that they may continue.
     """
     variables = {
         "PYTHONPATH": "/programs",

@@ -38,7 +38,7 @@ class Release:
         return self._helm("get", "values", chart.RELEASE)
 
     def notes(self) -> str:
-        """Return what it has told those who installed it."""
+        """Return the chart's notes."""
         return self._helm("get", "notes", chart.RELEASE)
 
     def _helm(self, *arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""A shell in which a story types what the documentation tells people to type.
+"""A shell in which a story runs the commands of the documentation.
 
 It stands where a new user would: in a clone, with the environment that `make install` has made, and
 with helm and a kubectl that mean the right cluster, and here the story's namespace, without being
@@ -27,7 +27,7 @@ class Terminal:
     """A shell.
 
     Attributes:
-        folder: Where it stands: files that are typed into being come to lie there.
+        folder: The working directory; files that commands create are there.
         environment: Its variables.
     """
 

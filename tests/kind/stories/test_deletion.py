@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kind.stories.jobs import CLAIM, Manifest, played
-from kind.stories.place import OF_JOB, ROLE, Place, is_running
+from kind.stories.namespace import OF_JOB, ROLE, StoryNamespace, is_running
 from support.processes import wait_until
 
 MADE = {"size": "1Gi"}
@@ -14,40 +14,42 @@ PHASES = ("created", *HELD, "starting", "restarting", "suspended", "succeeded", 
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_deleted_job_leaves_only_claims_to_whoever_follows(place: Place, phase: str) -> None:
-    place.volume("story-dataset", "standard")
-    place.kubectl.apply(job_for(phase))
-    wait_for(place, phase)
-    first, before = place.job(), claims(place)
-    of_first = {pod["metadata"]["uid"] for pod in place.pods()}
+def test_a_deleted_job_leaves_only_claims_to_whoever_follows(
+    story: StoryNamespace, phase: str
+) -> None:
+    story.volume("story-dataset", "standard")
+    story.kubectl.apply(job_for(phase))
+    wait_for(story, phase)
+    first, before = story.job(), claims(story)
+    of_first = {pod["metadata"]["uid"] for pod in story.pods()}
 
-    place.kubectl("delete", "imagenetjob", "story", "--wait=false")
-    place.kubectl.apply(job_for(phase))
+    story.kubectl("delete", "imagenetjob", "story", "--wait=false")
+    story.kubectl.apply(job_for(phase))
 
-    wait_for(place, phase, of_first)
-    second = place.job()
+    wait_for(story, phase, of_first)
+    second = story.job()
     uid = second["metadata"]["uid"]
     assert uid != first["metadata"]["uid"]
     assert charged(second) == charged(first)
     own = set() if phase in ("created", "suspended") else {uid}
-    wait_until(lambda: owners(place) == own, "all that is there is the successor's")
+    wait_until(lambda: owners(story) == own, "all that is there is the successor's")
 
-    place.kubectl("delete", "imagenetjob", "story")
+    story.kubectl("delete", "imagenetjob", "story")
 
-    place.wait_for_no_children()
-    assert claims(place) == before
+    story.wait_for_no_children()
+    assert claims(story) == before
 
 
-def test_a_job_that_is_over_goes_with_the_claim_that_it_is_to_delete(place: Place) -> None:
-    place.volume("story-dataset", "standard")
+def test_a_job_that_is_over_goes_with_the_claim_that_it_is_to_delete(story: StoryNamespace) -> None:
+    story.volume("story-dataset", "standard")
     policy = {"retentionPolicy": "Delete", "ttlSecondsAfterFinished": 0}
-    place.kubectl.apply(played(volume=MADE, run_policy=policy))
+    story.kubectl.apply(played(volume=MADE, run_policy=policy))
     both = {CLAIM, "story-dataset"}
-    place.kubectl.wait_until("persistentvolumeclaims", lambda made: set(made) == both)
+    story.kubectl.wait_until("persistentvolumeclaims", lambda made: set(made) == both)
 
-    place.kubectl.wait_until("imagenetjobs", lambda jobs: not jobs)
-    place.wait_for_no_children()
-    place.kubectl.wait_until("persistentvolumeclaims", lambda left: set(left) == {CLAIM})
+    story.kubectl.wait_until("imagenetjobs", lambda jobs: not jobs)
+    story.wait_for_no_children()
+    story.kubectl.wait_until("persistentvolumeclaims", lambda left: set(left) == {CLAIM})
 
 
 def job_for(phase: str) -> Manifest:
@@ -66,11 +68,11 @@ def job_for(phase: str) -> Manifest:
     return played(volume=MADE, behaviour={"worker@0": "exit 1"} if phase == "restarting" else {})
 
 
-def wait_for(place: Place, phase: str, others: set[str] | None = None) -> None:
+def wait_for(story: StoryNamespace, phase: str, others: set[str] | None = None) -> None:
     """Wait until the job is in a phase.
 
     Args:
-        place: Where.
+        story: The namespace.
         phase: One of PHASES.
         others: UIDs of pods that are not the job's, though they are called as its own are.
     """
@@ -80,11 +82,11 @@ def wait_for(place: Place, phase: str, others: set[str] | None = None) -> None:
         return any(map(is_running, own))
 
     if phase in HELD:
-        place.kubectl.wait_until("pods", runs, selector=f"{OF_JOB}=story,{ROLE}={phase}")
+        story.kubectl.wait_until("pods", runs, selector=f"{OF_JOB}=story,{ROLE}={phase}")
     elif phase in ("created", "starting"):
-        place.wait_for_job(lambda status: status.get("phase") == phase.capitalize())
+        story.wait_for_job(lambda status: status.get("phase") == phase.capitalize())
     else:
-        place.wait_for_condition(phase.capitalize())
+        story.wait_for_condition(phase.capitalize())
 
 
 def charged(job: Manifest) -> tuple[int, int]:
@@ -93,16 +95,16 @@ def charged(job: Manifest) -> tuple[int, int]:
     return status.get("restarts", 0), status.get("disruptions", 0)
 
 
-def claims(place: Place) -> set[str]:
+def claims(story: StoryNamespace) -> set[str]:
     """The names of all claims that are there."""
-    return {item["metadata"]["name"] for item in place.kubectl.all("persistentvolumeclaims")}
+    return {item["metadata"]["name"] for item in story.kubectl.all("persistentvolumeclaims")}
 
 
-def owners(place: Place) -> set[str]:
+def owners(story: StoryNamespace) -> set[str]:
     """The UIDs of the jobs that own anything here, directly."""
     return {
         owner["uid"]
-        for item in place.child_objects()
+        for item in story.child_objects()
         for owner in item["metadata"]["ownerReferences"]
         if owner["kind"] == "ImageNetJob"
     }

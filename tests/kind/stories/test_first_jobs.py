@@ -1,4 +1,4 @@
-"""The first job of a new user, typed as the README and the chart's notes tell to type it.
+"""The first job of a new user, by the commands of the README and of the chart's notes.
 
 Both make their claims by the cluster's default StorageClass, which gives each to one node only, as
 most clusters' do.
@@ -14,7 +14,7 @@ import yaml
 
 from kind.cluster import Cluster
 from kind.stories.jobs import Manifest
-from kind.stories.place import ROLE, Place, mounts
+from kind.stories.namespace import ROLE, StoryNamespace, mounts
 from kind.stories.release import Release
 from kind.stories.terminal import Terminal, open_terminal
 from support import chart
@@ -27,13 +27,13 @@ WITH_DATA = {"index", "pack", "seal", "worker"}
 
 
 @pytest.fixture
-def terminal(place: Place, cluster: Cluster, tmp_path: Path) -> Terminal:
+def terminal(story: StoryNamespace, cluster: Cluster, tmp_path: Path) -> Terminal:
     """A shell for the story's namespace."""
-    return open_terminal(place.kubectl, cluster.environment.programs["helm"], tmp_path)
+    return open_terminal(story.kubectl, cluster.environment.programs["helm"], tmp_path)
 
 
 def test_the_readme_leads_to_a_trained_model(
-    place: Place, release: Release, terminal: Terminal
+    story: StoryNamespace, release: Release, terminal: Terminal
 ) -> None:
     commands, shown = blocks(README, "## On a cluster")
     *before, watch = commands
@@ -42,17 +42,17 @@ def test_the_readme_leads_to_a_trained_model(
 
     for command in before:
         terminal.type(command)
-    status, printed = watched(place, terminal, watch, "digits-kubernetes")
+    status, printed = watched(story, terminal, watch, "digits-kubernetes")
 
     assert status["training"]["epoch"] == 9  # of 10, from 0
     assert status["training"]["accuracy"]["validation"] >= 0.95
-    check_claim(place, "digits-kubernetes")
+    check_claim(story, "digits-kubernetes")
     assert printed[0].split() == shown[0].split()
     assert end_of(printed) == end_of(shown)
 
 
 def test_the_notes_of_the_chart_lead_to_a_trained_model(
-    place: Place, cluster: Cluster, terminal: Terminal
+    story: StoryNamespace, cluster: Cluster, terminal: Terminal
 ) -> None:
     lines = map(str.strip, Release(cluster).notes().splitlines())
     *before, watch = (line for line in lines if line.startswith("kubectl "))
@@ -61,17 +61,19 @@ def test_the_notes_of_the_chart_lead_to_a_trained_model(
 
     for command in before:
         terminal.type(command)
-    status, _ = watched(place, terminal, watch, "synthetic")
+    status, _ = watched(story, terminal, watch, "synthetic")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert status["dataset"]["classes"] == 10
-    check_claim(place, "synthetic")
+    check_claim(story, "synthetic")
 
 
-def watched(place: Place, terminal: Terminal, watch: str, job: str) -> tuple[Manifest, list[str]]:
+def watched(
+    story: StoryNamespace, terminal: Terminal, watch: str, job: str
+) -> tuple[Manifest, list[str]]:
     """Watch a job by a line that is typed, to its success; return its status and what is shown."""
     with terminal.beside(watch) as printed:
-        status = place.wait_for_condition("Succeeded", job)
+        status = story.wait_for_condition("Succeeded", job)
         wait_until(lambda: successes(printed.read_text()), f"{watch} shows the end")
         return status, printed.read_text().splitlines()
 
@@ -91,11 +93,11 @@ def end_of(shown: list[str]) -> list[str]:
     return [name, phase, network, workers, epoch, restarts]
 
 
-def check_claim(place: Place, job: str) -> None:
+def check_claim(story: StoryNamespace, job: str) -> None:
     """See that a job's claim was made for one node, and that all pods that use it were there."""
-    claim = place.kubectl.get("persistentvolumeclaims", f"{job}-dataset")["spec"]
+    claim = story.kubectl.get("persistentvolumeclaims", f"{job}-dataset")["spec"]
     assert (claim["storageClassName"], claim["accessModes"]) == ("standard", ["ReadWriteOnce"])
-    pods = [pod for pod in place.pods(job=job) if mounts(pod, f"{job}-dataset")]
+    pods = [pod for pod in story.pods(job=job) if mounts(pod, f"{job}-dataset")]
     assert {pod["metadata"]["labels"][ROLE] for pod in pods} == WITH_DATA
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 1
 

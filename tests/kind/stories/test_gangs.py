@@ -9,7 +9,7 @@ import pytest
 from kind.cluster import Cluster
 from kind.conftest import GPUS
 from kind.stories.jobs import IMAGE, Manifest, played
-from kind.stories.place import OF_JOB, Place, member_nodes
+from kind.stories.namespace import OF_JOB, StoryNamespace, member_nodes
 
 EACH = 4
 """GPUs of each node, and of each worker."""
@@ -57,17 +57,17 @@ def on_gpus(
     return job
 
 
-def test_workers_get_their_gpus(place: Place, gpu_nodes: list[str]) -> None:
-    place.kubectl.apply(on_gpus("story", behaviour={"worker": "hold"}))
-    place.wait_for_attempt(0)
+def test_workers_get_their_gpus(story: StoryNamespace, gpu_nodes: list[str]) -> None:
+    story.kubectl.apply(on_gpus("story", behaviour={"worker": "hold"}))
+    story.wait_for_attempt(0)
     # Servers go as soon as the workers have ended.
     limits = {
         pod["metadata"]["name"]: pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
-        for pod in place.pods()
+        for pod in story.pods()
     }
-    place.release()
+    story.release()
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
 
     nodes = member_nodes(status)
     assert {nodes["worker-0"], nodes["worker-1"]} == set(gpu_nodes)
@@ -76,43 +76,45 @@ def test_workers_get_their_gpus(place: Place, gpu_nodes: list[str]) -> None:
 
 
 def test_a_gang_that_waits_holds_nothing(
-    place: Place, kept_for_gpus: str, advertise_gpus: Callable[[str, int], None]
+    story: StoryNamespace, kept_for_gpus: str, advertise_gpus: Callable[[str, int], None]
 ) -> None:
     tolerant: Manifest = {"key": GPUS, "operator": "Exists", "effect": "NoSchedule"}
-    place.kubectl.apply(on_gpus("large", workers=3, gang="Wait", tolerations=[tolerant]))
-    place.kubectl.wait_until("pods", lambda pods: len(pods) == 5, selector=f"{OF_JOB}=large")
+    story.kubectl.apply(on_gpus("large", workers=3, gang="Wait", tolerations=[tolerant]))
+    story.kubectl.wait_until("pods", lambda pods: len(pods) == 5, selector=f"{OF_JOB}=large")
 
     # It takes both nodes, one of which only its workers may use.
-    place.kubectl.apply(on_gpus("small", gang="Wait", tolerations=[tolerant]))
-    small = place.wait_for_condition("Succeeded", "small")
+    story.kubectl.apply(on_gpus("small", gang="Wait", tolerations=[tolerant]))
+    small = story.wait_for_condition("Succeeded", "small")
 
     workers = {node for name, node in member_nodes(small).items() if name.startswith("worker")}
     assert kept_for_gpus in workers
     assert len(workers) == 2
-    waiting = place.pods(job="large")
+    waiting = story.pods(job="large")
     assert len(waiting) == 5
     assert not any("nodeName" in pod["spec"] for pod in waiting)
     assert all(pod["spec"]["schedulingGates"] for pod in waiting)
-    place.wait_for_job(is_told_what_it_lacks, "large")
+    story.wait_for_job(is_told_what_it_lacks, "large")
 
     advertise_gpus(kept_for_gpus, 2 * EACH)
-    status = place.wait_for_condition("Succeeded", "large")
+    status = story.wait_for_condition("Succeeded", "large")
     assert (status["restarts"], status["disruptions"], status["training"]["attempt"]) == (0, 0, 0)
 
 
 def is_told_what_it_lacks(status: Manifest) -> bool:
     """Whether the status says for which of the large gang's members there is no room, and why."""
     messages = {item["type"]: item["message"] for item in status.get("conditions", ())}
-    told = messages.get("Running", "")
+    message = messages.get("Running", "")
     return (
-        "0 of 3 nodes have room for large-r0-worker-" in told
-        and f"with less than {EACH} {GPUS} free" in told
+        "0 of 3 nodes have room for large-r0-worker-" in message
+        and f"with less than {EACH} {GPUS} free" in message
     )
 
 
-def test_two_gangs_that_do_not_fit_together_both_finish(place: Place, gpu_nodes: list[str]) -> None:
+def test_two_gangs_that_do_not_fit_together_both_finish(
+    story: StoryNamespace, gpu_nodes: list[str]
+) -> None:
     held = {"worker": "hold"}
-    place.kubectl.apply(
+    story.kubectl.apply(
         *(on_gpus(name, timeout=15, behaviour=held) for name in ("first", "second"))
     )
 
@@ -122,9 +124,9 @@ def test_two_gangs_that_do_not_fit_together_both_finish(place: Place, gpu_nodes:
             training.get("outcome", {}).get("reason") == "GangTimedOut" for training in trainings
         )
 
-    place.kubectl.wait_until("imagenetjobs", one_runs_and_one_was_withdrawn)
-    place.release()
+    story.kubectl.wait_until("imagenetjobs", one_runs_and_one_was_withdrawn)
+    story.release()
 
     for name in ("first", "second"):
-        status = place.wait_for_condition("Succeeded", name)
+        status = story.wait_for_condition("Succeeded", name)
         assert (status["restarts"], status["disruptions"]) == (0, 0)

@@ -1,11 +1,11 @@
-"""Who reaches the members of an attempt: each other, and nobody else where policies hold."""
+"""Who can connect to the members of an attempt: only each other, if policies are enforced."""
 
 from __future__ import annotations
 
 import json
 
 from kind.stories.jobs import AT_CHECKPOINT, IMAGE, Manifest, trained
-from kind.stories.place import Place, is_ready
+from kind.stories.namespace import StoryNamespace, is_ready
 
 CLOSED = "closed"
 PORT = 8000
@@ -32,32 +32,34 @@ print(json.dumps(reached))
 """
 
 
-def test_an_outsider_reaches_members_only_where_policies_mean_nothing(digits_place: Place) -> None:
+def test_an_outsider_reaches_members_only_where_policies_mean_nothing(
+    digits_story: StoryNamespace,
+) -> None:
     """Beside the members is a pod that is closed to everybody: it shows what policies mean here."""
-    place = digits_place
-    place.kubectl.apply(trained(epochs=2, hold_at={"worker": AT_CHECKPOINT.format(1)}))
-    place.kubectl.apply(python(CLOSED, LISTEN), closed())
-    place.wait_until_held("worker")
-    place.kubectl.wait_until("pods", lambda pods: is_ready(pods[CLOSED]))
+    story = digits_story
+    story.kubectl.apply(trained(epochs=2, hold_at={"worker": AT_CHECKPOINT.format(1)}))
+    story.kubectl.apply(python(CLOSED, LISTEN), closed())
+    story.wait_until_held("worker")
+    story.kubectl.wait_until("pods", lambda pods: is_ready(pods[CLOSED]))
     ports = {"story-r0-scheduler-0": MEETING, "story-r0-worker-0": METRICS, CLOSED: PORT}
     addresses = [
-        f"{place.kubectl.get('pods', name)['status']['podIP']}:{port}"
+        f"{story.kubectl.get('pods', name)['status']['podIP']}:{port}"
         for name, port in ports.items()
     ]
 
-    place.kubectl.apply(python("outsider", TRY, *addresses))
-    place.wait_for_phase("outsider", "Succeeded")
+    story.kubectl.apply(python("outsider", TRY, *addresses))
+    story.wait_for_phase("outsider", "Succeeded")
 
-    reached = json.loads(place.kubectl("logs", "outsider"))
+    reached = json.loads(story.kubectl("logs", "outsider"))
     print("reached by an outsider:", reached)
     assert len(set(reached.values())) == 1
     # The members do reach each other: they train.
-    place.release()
-    place.wait_for_condition("Succeeded")
+    story.release()
+    story.wait_for_condition("Succeeded")
 
 
 def closed() -> Manifest:
-    """A policy that lets nobody in."""
+    """A policy that denies all ingress."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

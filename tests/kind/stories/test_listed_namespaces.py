@@ -1,4 +1,4 @@
-"""An operator that is told which namespaces are its own, with roles in those and no others."""
+"""An operator that is limited to a list of namespaces, with roles only in those."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kind.cluster import Cluster
 from kind.conftest import fresh_namespace
 from kind.kubectl import Kubectl
 from kind.stories.jobs import Manifest, played
-from kind.stories.place import CHILDREN, Place
+from kind.stories.namespace import CHILDREN, StoryNamespace
 from kind.stories.release import Release
 from support import chart
 
@@ -18,29 +18,29 @@ ACCOUNT = f"system:serviceaccount:{chart.NAMESPACE}:{chart.RELEASE}"
 
 
 @pytest.fixture
-def elsewhere(cluster: Cluster, place: Place) -> Iterator[Kubectl]:
+def elsewhere(cluster: Cluster, story: StoryNamespace) -> Iterator[Kubectl]:
     """A namespace beside the story's own."""
-    with fresh_namespace(cluster, f"{place.name}-elsewhere") as kubectl:
+    with fresh_namespace(cluster, f"{story.name}-elsewhere") as kubectl:
         yield kubectl
 
 
 def test_only_jobs_of_listed_namespaces_are_run(
-    place: Place, elsewhere: Kubectl, cluster: Cluster, release: Release
+    story: StoryNamespace, elsewhere: Kubectl, cluster: Cluster, release: Release
 ) -> None:
-    place.volume("story-dataset", "standard")
+    story.volume("story-dataset", "standard")
     # A restart and a budget: the more it makes and deletes, the more rights it needs.
     release.upgrade(
-        f"--set=watchNamespaces={{{place.name}}}", "--set=pods.podDisruptionBudget=true"
+        f"--set=watchNamespaces={{{story.name}}}", "--set=pods.podDisruptionBudget=true"
     )
     job = played(volume={"size": "1Gi"}, behaviour={"worker@0": "exit 1"})
     elsewhere.apply(job)
-    place.kubectl.apply(job)
+    story.kubectl.apply(job)
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
 
     assert (status["restarts"], status["disruptions"]) == (1, 0)
     assert refused(cluster) == []
-    assert may_list_pods(place.kubectl) and not may_list_pods(elsewhere)
+    assert may_list_pods(story.kubectl) and not may_list_pods(elsewhere)
     # A whole job later than it could have been seen, the other is as it was applied.
     assert "status" not in elsewhere.get("imagenetjobs", "story")
     made = (*CHILDREN, "persistentvolumeclaims")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kind.stories.jobs import AT_CHECKPOINT, VALIDATED, Manifest, played, trained
-from kind.stories.place import Operator, Place
+from kind.stories.namespace import Operator, StoryNamespace
 
 EPOCHS = 3
 ROLES = ("worker", "server", "scheduler")
@@ -20,76 +20,78 @@ def halfway(attempts: int) -> Manifest:
     return trained(epochs=EPOCHS, hold_at=at, template={"terminationGracePeriodSeconds": 1})
 
 
-def test_members_killed_in_training_cost_a_restart_each(digits_place: Place) -> None:
-    place = digits_place
-    place.kubectl.apply(halfway(len(ROLES) + 1))
+def test_members_killed_in_training_cost_a_restart_each(digits_story: StoryNamespace) -> None:
+    story = digits_story
+    story.kubectl.apply(halfway(len(ROLES) + 1))
     for attempt, role in enumerate(ROLES):
-        place.wait_until_held("worker", attempt=attempt)
-        place.kill_program(f"story-r{attempt}-{role}-0")
+        story.wait_until_held("worker", attempt=attempt)
+        story.kill_program(f"story-r{attempt}-{role}-0")
 
-    # A pod that somebody deletes is no fault of the job's own.
-    place.wait_until_held("worker", attempt=len(ROLES))
-    place.kill_pod(f"story-r{len(ROLES)}-server-0")
+    # A deleted pod is not charged to the job.
+    story.wait_until_held("worker", attempt=len(ROLES))
+    story.kill_pod(f"story-r{len(ROLES)}-server-0")
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (len(ROLES), 1)
     assert status["training"]["attempt"] == len(ROLES) + 1
-    written = place.result(status)
+    written = story.result(status)
     assert "/attempts/r0/checkpoints/epoch-0001" in written["resumedFrom"]
     assert written["epochs"] == EPOCHS
     assert written["validation"]["images"] == VALIDATED
 
 
-def test_members_killed_after_the_last_checkpoint_cost_no_training(digits_place: Place) -> None:
+def test_members_killed_after_the_last_checkpoint_cost_no_training(
+    digits_story: StoryNamespace,
+) -> None:
     """The worker that writes the result is held before it: all epochs are trained, and saved."""
-    place = digits_place
+    story = digits_story
     at = {f"worker@{attempt}": r"/result\.json$" for attempt in range(len(ROLES))}
-    place.kubectl.apply(trained(epochs=2, hold_at=at))
+    story.kubectl.apply(trained(epochs=2, hold_at=at))
     for attempt, role in enumerate(ROLES):
-        writer = place.wait_until_held("worker", attempt=attempt)
-        place.kill_program(writer if role == "worker" else f"story-r{attempt}-{role}-0")
+        writer = story.wait_until_held("worker", attempt=attempt)
+        story.kill_program(writer if role == "worker" else f"story-r{attempt}-{role}-0")
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (len(ROLES), 0)
-    written = place.result(status)
+    written = story.result(status)
     assert written["resumedFrom"].endswith("/attempts/r0/checkpoints/epoch-0002-batch-00000000")
     assert written["train"]["images"] == 0
     assert written["validation"]["images"] == VALIDATED
 
 
 def test_servers_that_die_after_the_last_worker_cost_nothing(
-    place: Place, operator: Operator
+    story: StoryNamespace, operator: Operator
 ) -> None:
-    place.kubectl.apply(played(prepared=True, behaviour={"worker": "hold"}))
-    place.wait_for_attempt(0)
+    story.kubectl.apply(played(prepared=True, behaviour={"worker": "hold"}))
+    story.wait_for_attempt(0)
     operator.stop()  # it must not be faster than what dies
-    place.release()
+    story.release()
     for index in range(2):
-        place.wait_for_phase(f"story-r0-worker-{index}", "Succeeded")
+        story.wait_for_phase(f"story-r0-worker-{index}", "Succeeded")
 
     for role in ("server", "scheduler"):
-        place.end_stand_in(f"story-r0-{role}-0")
-        place.wait_for_phase(f"story-r0-{role}-0", "Failed")
+        story.end_stand_in(f"story-r0-{role}-0")
+        story.wait_for_phase(f"story-r0-{role}-0", "Failed")
     operator.start()
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert status["training"]["attempt"] == 0
 
 
-def test_a_hang_is_caught_by_the_progress_deadline(digits_place: Place) -> None:
-    place = digits_place
-    place.kubectl.apply(halfway(1))
-    writer = place.wait_until_held("worker")
+def test_a_hang_is_caught_by_the_progress_deadline(digits_story: StoryNamespace) -> None:
+    story = digits_story
+    story.kubectl.apply(halfway(1))
+    writer = story.wait_until_held("worker")
     (other,) = {"story-r0-worker-0", "story-r0-worker-1"} - {writer}
-    place.kill_program(other, "STOP")
-    place.release("worker")
+    story.kill_program(other, "STOP")
+    story.release("worker")
 
     # Not before: however slow this machine is, what only starts must not be taken for a hang.
-    place.change({"runPolicy": {"progressDeadlineSeconds": 20}})
-    place.wait_for_condition("Restarting", reason="ProgressDeadlineExceeded")
-    place.change({"runPolicy": {"progressDeadlineSeconds": 3600}})
+    story.change({"runPolicy": {"progressDeadlineSeconds": 20}})
+    story.wait_for_condition("Restarting", reason="ProgressDeadlineExceeded")
+    story.change({"runPolicy": {"progressDeadlineSeconds": 3600}})
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (1, 0)
-    assert "/attempts/r0/checkpoints/" in place.result(status)["resumedFrom"]
+    assert "/attempts/r0/checkpoints/" in story.result(status)["resumedFrom"]

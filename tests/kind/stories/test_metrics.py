@@ -16,7 +16,7 @@ from kind.cluster import Cluster
 from kind.conftest import OPERATOR
 from kind.prometheus.server import Prometheus
 from kind.stories.jobs import CLAIM, Manifest, held, played, trained
-from kind.stories.place import Place
+from kind.stories.namespace import StoryNamespace
 from support import chart
 from support.processes import wait_until
 
@@ -32,16 +32,16 @@ ROLES = "count by (role) (rate(process_cpu_seconds_total[1m]))"
 
 
 @pytest.fixture
-def prometheus(place: Place) -> Prometheus:
+def prometheus(story: StoryNamespace) -> Prometheus:
     """A Prometheus that scrapes nothing yet."""
-    found = Prometheus(place.kubectl, CLAIM, place.data)
+    found = Prometheus(story.kubectl, CLAIM, story.data)
     found.scrape([])
     found.start(RULES)
     return found
 
 
 def test_prometheus_answers_all_that_the_chart_asks(
-    place: Place, cluster: Cluster, prometheus: Prometheus
+    story: StoryNamespace, cluster: Cluster, prometheus: Prometheus
 ) -> None:
     operator = cluster.kubectl.within(OPERATOR).all("pods")
 
@@ -50,20 +50,20 @@ def test_prometheus_answers_all_that_the_chart_asks(
 
         def are_known() -> bool:
             # Kubernetes may hear of a pod's address later than the pod does its work.
-            prometheus.scrape([*operator, *place.kubectl.all("pods")])
+            prometheus.scrape([*operator, *story.kubectl.all("pods")])
             return set(roles) <= {series.get("role", "") for series in prometheus.answer(ROLES)}
 
         wait_until(are_known, f"{roles} are scraped")
 
-    place.kubectl.apply(seen())
+    story.kubectl.apply(seen())
     for role in PREPARATION:
-        place.wait_until_held(role)
+        story.wait_until_held(role)
         look_at(role)
-        place.release(role)
-    writer = place.wait_until_held("worker", FIRST)
+        story.release(role)
+    writer = story.wait_until_held("worker", FIRST)
     look_at("worker", "server", "scheduler")
     # The one role that such a job does not have.
-    place.kubectl.apply(
+    story.kubectl.apply(
         played(
             "ring",
             prepared=True,
@@ -72,16 +72,16 @@ def test_prometheus_answers_all_that_the_chart_asks(
         )
     )
     look_at("rendezvous")
-    place.release(FIRST)
-    place.wait_until_held("worker", RESULT)
+    story.release(FIRST)
+    story.wait_until_held("worker", RESULT)
     wait_for_answers(prometheus, [query for query in QUESTIONS if "imagenet_operator" not in query])
     # A restart, and a request that the API server refuses.
-    place.kill_program(writer)
-    place.kubectl("create", "quota", "story", "--hard=count/services=0")
-    place.kubectl.apply(played("refused", prepared=True))
+    story.kill_program(writer)
+    story.kubectl("create", "quota", "story", "--hard=count/services=0")
+    story.kubectl.apply(played("refused", prepared=True))
     wait_for_answers(prometheus, QUESTIONS)
-    place.kubectl("delete", "quota", "story")
-    place.wait_for_condition("Succeeded")
+    story.kubectl("delete", "quota", "story")
+    story.wait_for_condition("Succeeded")
     alerts = [rule["alert"] for group in ALERTS for rule in group["rules"]]
     assert prometheus.rules() == dict.fromkeys(alerts, "ok")
 

@@ -8,7 +8,7 @@ import pytest
 
 from kind.cluster import Cluster
 from kind.stories.jobs import played
-from kind.stories.place import Operator, Place, member_nodes
+from kind.stories.namespace import Operator, StoryNamespace, member_nodes
 
 
 @pytest.fixture
@@ -23,21 +23,23 @@ def cordon(cluster: Cluster) -> Iterator[Callable[[str], None]]:
 
 
 @pytest.mark.usefixtures("cordon")
-def test_a_drained_node_costs_no_restart_of_the_job_s_own(place: Place, cluster: Cluster) -> None:
-    place.kubectl.apply(played(prepared=True, behaviour={"worker@0": "hold"}))
-    node = member_nodes(place.wait_for_attempt(0))["worker-0"]
+def test_a_drained_node_costs_no_restart_of_the_job_s_own(
+    story: StoryNamespace, cluster: Cluster
+) -> None:
+    story.kubectl.apply(played(prepared=True, behaviour={"worker@0": "hold"}))
+    node = member_nodes(story.wait_for_attempt(0))["worker-0"]
 
-    # Nobody owns the pods of some stories, which may be on their way out still.
+    # The pods of some stories have no owner, and may still be terminating.
     options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
     cluster.kubectl("drain", node, *options)
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 1)
     assert node not in member_nodes(status).values()
 
 
 def test_a_dead_node_costs_no_restart_of_the_job_s_own(
-    place: Place,
+    story: StoryNamespace,
     cluster: Cluster,
     operator: Operator,
     cordon: Callable[[str], None],
@@ -56,14 +58,14 @@ def test_a_dead_node_costs_no_restart_of_the_job_s_own(
         }
         for taint in ("unreachable", "not-ready")
     ]
-    place.kubectl.apply(
+    story.kubectl.apply(
         played(prepared=True, behaviour={"worker@0": "hold"}, template={"tolerations": at_once})
     )
-    assert set(member_nodes(place.wait_for_attempt(0)).values()) == {dying}
+    assert set(member_nodes(story.wait_for_attempt(0)).values()) == {dying}
     cluster.kubectl("uncordon", home)
 
     stop_node(dying)
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 1)
     assert set(member_nodes(status).values()) == {home}

@@ -4,79 +4,83 @@ from __future__ import annotations
 
 from kind.cluster import Cluster
 from kind.stories.jobs import played
-from kind.stories.place import Operator, Place
+from kind.stories.namespace import Operator, StoryNamespace
 
 PODS = {"index": 1, "pack": 2, "seal": 1, "worker": 2}
 """How many pods of each role a job has that is left alone."""
 
 
-def test_a_job_goes_on_while_the_operator_is_dead(place: Place, operator: Operator) -> None:
-    place.kubectl.apply(played(behaviour=dict.fromkeys(PODS, "hold")))
+def test_a_job_goes_on_while_the_operator_is_dead(
+    story: StoryNamespace, operator: Operator
+) -> None:
+    story.kubectl.apply(played(behaviour=dict.fromkeys(PODS, "hold")))
     seen: dict[str, set[str]] = {}
     for role, count in PODS.items():
-        place.wait_for_running_pods(role, count)
-        seen[role] = uids(place, role)
+        story.wait_for_running_pods(role, count)
+        seen[role] = uids(story, role)
 
         operator.kill()
-        place.release(role)
+        story.release(role)
         operator.wait_until_ready()
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert status["training"]["attempt"] == 0
-    assert {role: uids(place, role) for role in PODS} == seen
+    assert {role: uids(story, role) for role in PODS} == seen
 
 
-def test_the_operator_dies_between_two_attempts(place: Place, operator: Operator) -> None:
-    place.kubectl.apply(played(prepared=True, behaviour={"worker@0": "exit 1"}))
-    place.wait_for_condition("Restarting")
+def test_the_operator_dies_between_two_attempts(story: StoryNamespace, operator: Operator) -> None:
+    story.kubectl.apply(played(prepared=True, behaviour={"worker@0": "exit 1"}))
+    story.wait_for_condition("Restarting")
 
     operator.kill()
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (1, 0)
 
 
-def test_the_operator_dies_while_a_job_is_suspended(place: Place, operator: Operator) -> None:
-    place.kubectl.apply(played(prepared=True, run_policy={"suspend": True}))
-    place.wait_for_condition("Suspended")
+def test_the_operator_dies_while_a_job_is_suspended(
+    story: StoryNamespace, operator: Operator
+) -> None:
+    story.kubectl.apply(played(prepared=True, run_policy={"suspend": True}))
+    story.wait_for_condition("Suspended")
 
     operator.kill()
-    place.change({"runPolicy": {"suspend": False}})
+    story.change({"runPolicy": {"suspend": False}})
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
 
 
 def test_the_operator_dies_while_a_gang_waits(
-    place: Place, operator: Operator, cluster: Cluster
+    story: StoryNamespace, operator: Operator, cluster: Cluster
 ) -> None:
-    place.kubectl.apply(played(prepared=True, template={"nodeSelector": {"story": place.name}}))
-    place.wait_for_job(lambda status: status.get("phase") == "Starting")
+    story.kubectl.apply(played(prepared=True, template={"nodeSelector": {"story": story.name}}))
+    story.wait_for_job(lambda status: status.get("phase") == "Starting")
 
     operator.kill()
-    cluster.kubectl("label", "node", cluster.workers[0], f"story={place.name}")
+    cluster.kubectl("label", "node", cluster.workers[0], f"story={story.name}")
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     cluster.kubectl("label", "node", cluster.workers[0], "story-")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert status["training"]["attempt"] == 0
 
 
-def test_two_operators_do_what_one_does(place: Place, operator: Operator) -> None:
+def test_two_operators_do_what_one_does(story: StoryNamespace, operator: Operator) -> None:
     operator.start(replicas=2)
 
-    place.kubectl.apply(played(behaviour={"worker": "hold"}))
-    place.wait_for_attempt(0)
-    seen = {role: uids(place, role) for role in PODS}
-    place.release()
-    status = place.wait_for_condition("Succeeded")
+    story.kubectl.apply(played(behaviour={"worker": "hold"}))
+    story.wait_for_attempt(0)
+    seen = {role: uids(story, role) for role in PODS}
+    story.release()
+    status = story.wait_for_condition("Succeeded")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert {role: len(found) for role, found in seen.items()} == PODS
-    assert {role: uids(place, role) for role in PODS} == seen
+    assert {role: uids(story, role) for role in PODS} == seen
 
 
-def uids(place: Place, role: str) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in place.pods(role=role)}
+def uids(story: StoryNamespace, role: str) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in story.pods(role=role)}

@@ -1,4 +1,4 @@
-"""A program of somebody else's as the workers: the example's script, and a line of shell."""
+"""The user's own program in the workers: the example's script, and a shell command."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import pytest
 import yaml
 
 from kind.stories.jobs import CLAIM, DIGITS, IMAGE, Manifest, trained
-from kind.stories.place import EXAMPLES, Place
+from kind.stories.namespace import EXAMPLES, StoryNamespace
 
 
-def test_a_program_of_ones_own_meets_its_peers_and_reads_the_dataset(digits_place: Place) -> None:
-    digits_place.kubectl.apply(own_image())
+def test_a_program_of_ones_own_meets_its_peers_and_reads_the_dataset(
+    digits_story: StoryNamespace,
+) -> None:
+    digits_story.kubectl.apply(own_image())
 
-    status = digits_place.wait_for_condition("Succeeded")
+    status = digits_story.wait_for_condition("Succeeded")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
-    results = digits_place.output() / "attempts" / "r0"
+    results = digits_story.output() / "attempts" / "r0"
     meeting = "meets the others at story-r0-rendezvous-0.story-r0:9091"
     assert {path.name: path.read_text().splitlines() for path in results.iterdir()} == {
         f"worker-{index}.txt": [f"worker {index} of 2", meeting, "reads 2 shards"]
@@ -25,7 +27,7 @@ def test_a_program_of_ones_own_meets_its_peers_and_reads_the_dataset(digits_plac
     }
 
 
-# What no framework is needed for: it writes down what it is told.
+# It needs no framework: it writes its environment to a file.
 TELLS = """
 folder="$IMAGENET_RESULTS/attempts/r$IMAGENET_ATTEMPT"
 mkdir -p "$folder" && test -f "$IMAGENET_DATASET/dataset.json" && env > "$folder/$POD_NAME"
@@ -50,11 +52,11 @@ WORKERS = [f"story-r0-worker-{index}.story-r0:9092" for index in range(2)]
     ids=["parameter server", "multi-worker mirrored"],
 )
 def test_a_line_of_shell_is_told_where_its_peers_are(
-    digits_place: Place, framework: str, strategy: Manifest
+    digits_story: StoryNamespace, framework: str, strategy: Manifest
 ) -> None:
     container = {"name": "main", "command": ["sh", "-c", TELLS]}
     source = {"prepared": {"claimName": CLAIM, "path": DIGITS}}
-    digits_place.kubectl.apply(
+    digits_story.kubectl.apply(
         trained(
             dataset={"source": source, "preprocessing": {"format": FORMATS[framework]}},
             strategy=strategy,
@@ -63,17 +65,17 @@ def test_a_line_of_shell_is_told_where_its_peers_are(
         )
     )
 
-    status = digits_place.wait_for_condition("Succeeded")
+    status = digits_story.wait_for_condition("Succeeded")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     for index in range(2):
-        written = digits_place.output() / "attempts" / "r0" / f"story-r0-worker-{index}"
+        written = digits_story.output() / "attempts" / "r0" / f"story-r0-worker-{index}"
         lines = written.read_text().splitlines()
-        told = dict(line.split("=", 1) for line in lines if "=" in line)
+        environment = dict(line.split("=", 1) for line in lines if "=" in line)
         if framework == "MXNet":
-            assert told.items() >= SCHEDULER.items()
+            assert environment.items() >= SCHEDULER.items()
         else:
-            config = json.loads(told["TF_CONFIG"])
+            config = json.loads(environment["TF_CONFIG"])
             assert config["cluster"]["worker"] == WORKERS
             assert config["task"] == {"type": "worker", "index": index}
 

@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from imagenet_workloads.dataset import read_dataset
 from kind.cluster import Cluster
 from kind.stories.jobs import CLAIM, Manifest, from_archive, played, trained
-from kind.stories.place import Place
+from kind.stories.namespace import StoryNamespace
 
-# What each program writes last: all of its work is done then, and nobody sees it yet.
+# The last file of each program: its work is done then, but not yet visible.
 LAST_FILES = {"index": "/datasets/", "pack": r"\.rec$", "seal": r"/dataset\.json$"}
 
 
-def test_a_job_that_comes_before_its_claim_starts_with_it(place: Place) -> None:
-    place.kubectl.apply(played(volume={"claimName": "late"}))
-    place.wait_for_job(is_told_what_is_missing)
-    assert place.children() == set()
+def test_a_job_that_comes_before_its_claim_starts_with_it(story: StoryNamespace) -> None:
+    story.kubectl.apply(played(volume={"claimName": "late"}))
+    story.wait_for_job(is_told_what_is_missing)
+    assert story.children() == set()
 
-    place.claim("late")
+    story.claim("late")
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
 
 
@@ -31,54 +31,54 @@ def is_told_what_is_missing(status: Manifest) -> bool:
     return said.get("reason") == "ClaimNotFound" and "PersistentVolumeClaim late" in said["message"]
 
 
-def test_pods_of_each_step_are_killed(place: Place) -> None:
+def test_pods_of_each_step_are_killed(story: StoryNamespace) -> None:
     steps = {"index": 1, "pack": 2, "seal": 1}
-    place.kubectl.apply(played(behaviour=dict.fromkeys(steps, "hold")))
+    story.kubectl.apply(played(behaviour=dict.fromkeys(steps, "hold")))
     for role, count in steps.items():
-        (killed, *_) = place.wait_for_running_pods(role, count)
-        place.kill_pod(killed)
-        assert killed not in place.wait_for_running_pods(role, count)
-        place.release(role)
+        (killed, *_) = story.wait_for_running_pods(role, count)
+        story.kill_pod(killed)
+        assert killed not in story.wait_for_running_pods(role, count)
+        story.release(role)
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert status["dataset"]["sealed"]
 
 
-def test_programs_of_each_step_are_killed(place: Place, cluster: Cluster) -> None:
-    place.make_archive()
-    place.kubectl.apply(prepared(hold_at=LAST_FILES))
+def test_programs_of_each_step_are_killed(story: StoryNamespace, cluster: Cluster) -> None:
+    story.make_archive()
+    story.kubectl.apply(prepared(hold_at=LAST_FILES))
     for role in LAST_FILES:
-        pod = place.wait_until_held(role)
-        cluster.kill_program(place.kubectl.get("pods", pod))
-        place.wait_for_phase(pod, "Failed")
-        place.release(role)
+        pod = story.wait_until_held(role)
+        cluster.kill_program(story.kubectl.get("pods", pod))
+        story.wait_for_phase(pod, "Failed")
+        story.release(role)
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
-    check_dataset(place, status)
+    check_dataset(story, status)
 
 
-def test_two_jobs_make_one_dataset_at_once(place: Place) -> None:
+def test_two_jobs_make_one_dataset_at_once(story: StoryNamespace) -> None:
     """Both are held together: when no shard is seen yet, and when neither has sealed them."""
-    place.make_archive()
+    story.make_archive()
     names = ("first", "second")
     together = {role: LAST_FILES[role] for role in ("pack", "seal")}
     for name in names:
-        place.make_folder(f"{CLAIM}/{name}")
-    place.kubectl.apply(*(prepared(name, hold_at=together, hold_by=name) for name in names))
+        story.make_folder(f"{CLAIM}/{name}")
+    story.kubectl.apply(*(prepared(name, hold_at=together, hold_by=name) for name in names))
 
     for role in together:
         for name in names:
-            assert place.wait_until_held(role, folder=name).startswith(f"{name}-{role}-")
+            assert story.wait_until_held(role, folder=name).startswith(f"{name}-{role}-")
         for name in names:
-            place.release(role, folder=name)
-    first, second = (place.wait_for_condition("Succeeded", name) for name in names)
+            story.release(role, folder=name)
+    first, second = (story.wait_for_condition("Succeeded", name) for name in names)
 
     assert first["dataset"]["key"] == second["dataset"]["key"]
-    check_dataset(place, first)
+    check_dataset(story, first)
 
 
 def prepared(
@@ -94,9 +94,9 @@ def prepared(
     )
 
 
-def check_dataset(place: Place, status: Manifest) -> None:
+def check_dataset(story: StoryNamespace, status: Manifest) -> None:
     """There is one dataset, with every shard that it names as it was written, and no other."""
-    (folder,) = (place.data / "datasets").iterdir()
+    (folder,) = (story.data / "datasets").iterdir()
     assert folder.name == status["dataset"]["key"]
     dataset = read_dataset(folder)
     shards = (*dataset.train.shards, *dataset.validation.shards)

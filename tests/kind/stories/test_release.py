@@ -1,6 +1,6 @@
 """The chart is upgraded and uninstalled while jobs run: they do not notice. In the end all goes.
 
-What docs/install.md tells to type for it is typed as it stands there.
+It runs the commands of docs/install.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from kind.cluster import Cluster
 from kind.kubectl import NotFoundError
 from kind.stories.jobs import played
-from kind.stories.place import Operator, Place
+from kind.stories.namespace import Operator, StoryNamespace
 from kind.stories.release import Release
 from kind.stories.terminal import open_terminal
 from support import chart
@@ -31,15 +31,15 @@ def columns(cluster: Cluster) -> list[str]:
 
 
 def test_upgrade_and_uninstall_keep_jobs_and_removal_keeps_claims(
-    place: Place, operator: Operator, release: Release, cluster: Cluster, tmp_path: Path
+    story: StoryNamespace, operator: Operator, release: Release, cluster: Cluster, tmp_path: Path
 ) -> None:
-    terminal = open_terminal(place.kubectl, cluster.environment.programs["helm"], tmp_path)
+    terminal = open_terminal(story.kubectl, cluster.environment.programs["helm"], tmp_path)
     (upgrade,) = blocks(INSTALL, "## Upgrade")
     uninstall, remove_all = blocks(INSTALL, "## Uninstall")
-    place.volume("story-dataset", "standard")
-    place.kubectl.apply(played(volume={"size": "1Gi"}, behaviour={"worker": "hold"}))
-    place.wait_for_attempt(0)
-    before = {pod["metadata"]["uid"] for pod in place.pods()}
+    story.volume("story-dataset", "standard")
+    story.kubectl.apply(played(volume={"size": "1Gi"}, behaviour={"worker": "hold"}))
+    story.wait_for_attempt(0)
+    before = {pod["metadata"]["uid"] for pod in story.pods()}
 
     # As the definition of an older version would lack something.
     shown = columns(cluster)
@@ -54,25 +54,25 @@ def test_upgrade_and_uninstall_keep_jobs_and_removal_keeps_claims(
     assert release.values() == values
     # Another configuration replaces the operator's pod.
     release.upgrade("--set=pods.podDisruptionBudget=true")
-    assert {pod["metadata"]["uid"] for pod in place.pods()} == before
+    assert {pod["metadata"]["uid"] for pod in story.pods()} == before
 
     terminal.type("\n".join(uninstall))
     operator.wait_until_gone()
-    assert {pod["metadata"]["uid"] for pod in place.pods()} == before
-    assert place.job()["status"]["phase"] == "Running"
-    place.release(folder="../story-dataset")
+    assert {pod["metadata"]["uid"] for pod in story.pods()} == before
+    assert story.job()["status"]["phase"] == "Running"
+    story.release(folder="../story-dataset")
 
     release.upgrade()
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
-    assert {pod["metadata"]["uid"] for pod in place.pods(role="worker")} <= before
+    assert {pod["metadata"]["uid"] for pod in story.pods(role="worker")} <= before
 
     for command in remove_all:
         terminal.type(command)
     operator.wait_until_gone()
-    place.wait_for_no_children()
+    story.wait_for_no_children()
     with pytest.raises(NotFoundError):
-        place.job()
-    claim = place.kubectl.get("persistentvolumeclaims", "story-dataset")
+        story.job()
+    claim = story.kubectl.get("persistentvolumeclaims", "story-dataset")
     assert claim["status"]["phase"] == "Bound"
     assert "deletionTimestamp" not in claim["metadata"]

@@ -10,15 +10,17 @@ import yaml
 
 from kind.cluster import Cluster
 from kind.stories.jobs import from_archive, trained
-from kind.stories.place import Place
+from kind.stories.namespace import StoryNamespace
 from kind.stories.terminal import Terminal, open_terminal
 
 POINTS = {"1": "story-w1-parameter-server", "2": "story-w2-parameter-server"}
 
 
-def test_a_sweep_goes_on_where_it_was_left(place: Place, cluster: Cluster, tmp_path: Path) -> None:
-    terminal = open_terminal(place.kubectl, cluster.environment.programs["helm"], tmp_path)
-    place.make_archive()
+def test_a_sweep_goes_on_where_it_was_left(
+    story: StoryNamespace, cluster: Cluster, tmp_path: Path
+) -> None:
+    terminal = open_terminal(story.kubectl, cluster.environment.programs["helm"], tmp_path)
+    story.make_archive()
     job = trained(epochs=3, dataset=from_archive())
     (terminal.folder / "job.yaml").write_text(yaml.safe_dump(job))
 
@@ -30,14 +32,14 @@ def test_a_sweep_goes_on_where_it_was_left(place: Place, cluster: Cluster, tmp_p
     assert again == first
     assert first["strategy"] == second["strategy"] == "parameterServer"
     for line, workers in ((first, "1"), (second, "2")):
-        status = place.wait_for_condition("Succeeded", POINTS[workers])
+        status = story.wait_for_condition("Succeeded", POINTS[workers])
         assert line["workers"] == workers
         accuracy = status["training"]["accuracy"]["validation"]
         assert float(line["top1"]) == pytest.approx(accuracy, abs=1e-4)
         assert float(line["images_per_second"]) > 0
     assert float(second["speedup"]) > 0
     assert (terminal.folder / "work" / "scaling" / "story.png").stat().st_size > 0
-    jobs = {job["metadata"]["name"] for job in place.kubectl.all("imagenetjobs")}
+    jobs = {job["metadata"]["name"] for job in story.kubectl.all("imagenetjobs")}
     assert jobs == set(POINTS.values())
 
 

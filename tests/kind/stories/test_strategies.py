@@ -1,6 +1,6 @@
 """Each way to share the work, on real nodes, from an archive of images to a model.
 
-In those whose members find each other in a way of their own, a worker is killed; the stories of
+In those with their own rendezvous, a worker is killed; the stories of
 test_members.py have a parameter server's members killed.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from imagenet_workloads.telemetry import names
 from kind.cluster import Cluster
 from kind.stories.jobs import AT_CHECKPOINT, VALIDATED, Manifest, from_archive, trained
-from kind.stories.place import Place, is_ready
+from kind.stories.namespace import StoryNamespace, is_ready
 
 EPOCHS = 3
 ASK = """
@@ -50,9 +50,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_digits_are_learned(place: Place, cluster: Cluster, case: Case) -> None:
-    place.make_archive()
-    place.kubectl.apply(
+def test_digits_are_learned(story: StoryNamespace, cluster: Cluster, case: Case) -> None:
+    story.make_archive()
+    story.kubectl.apply(
         trained(
             epochs=EPOCHS,
             strategy=case.strategy,
@@ -65,27 +65,27 @@ def test_digits_are_learned(place: Place, cluster: Cluster, case: Case) -> None:
         )
     )
     # Held before the second checkpoint, and so after the evaluation that follows the first.
-    writer = place.wait_until_held("worker")
+    writer = story.wait_until_held("worker")
     others = ("server", "scheduler") if "parameterServer" in case.strategy else ()
     ready = {writer, *(f"story-r0-{role}-0" for role in others)}
-    place.kubectl.wait_until("pods", lambda pods: all(is_ready(pods[name]) for name in ready))
-    assert exported(place, writer) >= {metric.name for metric in names.TRAINING}
+    story.kubectl.wait_until("pods", lambda pods: all(is_ready(pods[name]) for name in ready))
+    assert exported(story, writer) >= {metric.name for metric in names.TRAINING}
     if case.is_killed:
-        cluster.kill_program(place.kubectl.get("pods", writer))
+        cluster.kill_program(story.kubectl.get("pods", writer))
     else:
-        place.release()
+        story.release()
 
-    status = place.wait_for_condition("Succeeded")
+    status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (int(case.is_killed), 0)
     assert status["training"]["accuracy"]["validation"] > 0.5
-    written = place.result(status)
+    written = story.result(status)
     assert written["epochs"] == EPOCHS
     assert written["validation"]["images"] == VALIDATED
     if case.is_killed:
         assert "/attempts/r0/checkpoints/epoch-0001" in written["resumedFrom"]
 
 
-def exported(place: Place, pod: str) -> set[str]:
+def exported(story: StoryNamespace, pod: str) -> set[str]:
     """The names of the metrics that a pod exports; a policy may keep others than itself away."""
-    lines = place.run_in(pod, f"python -c '{ASK}'").splitlines()
+    lines = story.run_in(pod, f"python -c '{ASK}'").splitlines()
     return {line.split()[2] for line in lines if line.startswith("# TYPE")}

@@ -1,7 +1,7 @@
 """A gang leaves its nodes at once: its members have ended in less than 5 s.
 
 The one story that asserts how long something took, since that is what is promised: by the median of
-three, as one of them may have met a busy machine. So it is told last and alone, and its clock is
+three, as one of them may have met a busy machine. So it runs last and alone, and its clock is
 the cluster's: when the API server was asked to delete a pod, and when the kubelet saw the pod's
 program end.
 """
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from kind.stories.jobs import Manifest, trained
-from kind.stories.place import ATTEMPT, OF_JOB, Place, terminated
+from kind.stories.namespace import ATTEMPT, OF_JOB, StoryNamespace, terminated
 
 MEMBERS = ("scheduler-0", "server-0", "worker-0", "worker-1")
 SUSPENDED, LOST_A_WORKER = "suspended", "lost a worker"
@@ -24,35 +24,35 @@ ENDLESS = 10_000
 
 
 @pytest.mark.timed
-def test_all_members_have_ended_in_less_than_5_seconds(digits_place: Place) -> None:
-    place = digits_place
-    place.kubectl.apply(trained(epochs=ENDLESS))
+def test_all_members_have_ended_in_less_than_5_seconds(digits_story: StoryNamespace) -> None:
+    story = digits_story
+    story.kubectl.apply(trained(epochs=ENDLESS))
 
     took = []
     for attempt, why in enumerate((SUSPENDED, LOST_A_WORKER, SUSPENDED)):
-        wait_for_epoch(place, attempt)
-        took.append(end(place, attempt, why))
-        place.change({"runPolicy": {"suspend": False}})
+        wait_for_epoch(story, attempt)
+        took.append(end(story, attempt, why))
+        story.change({"runPolicy": {"suspend": False}})
 
     # Both times are cut to whole seconds, which takes at most one from their difference: what
     # seems to be 4 s is less than 5.
     assert statistics.median(took) < LIMIT
 
 
-def wait_for_epoch(place: Place, attempt: int) -> None:
+def wait_for_epoch(story: StoryNamespace, attempt: int) -> None:
     """Wait until the workers of an attempt have trained for an epoch."""
-    place.wait_for_attempt(attempt)
-    begun = place.job()["status"]["training"].get("epoch", 0)
-    place.wait_for_job(lambda status: status["training"].get("epoch", 0) > begun)
+    story.wait_for_attempt(attempt)
+    begun = story.job()["status"]["training"].get("epoch", 0)
+    story.wait_for_job(lambda status: status["training"].get("epoch", 0) > begun)
 
 
-def end(place: Place, attempt: int, why: str) -> float:
+def end(story: StoryNamespace, attempt: int, why: str) -> float:
     """End an attempt; return the seconds until the last of its members had ended."""
     if why == SUSPENDED:
-        place.change({"runPolicy": {"suspend": True}})
+        story.change({"runPolicy": {"suspend": True}})
     else:
-        place.kill_program(f"story-r{attempt}-worker-1")
-    left = place.wait_until_gone(f"{OF_JOB}=story,{ATTEMPT}={attempt}")
+        story.kill_program(f"story-r{attempt}-worker-1")
+    left = story.wait_until_gone(f"{OF_JOB}=story,{ATTEMPT}={attempt}")
 
     # Who is missing was gone before anybody looked.
     assert left
@@ -72,5 +72,5 @@ def asked_to_end(pod: Manifest) -> datetime:
 
 
 def ended(pod: Manifest) -> datetime:
-    """When the program of a pod ended, as its kubelet tells."""
+    """When the program of a pod ended, by its kubelet."""
     return datetime.fromisoformat(terminated(pod)["finishedAt"])

@@ -6,38 +6,38 @@ import pytest
 
 from kind.kubectl import KubectlError
 from kind.stories.jobs import played
-from kind.stories.place import Place, condition
+from kind.stories.namespace import StoryNamespace, condition
 
 
-def test_an_invalid_job_is_refused_by_the_api_server(place: Place) -> None:
+def test_an_invalid_job_is_refused_by_the_api_server(story: StoryNamespace) -> None:
     job = played()
     job["spec"]["training"]["batchSize"] = 7
 
     with pytest.raises(KubectlError) as refused:
-        place.kubectl.apply(job)
+        story.kubectl.apply(job)
 
     assert "spec.training.batchSize" in str(refused.value)
     assert "must divide by the devices" in str(refused.value)
 
 
-def test_an_unknown_field_is_refused_by_the_api_server(place: Place) -> None:
+def test_an_unknown_field_is_refused_by_the_api_server(story: StoryNamespace) -> None:
     job = played()
     job["spec"]["training"]["batch_size"] = 8
 
     with pytest.raises(KubectlError) as refused:
-        place.kubectl.apply(job)
+        story.kubectl.apply(job)
 
     assert 'unknown field "batch_size"' in str(refused.value)
 
 
-def test_what_is_trained_does_not_change_after_the_start(place: Place) -> None:
-    place.kubectl.apply(played(behaviour={"index": "hold"}))
-    place.wait_for_running_pods("index", 1)
+def test_what_is_trained_does_not_change_after_the_start(story: StoryNamespace) -> None:
+    story.kubectl.apply(played(behaviour={"index": "hold"}))
+    story.wait_for_running_pods("index", 1)
     changed = played(behaviour={"index": "hold"})
     changed["spec"]["training"]["epochs"] = 2
 
     with pytest.raises(KubectlError) as refused:
-        place.kubectl.apply(changed)
+        story.kubectl.apply(changed)
 
     assert "epochs" in str(refused.value)
 
@@ -55,17 +55,17 @@ def test_what_is_trained_does_not_change_after_the_start(place: Place) -> None:
     ids=["security", "owned", "type"],
 )
 def test_an_invalid_template_fails_the_job_at_once(
-    place: Place, template: dict[str, object], message: str
+    story: StoryNamespace, template: dict[str, object], message: str
 ) -> None:
-    place.kubectl.apply(played(template=template))
+    story.kubectl.apply(played(template=template))
 
-    status = place.wait_for_condition("Failed")
+    status = story.wait_for_condition("Failed")
 
     failed = condition(status, "Failed")
     assert failed is not None
     assert message in failed["message"]
-    assert place.children() == set()
+    assert story.children() == set()
     # A person who describes the job reads it too.
-    place.kubectl.wait_until(
+    story.kubectl.wait_until(
         "events", lambda events: any(message in event["message"] for event in events.values())
     )

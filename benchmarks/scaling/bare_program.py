@@ -1,4 +1,4 @@
-"""The training program as somebody starts it who has no operator: processes of this machine."""
+"""The training program without an operator: processes of this machine."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def take_cores(count: int) -> list[int]:
     """Let this process, and all that it starts, have so many cores and share them by themselves.
 
     Where the environment says how many threads to take, `imagenetctl run` obeys it, and what is
-    started by hand divides the cores: each side would train with a number of its own.
+    started without it divides the cores: the two sides would train with different numbers.
     """
     cores = sorted(os.sched_getaffinity(0))[:count]
     if len(cores) < count:
@@ -43,18 +43,18 @@ def variables(processes: int, **more: str) -> dict[str, str]:
     return {**pods.inherited(os.environ), THREADS: str(threads), **more}
 
 
-class ByHand:
+class BareProgram:
     """The program, some times at once.
 
     Args:
         folder: of all outputs; what was there before is removed.
-        told: the command line, without the output.
+        command: the command line, without the output.
         cores: to pin each process to; None leaves one free.
         more: further variables.
     """
 
     def __init__(
-        self, folder: Path, told: Sequence[str], cores: Sequence[int | None], **more: str
+        self, folder: Path, command: Sequence[str], cores: Sequence[int | None], **more: str
     ) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         self._outputs = [folder / str(number) for number in range(len(cores))]
@@ -66,7 +66,7 @@ class ByHand:
             with (output / "log.txt").open("wb") as log:
                 self._processes.append(
                     subprocess.Popen(
-                        [*pinned, *told, "--output", str(output)],
+                        [*pinned, *command, "--output", str(output)],
                         env=environment,
                         stdout=log,
                         stderr=subprocess.STDOUT,
@@ -91,11 +91,11 @@ class ByHand:
         """Images per second of all together, once they have ended."""
         for process, output in zip(self._processes, self._outputs, strict=True):
             if process.wait() != 0:
-                sys.exit(f"the program by hand failed: see {output / 'log.txt'}")
+                sys.exit(f"the bare program failed: see {output / 'log.txt'}")
         return sum(speed_of(output) for output in self._outputs)
 
 
 def speed_of(output: Path) -> float:
-    """The images per second that a program tells of itself where it has written its results."""
+    """The images per second of a program, from its result.json."""
     document = json.loads((output / "attempts" / "r0" / "result.json").read_text())
     return float(document["train"]["imagesPerSecond"])

@@ -145,7 +145,7 @@ class OperatorProcess:
         """Return what it says of itself, series of one name and verb added up."""
         with urllib.request.urlopen(f"{self._address}/metrics", timeout=30) as answer:
             text = answer.read().decode()
-        # A series that nothing was counted in yet is not told of.
+        # A series without a count yet is not exported.
         found: dict[str, float] = defaultdict(float)
         for family in text_string_to_metric_families(text):
             for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Where a story happens: a namespace, a folder that its pods share, and the operator beside it.
+"""The namespace of a story, a folder that its pods share, and the operator beside it.
 
 What a story waits for is said in its own words here; every wait has a deadline, and ends at once
 when the job fails that it is about.
@@ -38,7 +38,7 @@ CHILDREN: tuple[Resource, ...] = (
 
 
 @dataclass(frozen=True)
-class Place:
+class StoryNamespace:
     """One story's namespace.
 
     Attributes:
@@ -108,7 +108,7 @@ class Place:
         make_digits(self.data / ARCHIVE)
 
     def job(self, name: str = "story") -> Manifest:
-        """Return a job as it stands."""
+        """Return a job as the API server has it."""
         return self.kubectl.get("imagenetjobs", name)
 
     def change(self, spec: Manifest, name: str = "story") -> None:
@@ -180,7 +180,7 @@ class Place:
         self.kubectl.wait_until("pods", reached)
 
     def kill_pod(self, name: str) -> None:
-        """Delete a pod as nobody should, and wait until it is gone."""
+        """Delete a pod by force, and wait until it is gone."""
         killed = self.kubectl.get("pods", name)["metadata"]["uid"]
         self.kubectl.delete("pods", name, grace_seconds=0)
 
@@ -301,7 +301,7 @@ class Operator:
         pods = self.pods()
         assert pods, "no operator is there"
         for pod in pods:
-            # Deleted by force, it would be told to end first, and given its time.
+            # Even a forced deletion sends SIGTERM first, with a grace period.
             self.cluster.kill_program(pod)
             self.kubectl.delete("pods", pod["metadata"]["name"], grace_seconds=0)
 
@@ -343,7 +343,7 @@ def condition(status: Manifest, kind: str) -> Manifest | None:
 
 
 def is_running(pod: Manifest) -> bool:
-    """Whether the program of a pod runs, and nobody wants it gone."""
+    """Whether the program of a pod runs, and the pod is not being deleted."""
     statuses = pod["status"].get("containerStatuses") or [{}]
     return "running" in statuses[0].get("state", {}) and "deletionTimestamp" not in pod["metadata"]
 
