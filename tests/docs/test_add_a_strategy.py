@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 
 from imagenet_operator.api import ImageNetJob, schema
 from imagenet_operator.api.strategies import STRATEGIES, StrategyFields
-from imagenet_operator.api.templates import owned_field_conflicts
+from imagenet_operator.api.templates.owned_fields import owned_field_conflicts
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.manifests import attempt, names, patience, ports, strategies, worker
 from imagenet_operator.manifests.settings import Settings
@@ -45,7 +45,7 @@ def test_its_fields_are_a_strategys(ring: type[StrategyFields]) -> None:
     assert (node["type"], node["default"], node["maximum"]) == ("integer", 4, 64)
     assert ring().devices(gpus=3) == 3
     said = {name for name in inspect.get_annotations(StrategyFields) if hasattr(ring, name)}
-    assert {"frameworks", "frozen", "incidental", "variables", "tuning"} <= said
+    assert {"frozen", "incidental", "variables", "tuning"} <= said
 
 
 def test_what_tells_its_members_their_places_is_the_operators(

@@ -13,18 +13,20 @@ import pytest
 from numpy.typing import NDArray
 
 from docs.test_add_a_strategy import block
+from imagenet_workloads import rendezvous
+from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.train import optimizer, peers, rendezvous, strategies
-from imagenet_workloads.train.networks import build
-from imagenet_workloads.train.networks.request import Request
-from imagenet_workloads.train.options import Options, parse
-from imagenet_workloads.train.peers import nobody
-from imagenet_workloads.train.peers.choose import find
-from imagenet_workloads.train.replicas import Parameters, Replicas
-from imagenet_workloads.train.schedule import ByUpdate, Schedule
-from imagenet_workloads.train.strategies import exchange, names, single
-from imagenet_workloads.train.strategies.choose import join
-from imagenet_workloads.train.strategies.interface import Strategy, Votes
+from imagenet_workloads.frameworks.mxnet import description, optimizers, strategies
+from imagenet_workloads.frameworks.mxnet.networks import build
+from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
+from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
+from imagenet_workloads.frameworks.mxnet.strategies import Flags, Strategy, join, kvstore, single
+from imagenet_workloads.rendezvous import Rendezvous, none, waiting
+from imagenet_workloads.train import worker
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.options.description import StrategyModules
+from imagenet_workloads.train.schedule import Schedule
 
 SHAPE = (3, 8, 8)
 
@@ -58,17 +60,17 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     rings = ModuleType("rings")
     vars(rings).update(join=lambda: next(members), Ring=Member)
     here = {"rings": rings, "mx": mx, "np": np, "InputError": InputError}
-    for module in (single, exchange, rendezvous, nobody):
+    for module in (single, kvstore, waiting, rendezvous, none):
         here |= {name: found for name, found in vars(module).items() if name[0] != "_"}
-    for package in (strategies, peers):
-        path = f"train/{package.__name__.rpartition('.')[2]}/ring.py"
+    for package in (strategies, rendezvous):
+        path = f"{package.__name__.partition('.')[2].replace('.', '/')}/ring.py"
         made = ModuleType(f"{package.__name__}.ring")
         vars(made).update(here)
         exec(block(path), vars(made))
         monkeypatch.setitem(sys.modules, made.__name__, made)
-    line = "{" + block("train/strategies/names.py") + "}"
-    for name, entry in eval(line, {"Names": names.Names}).items():
-        monkeypatch.setitem(names.STRATEGIES, name, entry)
+    line = "{" + block("frameworks/mxnet/description.py") + "}"
+    for name, entry in eval(line, {"StrategyModules": StrategyModules}).items():
+        monkeypatch.setitem(description.STRATEGIES, name, entry)
 
 
 def options(kv_store: str) -> Options:
@@ -77,8 +79,12 @@ def options(kv_store: str) -> Options:
     return replace(parsed, cluster=replace(parsed.cluster, kv_store=kv_store))
 
 
+def find(options: Options, variables: dict[str, str]) -> Rendezvous:
+    return worker.find_rendezvous(options, description.DESCRIPTION, variables)
+
+
 def replicas(images: int) -> Replicas:
-    made = Replicas(build(Request("mlp", 8, 4, SHAPE)), [mx.cpu()], images, SHAPE)
+    made = Replicas(build(NetworkRequest("mlp", 8, 4, SHAPE)), [mx.cpu()], images, SHAPE)
     made.initialize(mx.init.Xavier())
     return made
 
@@ -88,11 +94,11 @@ def train(
 ) -> Parameters:
     """Take three steps with some images."""
     rate = ByUpdate(Schedule(0.1, 1, 1))
-    strategy.start(made, optimizer.create(parse([]).optimizer, made, rate, 8, 0))
+    strategy.start(made, optimizers.create(parse([]).optimizer, made, rate, 8, 0))
     for _ in range(3):
         made.forward_backward(mx.nd.array(data), mx.nd.array(label))
-        assert strategy.update(Votes(save=strategy.rank == 0)) == Votes(save=True)
-    assert strategy.agree("seed", [7 + strategy.rank]) == [7]
+        assert strategy.update(Flags(save=strategy.rank == 0)) == Flags(save=True)
+    assert strategy.broadcast_from_rank0("seed", [7 + strategy.rank]) == [7]
     strategy.wait_for_all()
     strategy.close()
     return made.parameters()

@@ -1,26 +1,30 @@
-"""docs/telemetry.md lists what the operator exports; the workloads' part has a test beside them."""
+"""docs/telemetry.md lists what the two distributions export, as `make generate` writes it."""
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 
-from prometheus_client import Counter
-from prometheus_client.metrics import MetricWrapperBase
+import pytest
 
-from imagenet_operator.clusters.kubernetes import metrics
-from support.pod_subset import REPOSITORY
-
-PAGE = (REPOSITORY / "docs" / "telemetry.md").read_text()
-ROW = re.compile(r"^\| `(imagenet_operator_\w+)` \| (\w+) \| (.*?) \| (.+?) \|$", re.MULTILINE)
+from support import telemetry_page
+from support.telemetry_page import PAGE, operator_metrics, rendered
 
 
-def test_every_metric_of_the_operator_is_listed_with_type_labels_and_meaning() -> None:
-    found = {}
-    for metric in vars(metrics).values():
-        if isinstance(metric, MetricWrapperBase):
-            (family,) = metric.describe()
-            name = f"{family.name}_total" if isinstance(metric, Counter) else family.name
-            # Nothing public tells of labels that have no value yet.
-            labels = ", ".join(f"`{label}`" for label in metric._labelnames)
-            found[name] = (family.type, labels, family.documentation)
-    assert {name: tuple(rest) for name, *rest in ROW.findall(PAGE)} == found
+def test_the_page_is_as_it_is_generated() -> None:
+    text = PAGE.read_text()
+    assert rendered(text) == text
+    for name, kind, labels, meaning in operator_metrics():
+        assert f"| {name} | {kind} | {labels} | {meaning} |" in text
+
+
+def test_a_table_that_differs_is_found_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PAGE.read_text()
+    changed = tmp_path / "telemetry.md"
+    changed.write_text(text.replace("| counter |", "| gauge |", 1))
+    monkeypatch.setattr(telemetry_page, "PAGE", changed)
+    assert telemetry_page.main(["--check"]) == 1
+    assert telemetry_page.main([]) == 0
+    assert changed.read_text() == text
+    assert telemetry_page.main(["--check"]) == 0
