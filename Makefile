@@ -1,35 +1,44 @@
 # Every target sets up what it needs; `make` alone lists them.
-PYTHON ?= python3.11
+# MXNet 1.9.1 runs on Python 3.11 at most.
+PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-CONSTRAINTS := $(foreach name,operator workloads development,-c constraints/$(name).txt)
+CHECK_PYTHON = @$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' \
+	2>/dev/null || { echo "Python 3.11 with venv is missing; type: apt-get install python3.11-venv"; \
+	exit 1; }
+CONSTRAINTS := $(foreach name,operator workloads development build,-c constraints/$(name).txt)
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
-# One more than two cores would need: some tests wait.
+# One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal
 STRATEGY_ENVIRONMENTS := .venv-horovod/.installed .venv-tensorflow/.installed
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 
-# Where images go: IMAGE_PREFIX=ghcr.io/example/ names them for a registry. On a machine whose
-# containers reach no package index by themselves: DOCKER_BUILD_OPTIONS='--network host'.
+# IMAGE_PREFIX=ghcr.io/example/ names the images for a registry. If containers cannot reach a
+# package index, set DOCKER_BUILD_OPTIONS='--network host'.
 DOCKER ?= docker
 DOCKER_BUILD_OPTIONS ?=
 IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
 IMAGES := operator workloads-mxnet workloads-mxnet-cu112 workloads-tensorflow
 HOROVOD_BUILD := images/build_horovod.py images/horovod-idle-cycle.patch
-# Horovod's wheels that images/build_horovod.py has kept on this machine: the build of an image takes
-# the one that it would make itself.
+# Horovod's wheels that images/build_horovod.py has cached on this machine. The build of an image
+# uses one instead of compiling it again.
 HOROVOD_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/imagenetjob/horovod
 KEPT_WHEELS := $(patsubst $(HOROVOD_CACHE)/%,images/kept/%,$(wildcard $(HOROVOD_CACHE)/*/*.whl))
 
-# What is not on the PATH is built from Go modules, at the version in tests/kind/airgap.
+# If helm is not on the PATH, it is compiled, at the version in tests/kind/airgap. If Go is not on
+# the PATH, it comes from PyPI.
 TOOLS := build/tools/bin
 HELM := $(or $(shell command -v helm),$(TOOLS)/helm)
+GO := $(if $(shell command -v go),,$(TOOLS)/go)
+export PATH := $(PATH):$(abspath $(TOOLS))
 
 CHART := charts/imagenet-operator
+# The folder of `make release`.
+DIST ?= dist
 SNAPSHOT := tests/charts/snapshot.yaml
-# Without the definition of ImageNetJob, which is a generated file of its own.
+# Without the definition of ImageNetJob, which is another generated file.
 RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operator \
 	--kube-version 1.34.4 --set crds.install=false
 
@@ -37,8 +46,8 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-horovod install-tensorflow demo test lint format generate verify images
-.PHONY: test-strategies test-kind bench bench-operator bench-training bench-training-kind
-.PHONY: fidelity clean
+.PHONY: release test-planes test-strategies test-kind test-fresh-machine bench bench-operator
+.PHONY: bench-training bench-training-kind fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,31 +55,35 @@ help: ## Show this list
 install: $(INSTALLED) ## Make .venv with both packages and the development tools
 
 $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constraints/*)
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
-		-e ./operator -e './workloads[mxnet,planes,plot]'
+		-e ./operator -e './workloads[mxnet,plot]'
+	$(BIN)/python images/link_libraries.py
 	touch $@
 
-install-horovod: .venv-horovod/.installed ## Make .venv-horovod with Horovod for MXNet (builds it)
+install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXNet (compiles it; needs g++)
 
 .venv-horovod/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) \
 		$(foreach name,workloads.txt development.txt horovod.in horovod.txt,constraints/$(name))
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-horovod
 	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -r constraints/horovod.in \
-		-e './workloads[mxnet,planes]'
+		-e './workloads[mxnet]'
 	.venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod/mxnet
 	.venv-horovod/bin/pip install --quiet --no-deps --force-reinstall build/horovod/mxnet/*.whl
 	touch $@
 
-install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow, with Horovod (builds it)
+install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: TensorFlow, Horovod (compiles it; needs g++)
 
 .venv-tensorflow/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) $(foreach name, \
 		workloads.txt development.txt horovod.in horovod.txt tensorflow.txt,constraints/$(name))
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
-		-r constraints/horovod.in -e './workloads[tensorflow,planes]'
+		-r constraints/horovod.in -e './workloads[tensorflow]'
 	.venv-tensorflow/bin/python images/build_horovod.py tensorflow --into build/horovod/tensorflow
 	.venv-tensorflow/bin/pip install --quiet --no-deps --force-reinstall \
 		build/horovod/tensorflow/*.whl
@@ -80,23 +93,29 @@ demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 worker
 	$(BIN)/python examples/demo.py
 
 test: $(INSTALLED) $(HELM) ## Run every test that needs no cluster
-	$(BIN)/pytest $(PYTEST_OPTIONS) tests
+	$(BIN)/pytest $(PYTEST_OPTIONS) -m 'not libturbojpeg' tests
 
-lint: $(INSTALLED) ## Check style (ruff) and types (mypy, strict)
+test-planes: $(INSTALLED) ## Run the tests of the codec that needs the system's libturbojpeg
+	$(BIN)/pytest $(PYTEST_OPTIONS) -m libturbojpeg tests/images tests/imagenet_workloads
+
+lint: $(INSTALLED) ## Check style (ruff), layers (import-linter) and types (mypy, strict)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy $(PACKAGES) tests examples benchmarks images
 
 format: $(INSTALLED) ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(INSTALLED) $(HELM) ## Write the CRD, docs/reference.md and the chart's snapshot
+generate: $(INSTALLED) $(HELM) ## Write the CRD, two pages of docs/ and the chart's snapshot
 	$(BIN)/python -m imagenet_operator.cli.generate
+	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page
 	$(RENDER) > $(SNAPSHOT)
 
-verify: $(INSTALLED) $(HELM) ## Fail when a generated file differs from its source; lint the chart
+verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source; lint the chart
 	$(BIN)/python -m imagenet_operator.cli.generate --check
+	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page --check
 	$(HELM) lint --strict --quiet $(CHART)
 	$(RENDER) | diff -u $(SNAPSHOT) - || { echo "$(SNAPSHOT): run make generate"; exit 1; }
 
@@ -110,8 +129,22 @@ image-%: images/%/Dockerfile $(KEPT_WHEELS)
 		--build-arg VERSION=$(VERSION) \
 		--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) .
 
-$(TOOLS)/helm: tests/kind/airgap/versions.toml
-	@command -v go >/dev/null || { echo "helm is needed: install it, or Go to build it with"; exit 1; }
+release: $(INSTALLED) $(HELM) ## Write wheels, chart, names and checksums to dist/ (IMAGE_PREFIX=…)
+	@test -n "$(IMAGE_PREFIX)" || \
+		{ echo "no registry is named; type: make release IMAGE_PREFIX=registry.example.com/team/"; exit 1; }
+	rm -rf $(DIST)
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(DIST) ./operator ./workloads
+	$(HELM) package $(CHART) --destination $(DIST)
+	@{ echo "oci://$(IMAGE_PREFIX)charts/$(notdir $(CHART)):$(VERSION)"; \
+		for name in $(IMAGES); do echo "$(IMAGE_PREFIX)imagenet-$$name:$(IMAGE_TAG)"; done; \
+		} > $(DIST)/names.txt
+	cd $(DIST) && sha256sum * > SHA256SUMS && cat names.txt SHA256SUMS
+
+$(TOOLS)/go: constraints/go.txt | $(INSTALLED)
+	$(BIN)/pip install --quiet --upgrade --target build/tools/go --requirement $<
+	@mkdir -p $(@D) && ln -sf ../go/go/bin/go $@ && touch $@
+
+$(TOOLS)/helm: tests/kind/airgap/versions.toml $(GO)
 	$(PYTHON) tests/kind/airgap/build.py --into $(TOOLS) helm
 	@touch $@
 
@@ -120,23 +153,26 @@ test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all s
 	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
 	$(BIN)/pytest $(PYTEST_OPTIONS) tests/strategies
 
-test-kind: $(INSTALLED) $(HELM) ## Run the stories on a kind cluster, made for them (needs Docker and Go)
+test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
 	$(BIN)/python tests/kind/run.py test
+
+test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian (as root; needs debootstrap)
+	$(PYTHON) tests/fresh_machine/run.py
 
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
 	$(BIN)/python -m benchmarks.preparation
 
-bench-operator: $(INSTALLED) ## Measure the operator on a kind cluster with KWOK's nodes
+bench-operator: $(INSTALLED) $(GO) ## Measure the operator on a kind cluster with KWOK's nodes
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.operator_speed
 
-bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the program by hand
+bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the bare program
 	$(BIN)/python -m benchmarks.scaling
 
-bench-training-kind: $(INSTALLED) $(HELM) ## Measure a job against a plain pod on a kind cluster
+bench-training-kind: $(INSTALLED) $(HELM) $(GO) ## Measure a job against a plain pod on a kind cluster
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.scaling --kind
 
 fidelity: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Train with every strategy and several seeds (long)
 	$(BIN)/python benchmarks/fidelity.py
 
 clean: ## Remove the environment, caches and everything under build/
-	rm -rf $(VENV) $(VENV)-* build images/kept/*/ .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* build $(DIST) images/kept/*/ .mypy_cache .pytest_cache .ruff_cache .hypothesis

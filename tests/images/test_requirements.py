@@ -5,27 +5,29 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from support.chart import REPOSITORY
+from support.codecs import hide_libturbojpeg
 
 IMAGES = REPOSITORY / "images"
 DOCKERFILES = {path.parent.name: path.read_text() for path in IMAGES.glob("*/Dockerfile")}
 # Which of the distributions an image installs, and with what; and where its versions stand.
 CONTENTS = {
     "operator": (("operator",), ("operator",)),
-    "workloads-mxnet": (("workloads", "mxnet", "planes"), ("workloads", "horovod")),
+    "workloads-mxnet": (("workloads", "mxnet"), ("workloads", "horovod")),
     "workloads-mxnet-cu112": (
-        ("workloads", "mxnet-cu112", "planes"),
+        ("workloads", "mxnet-cu112"),
         ("workloads", "workloads-cu112"),
     ),
     "workloads-tensorflow": (
-        ("workloads", "tensorflow", "planes"),
+        ("workloads", "tensorflow"),
         ("workloads", "tensorflow", "horovod"),
     ),
     "workloads-tensorflow-gpu": (
-        ("workloads", "tensorflow-gpu", "planes"),
+        ("workloads", "tensorflow-gpu"),
         ("workloads", "tensorflow", "horovod"),
     ),
 }
@@ -121,3 +123,22 @@ def test_what_an_image_copies_is_there_and_sent_to_the_engine(image: str) -> Non
 
 def _ignore() -> list[str]:
     return (REPOSITORY / ".dockerignore").read_text().splitlines()
+
+
+CODEC_IMAGES = [name for name, text in DOCKERFILES.items() if "libturbojpeg0" in text]
+
+
+@pytest.mark.libturbojpeg
+@pytest.mark.parametrize("image", CODEC_IMAGES)
+def test_the_build_of_an_image_loads_the_planes_codec(image: str, tmp_path: Path) -> None:
+    (code,) = re.findall(r'/opt/imagenet/bin/python -c "(.*prepare.*)"', DOCKERFILES[image])
+    name, value = hide_libturbojpeg(tmp_path / "libraries")
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, check=False).returncode == 0
+    without = subprocess.run(command, env={name: value}, capture_output=True, check=False)
+    assert without.returncode == 1
+    assert b"install the package libturbojpeg0" in without.stderr
+
+
+def test_every_image_of_the_workloads_has_the_library_of_the_planes_codec() -> None:
+    assert set(CODEC_IMAGES) == set(CONTENTS) - {"operator"}
