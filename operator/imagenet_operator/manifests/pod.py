@@ -19,7 +19,6 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.templates.own_program import OwnProgram
-from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import Mount
@@ -49,6 +48,7 @@ class Program:
         tells_readiness: Whether its server of metrics tells when it is at work, beyond running.
         grace_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role (and attempt) have to be on one node.
+        gated: Whether the scheduler holds its pods back until the operator lifts a gate.
         template: The user's template for it, and where that stands in the job.
         own_program: Whether the template may bring a program of its own.
     """
@@ -65,6 +65,7 @@ class Program:
     ports: Mapping[str, int] = field(default_factory=dict)
     tells_readiness: bool = False
     shares_node: bool = False
+    gated: bool = False
     template: Mapping[str, Any] | None = None
     template_path: str = ""
     own_program: OwnProgram = OwnProgram.NEVER
@@ -100,15 +101,28 @@ def pod_template(
     metadata = {"labels": dict(pod_labels), "annotations": _annotations(settings)}
     built: Manifest = {"metadata": metadata, "spec": spec}
     merged = template.merge(built, program.template, program.template_path, program.own_program)
-    # What follows is added after the merge, so that no template can take it away.
-    path = f"{program.template_path}.spec"
-    if program.shared_memory:
-        _keep_within_memory(merged["spec"], path)
-    if program.gpus:
-        _ask_for_gpus(merged["spec"]["containers"][0], program.gpus, settings, path)
-    if program.shares_node:
-        _share_node(merged["spec"], labels.of_its_like(pod_labels), path)
+    template.judge(
+        merged["spec"],
+        f"{program.template_path}.spec",
+        gpu_resource=settings.gpu_resource if program.gpus else None,
+        gated=program.gated,
+    )
+    _complete(merged["spec"], program, pod_labels, settings)
     return merged
+
+
+def _complete(
+    spec: Manifest, program: Program, pod_labels: Mapping[str, str], settings: Settings
+) -> None:
+    """Add what comes after the merge, so that no template can remove it."""
+    if program.shared_memory:
+        _keep_within_memory(spec)
+    if program.gpus:
+        _ask_for_gpus(spec["containers"][0], program.gpus, settings)
+    if program.shares_node:
+        _share_node(spec, labels.of_its_like(pod_labels))
+    if program.gated:
+        spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
 
 
 def _annotations(settings: Settings) -> dict[str, str]:
@@ -214,43 +228,33 @@ def _volume_mounts(program: Program) -> list[Manifest]:
     return found
 
 
-def _keep_within_memory(spec: Manifest, path: str) -> None:
+def _keep_within_memory(spec: Manifest) -> None:
     """Size /dev/shm for the memory that the template gives the program.
 
     What stands in /dev/shm counts as memory of the container: it lies within its limit, and is
     no addition to it. So it may take up half of the limit (or, without one, of the request).
     """
-    program, path = spec["containers"][0], f"{path}.containers[{names.CONTAINER}]"
-    limit = template.quantity(program, "limits", "memory", path)
-    memory = template.quantity(program, "requests", "memory", path) if limit is None else limit
+    program = spec["containers"][0]
+    limit = template.quantity(program, "limits", "memory")
+    memory = template.quantity(program, "requests", "memory") if limit is None else limit
     volume = next(item["emptyDir"] for item in spec["volumes"] if item["name"] == SHARED_MEMORY)
     if memory and memory / 2 < quantities.parse(volume["sizeLimit"]):
         volume["sizeLimit"] = str(math.floor(memory / 2))
 
 
-def _ask_for_gpus(container: Manifest, count: int, settings: Settings, path: str) -> None:
+def _ask_for_gpus(container: Manifest, count: int, settings: Settings) -> None:
     """Ask for GPUs by a limit, which is their request as well: they are not shared."""
-    path = f"{path}.containers[{names.CONTAINER}]"
-    resources = template.part(container, "resources", path)
-    for kind in ("limits", "requests"):
-        if settings.gpu_resource in (resources.get(kind) or ()):
-            raise InvalidTemplate(
-                f"{path}.resources.{kind}[{settings.gpu_resource}]",
-                "cannot be overridden: the operator counts GPUs; set gpus of the workers",
-            )
-    limits = template.part(resources, "limits", f"{path}.resources")
+    limits = template.part(template.part(container, "resources"), "limits")
     limits[settings.gpu_resource] = str(count)
 
 
-def _share_node(spec: Manifest, pod_labels: Mapping[str, str], path: str) -> None:
+def _share_node(spec: Manifest, pod_labels: Mapping[str, str]) -> None:
     """Bind a pod to the node of its like, whatever affinity a template brought along.
 
     The scheduler lets the first of them through: a pod that matches its own term needs no other.
     """
-    affinity = template.part(spec, "affinity", path)
-    of_pods = template.part(affinity, "podAffinity", f"{path}.affinity")
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    terms = template.part(of_pods, required, f"{path}.affinity.podAffinity", list)
+    of_pods = template.part(template.part(spec, "affinity"), "podAffinity")
+    terms = template.part(of_pods, "requiredDuringSchedulingIgnoredDuringExecution", list)
     terms.append(
         {
             "labelSelector": {"matchLabels": dict(pod_labels)},

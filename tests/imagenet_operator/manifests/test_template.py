@@ -110,10 +110,10 @@ def test_threads_that_the_template_sets_are_kept() -> None:
         ({"spec": {"containers": [{"image": "x"}]}}, f"{PATH}.spec.containers[0]"),
         (
             of_program(resources={"limits": {"cpu": "four"}}),
-            f"{PATH}.spec.containers[main].resources.limits.cpu",
+            f"{PATH}.spec.containers[0].resources.limits.cpu",
         ),
-        (of_program(resources={"limits": ["4"]}), f"{PATH}.spec.containers[main].resources.limits"),
-        (of_program(resources="4"), f"{PATH}.spec.containers[main].resources"),
+        (of_program(resources={"limits": ["4"]}), f"{PATH}.spec.containers[0].resources.limits"),
+        (of_program(resources="4"), f"{PATH}.spec.containers[0].resources"),
         ({"spec": {"restartPolicy": "Always"}}, f"{PATH}.spec.restartPolicy"),
         (of_program(command=["sh"]), f"{PATH}.spec.containers[0].command"),
         ({"metadata": {"name": "mine"}}, f"{PATH}.metadata.name"),

@@ -1,11 +1,12 @@
 """What the operator refuses although the schema cannot: the contents of pod templates.
 
-`validate` calls this last, on a job that the API server would take.
+`validate` calls this last, on a job that the API server would take. The builders judge each
+template by the same function before they merge it, since a stored job may not have been validated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from imagenet_operator.api.base import Model
@@ -26,12 +27,21 @@ def operator_problems(job: ImageNetJob) -> list[Problem]:
     return own_program.problems(job.spec.training) + [
         problem
         for path, template in _templates(job.spec, "spec")
-        for problem in _of_template(template, path, programs.get(path, OwnProgram.NEVER))
+        for problem in template_problems(template, path, programs.get(path, OwnProgram.NEVER))
     ]
 
 
-def _of_template(template: dict[str, Any], path: str, program: OwnProgram) -> list[Problem]:
-    # Types first, as everywhere: what a field says is judged only where it can be read.
+def template_problems(
+    template: Mapping[str, Any], path: str, program: OwnProgram = OwnProgram.NEVER
+) -> list[Problem]:
+    """Return every reason why a template makes no pod, or overrides what the operator owns.
+
+    Args:
+        template: A PodTemplateSpec as a manifest gives it.
+        path: Its field, such as ``spec.training.workers.template``.
+        program: Whether it may bring its own program.
+    """
+    # Types first: the value of a field is judged only if it can be read.
     return list(wrong_types(template, path)) or owned_field_conflicts(template, path, program)
 
 
