@@ -13,7 +13,7 @@ from imagenet_operator.api.templates.owned_fields import owned_field_conflicts
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.manifests import attempt, names, patience, ports, strategies, worker
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.strategies import Member
+from imagenet_operator.manifests.strategies import Replicas
 from support.job_table import JOBS
 from support.pod_subset import REPOSITORY, outside_subset
 
@@ -72,7 +72,7 @@ def test_its_members_are_pods_that_both_clusters_run(
         "manifests/strategies/ring.py",
         "members",
         {
-            **{"ImageNetJob": ImageNetJob, "Settings": Settings, "Member": Member},
+            **{"ImageNetJob": ImageNetJob, "Settings": Settings, "Replicas": Replicas},
             **{"names": names, "patience": patience, "ports": ports, "worker": worker},
         },
     )
@@ -80,7 +80,7 @@ def test_its_members_are_pods_that_both_clusters_run(
     class Ring:
         """Stands for the module."""
 
-        def members(self, *given: Any) -> list[Member]:
+        def members(self, *given: Any) -> list[Replicas]:
             return list(members(*given))
 
     monkeypatch.setattr(strategies, "of_job", lambda job: Ring())

@@ -6,15 +6,15 @@ the attempt's number: a restart is a new gang under new names, never a repaired 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.errors import InvalidTemplate
+from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.manifests import labels, names, pod, protection, strategies
 from imagenet_operator.manifests.identity import training_hash
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
-from imagenet_operator.manifests.strategies import Member
+from imagenet_operator.manifests.strategies import Replicas
 
 
 def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list[Manifest]:
@@ -28,12 +28,9 @@ def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list
     Raises:
         InvalidTemplate: A template has no meaning, or overrides what is the operator's.
     """
-    identity = {"IMAGENET_ATTEMPT": str(attempt), "IMAGENET_SPEC_HASH": training_hash(job)}
-    members = strategies.of_job(job).members(job, attempt, settings)
-    return [
-        *shared(job, attempt, len(members), settings),
-        *(_pod(job, attempt, member, identity, settings) for member in members),
-    ]
+    roles = strategies.of_job(job).members(job, attempt, settings)
+    pods = [pod for role in roles for pod in _pods(job, attempt, role, settings)]
+    return [*shared(job, attempt, len(pods), settings), *pods]
 
 
 def shared(
@@ -73,40 +70,47 @@ def _service(job: ImageNetJob, attempt: int) -> Manifest:
     }
 
 
-def _pod(
-    job: ImageNetJob, attempt: int, member: Member, identity: dict[str, str], settings: Settings
-) -> Manifest:
-    name, role = job.metadata.name, member.program.role
-    program = replace(member.program, environment={**identity, **member.program.environment})
-    pod_labels = labels.of_member(name, attempt, role, member.index, job.metadata.generation)
-    template = pod.pod_template(job, program, pod_labels, settings)
-    pod_name = names.member(name, attempt, role, member.index)
-    spec = {
-        **template["spec"],
-        "hostname": pod_name,
-        "subdomain": names.service(name, attempt),
-    }
-    if job.spec.run_policy.scheduling_policy.gang == "Wait":
-        _hold_back(spec, f"{program.template_path}.spec")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": pod_name,
-            "namespace": job.metadata.namespace,
-            **template["metadata"],
-            "ownerReferences": [labels.owner(job)],
+def _pods(
+    job: ImageNetJob, attempt: int, replicas: Replicas, settings: Settings
+) -> Iterator[Manifest]:
+    """Yield the pods of a role. Their template is built, merged and judged once."""
+    template = _template(job, attempt, replicas, settings)
+    name, role = job.metadata.name, replicas.program.role
+    for index, environment in enumerate(replicas.environments):
+        copy = copied(template)
+        pod_name = names.member(name, attempt, role, index)
+        copy["spec"]["hostname"] = pod_name
+        copy["metadata"]["labels"] |= labels.of_replica(index)
+        for variable in copy["spec"]["containers"][0]["env"]:
+            if variable["name"] in environment:
+                variable["value"] = environment[variable["name"]]
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": pod_name,
+                "namespace": job.metadata.namespace,
+                **copy["metadata"],
+                "ownerReferences": [labels.owner(job)],
+            },
+            "spec": copy["spec"],
+        }
+
+
+def _template(job: ImageNetJob, attempt: int, replicas: Replicas, settings: Settings) -> Manifest:
+    """Return the pod template of a role, with the variables of its first pod."""
+    program, name = replicas.program, job.metadata.name
+    program = replace(
+        program,
+        environment={
+            "IMAGENET_ATTEMPT": str(attempt),
+            "IMAGENET_SPEC_HASH": training_hash(job),
+            **program.environment,
+            **replicas.environments[0],
         },
-        "spec": spec,
-    }
-
-
-def _hold_back(spec: Manifest, path: str) -> None:
-    """Give a pod the gate before which the scheduler lets it wait; it must need the scheduler."""
-    if spec.get("nodeName"):
-        raise InvalidTemplate(
-            f"{path}.nodeName",
-            "cannot be given with spec.runPolicy.schedulingPolicy.gang: Wait, since nobody holds "
-            "such a pod back; write nodeSelector, or gang: Timeout",
-        )
-    spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
+        gated=job.spec.run_policy.scheduling_policy.gang == "Wait",
+    )
+    pod_labels = labels.of_role(name, attempt, program.role, job.metadata.generation)
+    template = pod.pod_template(job, program, pod_labels, settings)
+    template["spec"]["subdomain"] = names.service(name, attempt)
+    return template

@@ -43,12 +43,14 @@ def of_attempt(job_name: str, attempt: int, role: str) -> dict[str, str]:
     return _checked({**of_child(job_name, role), ATTEMPT: str(attempt)})
 
 
-def of_member(
-    job_name: str, attempt: int, role: str, index: int, generation: int
-) -> dict[str, str]:
-    """Return the labels of one pod of an attempt."""
-    place = {REPLICA_INDEX: str(index), GENERATION: str(generation)}
-    return _checked({**of_attempt(job_name, attempt, role), **place})
+def of_role(job_name: str, attempt: int, role: str, generation: int) -> dict[str, str]:
+    """Return the labels that all pods of a role have in an attempt."""
+    return _checked({**of_attempt(job_name, attempt, role), GENERATION: str(generation)})
+
+
+def of_replica(index: int) -> dict[str, str]:
+    """Return the label that tells one pod of a role from the others."""
+    return _checked({REPLICA_INDEX: str(index)})
 
 
 def select_attempt(job_name: str, attempt: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
-from imagenet_operator.manifests import attempt
+from imagenet_operator.manifests import attempt, template
 from imagenet_operator.manifests.identity import training_hash
 from support.job_table import JOBS, TABLE, jobs, members, read
 
@@ -85,6 +85,30 @@ def test_building_is_repeatable_and_shares_nothing(job: ImageNetJob, number: int
             item["spec"]["containers"][0]["env"].clear()
             item["spec"]["volumes"].clear()
     assert attempt.build(job, number) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"), [("defaults", 3), ("horovod", 2), ("multi-worker mirrored", 1)]
+)
+def test_a_role_of_any_size_is_merged_and_judged_once(
+    name: str, roles: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = copy.deepcopy(TABLE[name])
+    document["spec"]["training"] |= {"batchSize": 300, "workers": {"replicas": 300}}
+    judged: list[str] = []
+    judge = template.judge
+
+    def counted(spec: Manifest, path: str, **given: Any) -> None:
+        judged.append(path)
+        judge(spec, path, **given)
+
+    monkeypatch.setattr(template, "judge", counted)
+
+    pods = members(read(document))
+
+    assert len(pods) >= 300
+    assert len(judged) == roles
+    assert len({str(pod["spec"]["containers"][0]["env"]) for pod in pods[-300:]}) in (1, 300)
 
 
 def test_pods_wait_behind_a_gate_only_when_the_gang_waits() -> None:

@@ -44,7 +44,7 @@ def test_a_valid_job_has_valid_children(job: str, attempt: int, role: str, index
     assert DNS_1035_LABEL.fullmatch(names.member(job, attempt, role, index))
     assert DNS_1035_LABEL.fullmatch(names.service(job, attempt))
     assert DNS_1035_LABEL.fullmatch(names.preparation(job))
-    assert labels.of_member(job, attempt, role, index, 1)
+    assert labels.of_role(job, attempt, role, 1) | labels.of_replica(index)
 
 
 def test_the_longest_job_name_fits_and_a_longer_one_does_not() -> None:
@@ -68,8 +68,8 @@ def test_a_label_that_kubernetes_would_refuse_is_not_built(value: str) -> None:
 
 def test_what_selects_an_attempt_is_on_all_its_members_and_on_no_other() -> None:
     selector = labels.select_attempt("digits", 1).items()
-    assert selector <= labels.of_member("digits", 1, "worker", 0, 7).items()
-    assert selector <= labels.of_member("digits", 1, "scheduler", 0, 7).items()
-    assert not selector <= labels.of_member("digits", 11, "worker", 0, 7).items()
-    assert not selector <= labels.of_member("digits-1", 1, "worker", 0, 7).items()
+    assert selector <= labels.of_role("digits", 1, "worker", 7).items()
+    assert selector <= labels.of_role("digits", 1, "scheduler", 7).items()
+    assert not selector <= labels.of_role("digits", 11, "worker", 7).items()
+    assert not selector <= labels.of_role("digits-1", 1, "worker", 7).items()
     assert not selector <= labels.of_child("digits", "pack").items()

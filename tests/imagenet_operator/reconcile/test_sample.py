@@ -323,7 +323,7 @@ def test_what_is_no_attempt_is_none(attempt: str) -> None:
 
 
 def test_who_is_asked_is_told_by_its_labels() -> None:
-    assert Asked.of_labels(labels.of_member("digits", 3, "worker", 0, 1)) == Asked("worker", 3)
+    assert Asked.of_labels(labels.of_role("digits", 3, "worker", 1)) == Asked("worker", 3)
     assert Asked.of_labels(labels.of_child("digits", "pack")) == Asked("pack", None)
     assert Asked.of_labels({}) == Asked("", None)
 

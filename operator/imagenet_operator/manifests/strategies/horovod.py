@@ -13,7 +13,7 @@ from imagenet_operator.api.strategies.horovod import Horovod
 from imagenet_operator.manifests import names, patience, ports, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.strategies import Member
+from imagenet_operator.manifests.strategies import Replicas
 
 RENDEZVOUS = "rendezvous"
 
@@ -30,12 +30,19 @@ is right where gradients wake it; otherwise it takes time from cores that comput
 sleeps for much longer keeps short steps waiting (docs/benchmarks.md)."""
 
 
-def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
     """Return the rendezvous and the workers of an attempt."""
+    trainer = worker.program(
+        job,
+        settings,
+        patience.option(job),
+        environment=_environment(job, attempt),
+        slots=_slots(job),
+    )
     replicas = range(job.spec.training.workers.replicas)
     return [
-        Member(0, _rendezvous(job, attempt, settings)),
-        *(Member(index, _worker(job, attempt, index, settings)) for index in replicas),
+        Replicas.alike(_rendezvous(job, attempt, settings), 1),
+        Replicas(trainer, [_ranks(job, attempt, index) for index in replicas]),
     ]
 
 
@@ -59,18 +66,8 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
     )
 
 
-def _worker(job: ImageNetJob, attempt: int, index: int, settings: Settings) -> Program:
-    return worker.program(
-        job,
-        settings,
-        patience.option(job),
-        environment=_environment(job, attempt, index),
-        slots=_slots(job),
-    )
-
-
-def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
-    """Return what tells a worker's first slot its place."""
+def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
+    """Return what the first slots of all workers share."""
     slots, workers = _slots(job), job.spec.training.workers
     return {
         **_cycles(job),
@@ -80,13 +77,19 @@ def _environment(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports.MEETING),
         "HOROVOD_GLOO_TIMEOUT_SECONDS": str(patience.seconds(job)),
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(patience.seconds(job)),
-        # As in the host assignments, by which the rendezvous knows it.
-        "HOROVOD_HOSTNAME": names.member(job.metadata.name, attempt, worker.ROLE, index),
         "HOROVOD_SIZE": str(workers.replicas * slots),
-        "HOROVOD_RANK": str(index * slots),
         "HOROVOD_LOCAL_SIZE": str(slots),
         "HOROVOD_LOCAL_RANK": "0",
         "HOROVOD_CROSS_SIZE": str(workers.replicas),
+    }
+
+
+def _ranks(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
+    """Return the variables that differ between the first slots of the workers."""
+    return {
+        # As in the host assignments, by which the rendezvous knows it.
+        "HOROVOD_HOSTNAME": names.member(job.metadata.name, attempt, worker.ROLE, index),
+        "HOROVOD_RANK": str(index * _slots(job)),
         "HOROVOD_CROSS_RANK": str(index),
     }
 

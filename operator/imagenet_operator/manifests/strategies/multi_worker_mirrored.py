@@ -11,30 +11,19 @@ import json
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import names, patience, ports, worker
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.strategies import Member
+from imagenet_operator.manifests.strategies import Replicas
 
 
-def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
     """Return the workers of an attempt."""
-    return [
-        Member(
-            index,
-            worker.program(
-                job,
-                settings,
-                patience.option(job),
-                environment={"TF_CONFIG": _config(job, attempt, index)},
-                ports={"training": ports.MEMBER},
-            ),
-        )
-        for index in range(job.spec.training.workers.replicas)
-    ]
+    trainer = worker.program(job, settings, patience.option(job), ports={"training": ports.MEMBER})
+    return [Replicas(trainer, [{"TF_CONFIG": config} for config in _configs(job, attempt)])]
 
 
-def _config(job: ImageNetJob, attempt: int, index: int) -> str:
-    addresses = [
-        names.address(job.metadata.name, attempt, worker.ROLE, peer)
-        for peer in range(job.spec.training.workers.replicas)
-    ]
-    cluster = {"worker": [f"{address}:{ports.MEMBER}" for address in addresses]}
-    return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+def _configs(job: ImageNetJob, attempt: int) -> list[str]:
+    """Return each worker's TF_CONFIG; what all share is written once, since it names all."""
+    workers = range(job.spec.training.workers.replicas)
+    addresses = [names.address(job.metadata.name, attempt, worker.ROLE, peer) for peer in workers]
+    cluster = json.dumps({"worker": [f"{address}:{ports.MEMBER}" for address in addresses]})
+    tasks = (json.dumps({"type": "worker", "index": index}) for index in workers)
+    return [f'{{"cluster": {cluster}, "task": {task}}}' for task in tasks]

@@ -12,14 +12,14 @@ from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.manifests import arguments, names, patience, ports, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.strategies import Member
+from imagenet_operator.manifests.strategies import Replicas
 
 SCHEDULER = "scheduler"
 SERVER = "server"
 WORKER = worker.ROLE
 
 
-def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
     """Return the scheduler, the servers and the workers of an attempt."""
     strategy = _strategy(job)
     scheduler = _helper(job, attempt, settings, SCHEDULER)
@@ -32,9 +32,9 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
         ports={"training": ports.MEMBER},
     )
     return [
-        Member(0, scheduler),
-        *(Member(index, server) for index in range(strategy.servers.replicas)),
-        *(Member(index, trainer) for index in range(job.spec.training.workers.replicas)),
+        Replicas.alike(scheduler, 1),
+        Replicas.alike(server, strategy.servers.replicas),
+        Replicas.alike(trainer, job.spec.training.workers.replicas),
     ]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import worker
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.strategies import Member
+from imagenet_operator.manifests.strategies import Replicas
 
 
-def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Member]:
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
     """Return the one member of an attempt."""
     single = job.spec.training.strategy.single
     assert single is not None, "this module serves no other strategy"
-    return [Member(0, worker.program(job, settings, ("--kv-store", single.kv_store)))]
+    return [Replicas.alike(worker.program(job, settings, ("--kv-store", single.kv_store)), 1)]

@@ -26,6 +26,17 @@ def test_what_tells_members_their_places_is_named_by_their_strategy(name: str) -
     job = JOBS[name]
     fields = STRATEGIES[job.spec.training.strategy.kind]
     named = ("IMAGENET_*", *fields.variables, *fields.tuning)
-    for member in strategies.of_job(job).members(job, 0, DEFAULTS):
-        for variable in member.program.environment:
+    for replicas in strategies.of_job(job).members(job, 0, DEFAULTS):
+        for variable in replicas.program.environment:
             assert any(fnmatchcase(variable, pattern) for pattern in named), variable
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_template_sets_a_variable_that_differs_between_pods_of_a_role(name: str) -> None:
+    """The template of a role is merged once, so each pod has its own value after the merge."""
+    job = JOBS[name]
+    fields = STRATEGIES[job.spec.training.strategy.kind]
+    for replicas in strategies.of_job(job).members(job, 0, DEFAULTS):
+        (variables,) = {frozenset(environment) for environment in replicas.environments}
+        for variable in variables:
+            assert any(fnmatchcase(variable, pattern) for pattern in fields.variables), variable
