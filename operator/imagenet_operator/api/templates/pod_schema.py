@@ -21,7 +21,8 @@ _ROOT: Final = "PodTemplate"
 
 # From k8s.io/api/core/v1 of Kubernetes 1.36, where a field never changes its type. A field is text
 # unless it says otherwise: [X] is a list, {X} an object with names of the user's, and a capital
-# begins an object of this table. Left out are the kinds of volume that have become drivers.
+# begins an object of this table. Left out are the kinds of volume that have become drivers, and
+# objects that another rule refuses whatever they contain: hostPath, nfs, windowsOptions, tokens.
 _TABLE: Final = {
     "PodTemplate": "metadata:Metadata spec:Pod",
     "Metadata": "name generateName namespace annotations:{text} labels:{text} finalizers:[text]",
@@ -104,33 +105,27 @@ _TABLE: Final = {
         allowPrivilegeEscalation:boolean privileged:boolean readOnlyRootFilesystem:boolean
         runAsNonRoot:boolean fsGroup:integer runAsGroup:integer runAsUser:integer
         supplementalGroups:[integer] appArmorProfile:Profile seccompProfile:Profile
-        capabilities:Capabilities seLinuxOptions:SELinux sysctls:[NameAndValue]
-        windowsOptions:Windows""",
+        capabilities:Capabilities seLinuxOptions:SELinux sysctls:[NameAndValue]""",
     "Profile": "localhostProfile type",
     "Capabilities": "add:[text] drop:[text]",
     "SELinux": "level role type user",
-    "Windows": "gmsaCredentialSpec gmsaCredentialSpecName runAsUserName hostProcess:boolean",
     "Volume": """
         name configMap:Files csi:Driver downwardAPI:Files emptyDir:EmptyDir ephemeral:Ephemeral
-        hostPath:HostPath image:Image nfs:NFS persistentVolumeClaim:Claim projected:Projected
-        secret:Files""",
+        image:Image persistentVolumeClaim:Claim projected:Projected secret:Files""",
     "Files": "name secretName defaultMode:integer items:[File] optional:boolean",
     "File": "key path mode:integer fieldRef:FieldOfPod resourceFieldRef:FieldOfContainer",
     "Driver": "driver fsType nodePublishSecretRef:Named readOnly:boolean volumeAttributes:{text}",
     "EmptyDir": "medium sizeLimit:quantity",
-    "HostPath": "path type",
     "Image": "pullPolicy reference",
-    "NFS": "path server readOnly:boolean",
     "Claim": "claimName readOnly:boolean",
     "Projected": "defaultMode:integer sources:[Projection]",
     "Projection": """
         clusterTrustBundle:TrustBundle configMap:Files downwardAPI:Files
-        podCertificate:Certificate secret:Files serviceAccountToken:Token""",
+        podCertificate:Certificate secret:Files""",
     "TrustBundle": "name path signerName labelSelector:LabelSelector optional:boolean",
     "Certificate": """
         certificateChainPath credentialBundlePath keyPath keyType signerName
         maxExpirationSeconds:integer userAnnotations:{text}""",
-    "Token": "audience path expirationSeconds:integer",
     "Ephemeral": "volumeClaimTemplate:ClaimTemplate",
     "ClaimTemplate": "metadata:Metadata spec:ClaimSpec",
     "ClaimSpec": """
