@@ -14,8 +14,14 @@ Manifest = dict[str, Any]
 REPOSITORY = Path(__file__).parents[2]
 REFERENCE = re.compile(r"\$\(([^)]*)\)")
 OWN_FIELDS = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
-PATH_VARIABLES = {"IMAGENET_SOURCE", "IMAGENET_DATA", "IMAGENET_OUTPUT", "IMAGENET_SCRATCH"}
-VOLUME_KINDS = {"emptyDir", "persistentVolumeClaim"}
+PATH_VARIABLES = {
+    "IMAGENET_CREDENTIALS",
+    "IMAGENET_DATA",
+    "IMAGENET_OUTPUT",
+    "IMAGENET_SCRATCH",
+    "IMAGENET_SOURCE",
+}
+VOLUME_KINDS = {"emptyDir", "persistentVolumeClaim", "secret"}
 CONTAINER_FIELDS = {
     "args",
     "command",

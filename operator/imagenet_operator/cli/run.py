@@ -91,6 +91,14 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
         help="the folder that a claim stands for (default: WORKDIR/volumes/CLAIM); repeatable",
     )
     parser.add_argument(
+        "--secret",
+        type=_mapping,
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="the folder that a Secret stands for, with a file for each key; repeatable",
+    )
+    parser.add_argument(
         "--gpus",
         type=_count,
         metavar="N",
@@ -164,7 +172,7 @@ def place(arguments: argparse.Namespace) -> Place:
     workdir = resolved(arguments.workdir)
     return Place(
         workdir,
-        Volumes(workdir / "volumes", dict(arguments.volume)),
+        Volumes(workdir / "volumes", dict(arguments.volume), dict(arguments.secret)),
         gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev"))),
         settings(arguments.metrics_port),
     )
@@ -209,13 +217,17 @@ def check(
 
 
 def check_mapped(jobs: Iterable[ImageNetJob], where: Place) -> None:
-    """See that each --volume is for a claim of one of the jobs.
+    """See that each --volume and --secret is for a claim or Secret of one of the jobs.
 
     Raises:
         ImageNetJobError: One is not, or a job cannot run here at all.
     """
-    mounted = (preflight.needs(job, where.settings.manifests).mounted for job in jobs)
-    preflight.check_mapped(frozenset().union(*mounted), where.volumes)
+    wanted = [preflight.needs(job, where.settings.manifests) for job in jobs]
+    preflight.check_mapped(
+        frozenset().union(*(needs.mounted for needs in wanted)),
+        frozenset().union(*(needs.secrets for needs in wanted)),
+        where.volumes,
+    )
 
 
 def execute(job: ImageNetJob, where: Place, display: Display) -> result.Result:
@@ -359,7 +371,7 @@ def _conclude(end: result.Result, display: Display) -> int:
 def _mapping(text: str) -> tuple[str, Path]:
     claim, equals, path = text.partition("=")
     if not (claim and equals and path):
-        raise argparse.ArgumentTypeError(f"{text!r} is not CLAIM=PATH")
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH")
     try:
         folder = Path(path).resolve()
         reason = "" if folder.is_dir() else "is not a folder"

@@ -104,8 +104,10 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | No
         if arguments.namespace is not None:
             raise ImageNetJobError("--namespace: only a cluster has namespaces; add --context")
         return Here(run.place(arguments), points.shared_claim(manifest), arguments.output)
-    if arguments.volume or arguments.gpus is not None:
-        raise ImageNetJobError("--volume and --gpus: are of runs on this machine; leave them out")
+    if arguments.volume or arguments.secret or arguments.gpus is not None:
+        raise ImageNetJobError(
+            "--volume, --secret and --gpus are options of a run on this machine; leave them out"
+        )
     # Not above: the other commands would wait for a client of the API server to be imported.
     from imagenet_operator.cli.sweep_on_cluster import OnCluster
     from imagenet_operator.clusters.kubernetes import connection

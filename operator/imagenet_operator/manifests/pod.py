@@ -18,12 +18,14 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.sources.fields import CREDENTIALS
 from imagenet_operator.api.templates.own_program import OwnProgram
 from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import Mount
 
 SCRATCH = "/scratch"
+CREDENTIALS_PATH = "/credentials"
 SHARED_MEMORY = "shared-memory"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 TERMINATION_LOG = "/dev/termination-log"
@@ -41,6 +43,7 @@ class Program:
             only to earlier ones.
         image: The container image.
         mounts: Claims that the program reads or writes.
+        secret: The Secret with its credentials, which it reads as files.
         gpus: How many GPUs it needs.
         shared_memory: Whether its processes exchange data through /dev/shm, which would otherwise
             be the container runtime's 64 MiB.
@@ -60,6 +63,7 @@ class Program:
     grace_seconds: int
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
+    secret: str | None = None
     gpus: int = 0
     shared_memory: bool = False
     ports: Mapping[str, int] = field(default_factory=dict)
@@ -182,6 +186,7 @@ def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list
         "HOME": "$(IMAGENET_SCRATCH)",
         "TMPDIR": "$(IMAGENET_SCRATCH)",
         **{mount.variable: mount.path for mount in program.mounts},
+        **({} if program.secret is None else {CREDENTIALS: CREDENTIALS_PATH}),
         **program.environment,
     }
     return [
@@ -203,6 +208,10 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
         {"name": name, "persistentVolumeClaim": {"claimName": claim}}
         for claim, name in _names_of_claims(program).items()
     ]
+    if program.secret is not None:
+        # The pod's group may read the files, and no other user of its node.
+        secret = {"secretName": program.secret, "defaultMode": 0o440}
+        found.append({"name": "credentials", "secret": secret})
     return found
 
 
@@ -225,6 +234,9 @@ def _volume_mounts(program: Program) -> list[Manifest]:
         }
         for mount in program.mounts
     ]
+    if program.secret is not None:
+        mount = {"name": "credentials", "mountPath": CREDENTIALS_PATH, "readOnly": True}
+        found.append(mount)
     return found
 
 

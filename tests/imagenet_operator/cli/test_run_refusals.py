@@ -127,7 +127,7 @@ def test_a_suspended_job_is_not_waited_for(workplace: Workplace) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--volume", "raw"], "'raw' is not CLAIM=PATH"),
+        (["--volume", "raw"], "'raw' is not NAME=PATH"),
         (["--volume", "raw=/nowhere"], "'/nowhere' is not a folder"),
         (["--gpus", "many"], "'many' is not a number of GPUs"),
         (["--metrics-port", "http"], "'http' is not a port for metrics"),

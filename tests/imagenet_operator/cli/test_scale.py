@@ -328,7 +328,10 @@ def test_a_folder_that_cannot_be_written_is_named(workplace: Workplace) -> None:
         (["--workers", "1,,2"], "'1,,2' is no list of workers"),
         (["--workers", "1", "--strategies", "dist_sync"], "'dist_sync' is no strategy"),
         (["--workers", "1", "--namespace", "a"], "--namespace: only a cluster has namespaces"),
-        (["--workers", "1", "--context", "a", "--gpus", "1"], "are of runs on this machine"),
+        (
+            ["--workers", "1", "--context", "a", "--gpus", "1"],
+            "are options of a run on this machine",
+        ),
     ],
 )
 def test_bad_options_are_wrong_usage(

@@ -184,7 +184,7 @@ class Kubelet:
         scratch = self._scratch(pod)
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        paths = pods.mounts(pod, self._machine.volumes.folder, scratch)
+        paths = pods.mounts(pod, self._machine.volumes, scratch)
         for folder in paths.values():
             folder.mkdir(parents=True, exist_ok=True)
         message = self._message_file(pod)

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from imagenet_operator.api import Manifest, strategies
 from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
+from imagenet_operator.clusters.local.volumes import Volumes
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default of terminationMessagePath."""
@@ -81,11 +82,15 @@ def check(pod: Manifest, images: frozenset[str]) -> None:
     if spec.get("restartPolicy") != "Never":
         raise _unsupported(where, "restartPolicy other than Never", "leave it out")
     for volume in spec.get("volumes", ()):
-        if not {"persistentVolumeClaim", "emptyDir"} & volume.keys():
+        if not {"persistentVolumeClaim", "emptyDir", "secret"} & volume.keys():
             kind = next((key for key in volume if key != "name"), "nothing")
             raise _unsupported(
-                where, f"a volume of kind {kind}", "use a persistentVolumeClaim or an emptyDir"
+                where,
+                f"a volume of kind {kind}",
+                "use a persistentVolumeClaim, an emptyDir or a secret",
             )
+        if "items" in volume.get("secret", {}):
+            raise _unsupported(where, "items of a secret", "mount the whole secret")
 
 
 def _check_others(where: str, spec: Manifest) -> None:
@@ -160,25 +165,37 @@ def claims(pod: Manifest) -> list[str]:
     ]
 
 
+def secrets(pod: Manifest) -> list[str]:
+    """The Secrets that a pod mounts."""
+    return [
+        volume["secret"]["secretName"]
+        for volume in pod["spec"].get("volumes", ())
+        if "secret" in volume
+    ]
+
+
 def ports(pod: Manifest) -> set[int]:
     """The ports that a pod declares."""
     return {int(item["containerPort"]) for item in pod["spec"]["containers"][0].get("ports", ())}
 
 
-def mounts(pod: Manifest, claim_folder: Callable[[str], Path], scratch: Path) -> dict[str, Path]:
+def mounts(pod: Manifest, volumes: Volumes, scratch: Path) -> dict[str, Path]:
     """Where each mount of a pod is on this machine.
 
     Args:
         pod: The pod.
-        claim_folder: Claim name → folder.
+        volumes: The folders of claims and Secrets.
         scratch: A folder of the pod's own, for its emptyDir volumes.
     """
-    folders = {
-        volume["name"]: claim_folder(volume["persistentVolumeClaim"]["claimName"])
-        if "persistentVolumeClaim" in volume
-        else scratch / volume["name"]
-        for volume in pod["spec"].get("volumes", ())
-    }
+
+    def folder(volume: Manifest) -> Path:
+        if "persistentVolumeClaim" in volume:
+            return volumes.folder(volume["persistentVolumeClaim"]["claimName"])
+        if "secret" in volume:
+            return volumes.secret(volume["secret"]["secretName"])
+        return scratch / str(volume["name"])
+
+    folders = {volume["name"]: folder(volume) for volume in pod["spec"].get("volumes", ())}
     return {
         str(PurePosixPath(mount["mountPath"])): folders[mount["name"]] / mount.get("subPath", "")
         for mount in pod["spec"]["containers"][0].get("volumeMounts", ())

@@ -24,6 +24,7 @@ class Needs:
         programs: The console scripts that they run, and whether it is to train.
         mounted: The claims that they mount.
         claims: Of these, those that the job does not make.
+        secrets: The Secrets that they mount.
         gpus: GPUs of one attempt.
         ports: Ports that they listen on.
     """
@@ -31,6 +32,7 @@ class Needs:
     programs: frozenset[tuple[str, bool]]
     mounted: frozenset[str]
     claims: frozenset[str]
+    secrets: frozenset[str]
     gpus: int
     ports: frozenset[int]
 
@@ -66,6 +68,7 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
         programs=frozenset((pods.program(pod), is_member(pod)) for pod in everything),
         mounted=mounted,
         claims=mounted - made,
+        secrets=frozenset(secret for pod in everything for secret in pods.secrets(pod)),
         gpus=sum(pods.gpus(pod) for pod in members),
         ports=frozenset(port for pod in everything for port in pods.ports(pod)),
     )
@@ -92,20 +95,26 @@ def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> N
         )
     for claim in sorted(wanted.claims):
         found.folder(claim)
+    for secret in sorted(wanted.secrets):
+        found.secret(secret)
 
 
-def check_mapped(mounted: frozenset[str], found: Volumes) -> None:
-    """See that what --volume names is a claim of the job: a misspelt one would mean nothing.
+def check_mapped(mounted: frozenset[str], secrets: frozenset[str], found: Volumes) -> None:
+    """See that --volume and --secret name what the job mounts: a misspelt name has no effect.
 
     Args:
         mounted: The claims of all that is going to run.
-        found: The claims.
+        secrets: The Secrets of all that is going to run.
+        found: The folders of claims and Secrets.
 
     Raises:
-        LocalError: One is not.
+        LocalError: The job mounts no such claim or Secret.
     """
     for claim in sorted(found.mapped - mounted):
         raise LocalError(
             f"--volume {claim}=…: nothing mounts a claim {claim!r}; "
             f"write one of {', '.join(sorted(mounted))}"
         )
+    for secret in sorted(found.secrets.keys() - secrets):
+        instead = f"write one of {', '.join(sorted(secrets))}" if secrets else "leave it out"
+        raise LocalError(f"--secret {secret}=…: nothing mounts a Secret {secret!r}; {instead}")

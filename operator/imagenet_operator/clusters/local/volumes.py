@@ -1,5 +1,7 @@
 """Claims as folders: WORKDIR/volumes/CLAIM, or wherever `--volume CLAIM=PATH` points.
 
+A Secret is the folder that `--secret NAME=FOLDER` names, with a file for each key.
+
 `cluster.py` asks for the folder of a claim when it starts a pod. A folder that this cluster made
 for a claim goes with the claim; one that someone mapped or filled by hand is never removed.
 """
@@ -17,11 +19,15 @@ class Volumes:
     Args:
         root: The folder that holds a folder for each claim.
         mapped: Claims that stand for folders elsewhere.
+        secrets: The folder of each Secret.
     """
 
-    def __init__(self, root: Path, mapped: Mapping[str, Path]) -> None:
+    def __init__(
+        self, root: Path, mapped: Mapping[str, Path], secrets: Mapping[str, Path] | None = None
+    ) -> None:
         self._root = root
         self._mapped = dict(mapped)
+        self.secrets = dict(secrets or {})
 
     @property
     def mapped(self) -> frozenset[str]:
@@ -50,6 +56,20 @@ class Volumes:
             raise LocalError(
                 f"claim {claim!r} has no folder on this machine: make {folder} and put the files "
                 f"there, or name another folder with --volume {claim}=PATH"
+            )
+        return folder
+
+    def secret(self, name: str) -> Path:
+        """Return the folder of a Secret.
+
+        Raises:
+            LocalError: No folder is named for it.
+        """
+        folder = self.secrets.get(name)
+        if folder is None:
+            raise LocalError(
+                f"Secret {name!r} has no folder on this machine: make a folder with a file for "
+                f"each key, and name it with --secret {name}=FOLDER"
             )
         return folder
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.pods import expand
+from imagenet_operator.clusters.local.volumes import Volumes
 
 Manifest = dict[str, Any]
 IMAGES = frozenset({"ours"})
@@ -197,6 +198,10 @@ def changed(**spec: Any) -> Manifest:
         ),
         (pod(field("status.hostIPs")), r"the field status\.hostIPs"),
         (changed(volumes=[{"name": "v", "configMap": {"name": "c"}}]), "volume of kind configMap"),
+        (
+            changed(volumes=[{"name": "v", "secret": {"secretName": "s", "items": []}}]),
+            "items of a secret; mount the whole secret",
+        ),
     ],
 )
 def test_what_processes_cannot_stand_in_for_is_refused(refused: Manifest, message: str) -> None:
@@ -204,21 +209,30 @@ def test_what_processes_cannot_stand_in_for_is_refused(refused: Manifest, messag
         pods.check(refused, IMAGES)
 
 
-def test_mounts_lead_to_folders() -> None:
+def test_mounts_lead_to_folders(tmp_path: Path) -> None:
     mounted = changed(
         volumes=[
             {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}},
             {"name": "scratch", "emptyDir": {}},
+            {"name": "credentials", "secret": {"secretName": "login"}},
         ]
     )
     mounted["spec"]["containers"][0]["volumeMounts"] = [
         {"name": "data", "mountPath": "/data", "subPath": "part"},
         {"name": "scratch", "mountPath": "/scratch/"},
+        {"name": "credentials", "mountPath": "/credentials"},
     ]
+    (tmp_path / "claim").mkdir()
 
-    found = pods.mounts(mounted, lambda claim: Path("/volumes") / claim, Path("/own"))
+    volumes = Volumes(tmp_path, {}, {"login": Path("/login")})
+    found = pods.mounts(mounted, volumes, Path("/own"))
 
-    assert found == {"/data": Path("/volumes/claim/part"), "/scratch": Path("/own/scratch")}
+    assert found == {
+        "/data": tmp_path / "claim" / "part",
+        "/scratch": Path("/own/scratch"),
+        "/credentials": Path("/login"),
+    }
+    assert pods.secrets(mounted) == ["login"]
     assert pods.claims(mounted) == ["claim"]
 
 

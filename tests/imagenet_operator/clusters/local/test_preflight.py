@@ -59,7 +59,15 @@ def test_claims_that_the_job_does_not_make_must_be_there(name: str, claims: set[
 
 
 def check(tmp_path: Path, *, capacity: int = 0, **changes: object) -> None:
-    needs = {"programs": (), "mounted": (), "claims": (), "gpus": 0, "ports": (), **changes}
+    needs = {
+        "programs": (),
+        "mounted": (),
+        "claims": (),
+        "secrets": (),
+        "gpus": 0,
+        "ports": (),
+        **changes,
+    }
     programs = environments.programs(None, {"PATH": "/bin"})
     preflight.check(Needs(**needs), capacity, Volumes(tmp_path, {}), programs)  # type: ignore[arg-type]
 
@@ -76,6 +84,7 @@ def test_a_machine_that_has_everything_passes(tmp_path: Path) -> None:
         ({"programs": [("imagenet-none", True)]}, "'imagenet-none' is neither"),
         ({"gpus": 3}, "asks for 3 GPUs at a time and this machine has 2"),
         ({"claims": ["raw"]}, "claim 'raw' has no folder"),
+        ({"secrets": ["login"]}, "Secret 'login' has no folder .* --secret login=FOLDER"),
     ],
 )
 def test_what_is_missing_is_said(tmp_path: Path, lacking: dict[str, object], message: str) -> None:
@@ -86,8 +95,22 @@ def test_what_is_missing_is_said(tmp_path: Path, lacking: dict[str, object], mes
 def test_a_folder_is_named_for_a_claim_that_somebody_mounts(tmp_path: Path) -> None:
     found = Volumes(tmp_path, {"raw": tmp_path, "model": tmp_path})
 
-    preflight.check_mapped(frozenset({"raw", "model", "digits-dataset"}), found)
+    preflight.check_mapped(frozenset({"raw", "model", "digits-dataset"}), frozenset(), found)
     with pytest.raises(
         LocalError, match=r"--volume model=…: nothing mounts a claim 'model'; write"
     ):
-        preflight.check_mapped(frozenset({"raw", "digits-dataset"}), found)
+        preflight.check_mapped(frozenset({"raw", "digits-dataset"}), frozenset(), found)
+
+
+@pytest.mark.parametrize(
+    ("mounted", "instead"),
+    [(frozenset(), "leave it out"), (frozenset({"key"}), "write one of key")],
+)
+def test_a_folder_is_named_for_a_secret_that_a_pod_mounts(
+    tmp_path: Path, mounted: frozenset[str], instead: str
+) -> None:
+    found = Volumes(tmp_path, {}, {"login": tmp_path})
+
+    preflight.check_mapped(frozenset(), frozenset({"login"}), found)
+    with pytest.raises(LocalError, match=f"nothing mounts a Secret 'login'; {instead}"):
+        preflight.check_mapped(frozenset(), mounted, found)
