@@ -88,7 +88,7 @@ def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[s
         yield f"{uid} is set by the cluster; its first 8 characters are used in paths."
     if name == f"{job.metadata.generate_name}{files.GENERATED}":
         yield f"{files.GENERATED} is chosen by the cluster."
-    if job.spec.dataset.source.prepared is not None:
+    if job.spec.dataset.source.fields.sealed_path is not None:
         return
     if arguments.key == preview.STAND_IN_KEY:
         yield f"{preview.STAND_IN_KEY} is reported by {name}-index; give it with --key."

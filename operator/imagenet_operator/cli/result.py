@@ -86,9 +86,9 @@ def _newest_result(job: ImageNetJob, found: Volumes) -> tuple[Path | None, dict[
 
 def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
     root = found.path(volumes.data(job).claim)
-    prepared, status = job.spec.dataset.source.prepared, job.status.dataset
-    if prepared is not None:
-        return root / prepared.path
+    sealed, status = job.spec.dataset.source.fields.sealed_path, job.status.dataset
+    if sealed is not None:
+        return root / sealed
     return None if status is None else root / names.dataset_folder(status.key)
 
 

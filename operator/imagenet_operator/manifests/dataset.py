@@ -15,7 +15,7 @@ from imagenet_operator.api.fields import SPLIT_DEFAULT
 from imagenet_operator.api.status import DatasetStatus
 from imagenet_operator.manifests import labels, names, pod, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
-from imagenet_operator.manifests.volumes import DATA, SOURCE, Mount
+from imagenet_operator.manifests.volumes import DATA
 
 INDEX = "index"
 PACK = "pack"
@@ -31,37 +31,32 @@ def index_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
 
     Its pod's termination message is the dataset's status as JSON.
     """
-    return _preparation_job(
-        job, INDEX, _index_arguments(job), _mounts(job, with_source=True), settings
-    )
+    return _preparation_job(job, INDEX, _index_arguments(job), settings)
 
 
 def pack_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFAULTS) -> Manifest:
     """Return the Indexed Job that writes the shards, one completion each."""
-    parallelism = min(job.spec.dataset.preprocessing.parallelism, dataset.shards)
-    arguments = [*_location(dataset), *_source(job)]
-    built = _preparation_job(
-        job, PACK, arguments, _mounts(job, with_source=True), settings, parallelism
-    )
+    spec = job.spec.dataset
+    parallelism = min(spec.preprocessing.parallelism, dataset.shards)
+    arguments = [*_location(dataset), *spec.source.fields.reading_arguments(spec.validation)]
+    built = _preparation_job(job, PACK, arguments, settings, parallelism)
     built["spec"] |= {"completionMode": "Indexed", "completions": dataset.shards}
     return built
 
 
 def seal_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFAULTS) -> Manifest:
     """Return the Job that verifies every shard and completes the dataset."""
-    return _preparation_job(
-        job, SEAL, _location(dataset), _mounts(job, with_source=False), settings
-    )
+    return _preparation_job(job, SEAL, _location(dataset), settings)
 
 
 def _index_arguments(job: ImageNetJob) -> list[str]:
-    preprocessing = job.spec.dataset.preprocessing
+    spec = job.spec.dataset
+    source, validation, preprocessing = spec.source.fields, spec.validation, spec.preprocessing
     resize = [] if preprocessing.resize is None else ["--resize", str(preprocessing.resize)]
     return [
-        *_source(job),
-        *_synthetic(job),
-        *_drawn_validation(job.spec.dataset.validation),
-        *_validation_labels(job.spec.dataset.validation),
+        *source.reading_arguments(validation),
+        *source.index_arguments(validation),
+        *_drawn_validation(validation),
         *("--data", f"$({DATA})"),
         *("--format", preprocessing.format),
         *resize,
@@ -77,28 +72,6 @@ def _location(dataset: DatasetStatus) -> list[str]:
     return ["--data", f"$({DATA})", "--key", dataset.key]
 
 
-def _source(job: ImageNetJob) -> list[str]:
-    """Return the arguments that say where images are read: index and pack both read them."""
-    source, validation = job.spec.dataset.source.volume, job.spec.dataset.validation
-    if source is None:
-        return []
-    arguments = ["--source", _in_source(source.path)]
-    if validation is not None and validation.path is not None:
-        arguments += ["--validation-source", _in_source(validation.path)]
-    return arguments
-
-
-def _synthetic(job: ImageNetJob) -> list[str]:
-    source = job.spec.dataset.source.synthetic
-    if source is None:
-        return []
-    return [
-        *("--synthetic-classes", str(source.classes)),
-        *("--synthetic-images-per-class", str(source.images_per_class)),
-        *("--synthetic-image-shape", ",".join(map(str, source.image_shape))),
-    ]
-
-
 def _drawn_validation(validation: Validation | None) -> list[str]:
     if validation is None:
         return ["--validation-per-class", str(SPLIT_DEFAULT)]
@@ -107,30 +80,17 @@ def _drawn_validation(validation: Validation | None) -> list[str]:
     return ["--validation-per-class", str(validation.split.images_per_class)]
 
 
-def _validation_labels(validation: Validation | None) -> list[str]:
-    if validation is None or validation.labels is None:
-        return []
-    return ["--validation-labels", _in_source(validation.labels)]
-
-
-def _in_source(path: str) -> str:
-    return f"$({SOURCE})/{path}"
-
-
-def _mounts(job: ImageNetJob, *, with_source: bool) -> tuple[Mount, ...]:
-    source = volumes.source(job) if with_source else None
-    return (*((source,) if source else ()), volumes.data(job))
-
-
 def _preparation_job(
     job: ImageNetJob,
     role: str,
     arguments: list[str],
-    mounts: tuple[Mount, ...],
     settings: Settings,
     parallelism: int = 1,
 ) -> Manifest:
     name = job.metadata.name
+    # Seal reads nothing but the dataset.
+    source = None if role == SEAL else volumes.source(job)
+    mounts = (*((source,) if source else ()), volumes.data(job))
     program = pod.Program(
         role=role,
         command=f"imagenet-{role}",
@@ -138,6 +98,7 @@ def _preparation_job(
         image=settings.images[job.spec.training.framework].cpu,
         grace_seconds=settings.farewell_seconds,
         mounts=mounts,
+        secret=None if role == SEAL else job.spec.dataset.source.fields.secret,
         shares_node=volumes.must_share_node(job, mounts, parallelism),
         template=job.spec.dataset.preprocessing.template,
         template_path="spec.dataset.preprocessing.template",

@@ -53,7 +53,7 @@ def everything(
             dataset.pack_job(job, known, settings),
             dataset.seal_job(job, known, settings),
         ]
-        if job.spec.dataset.source.prepared is None
+        if job.spec.dataset.source.fields.sealed_path is None
         else []
     )
     listed = job.model_copy(update={"status": job.status.model_copy(update={"dataset": known})})

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.sources.fields import SOURCE
 from imagenet_operator.api.volumes import VolumeClaim
 from imagenet_operator.errors import InvalidJob, Problem
 from imagenet_operator.manifests import labels, names
 
-SOURCE = "IMAGENET_SOURCE"
 DATA = "IMAGENET_DATA"
 OUTPUT = "IMAGENET_OUTPUT"
 DATASET = "IMAGENET_DATASET"
@@ -60,11 +60,9 @@ def claim_names(job: ImageNetJob) -> set[str]:
 
 
 def source(job: ImageNetJob) -> Mount | None:
-    """Return the mount of the raw images; None where the source has no claim to read from."""
-    volume = job.spec.dataset.source.volume
-    if volume is None:
-        return None
-    return Mount("source", SOURCE, volume.claim_name, "/source", read_only=True)
+    """Return the mount of the raw images; None if the source has no claim to read from."""
+    claim = job.spec.dataset.source.fields.claim
+    return None if claim is None else Mount("source", SOURCE, claim, "/source", read_only=True)
 
 
 def data(job: ImageNetJob, *, read_only: bool = False) -> Mount:
@@ -85,9 +83,9 @@ def output(job: ImageNetJob) -> Mount | None:
 
 def dataset_path(job: ImageNetJob) -> str:
     """Return where the prepared dataset is, as a worker finds it."""
-    prepared = job.spec.dataset.source.prepared
-    if prepared is not None:
-        return f"$({DATA})/{prepared.path}"
+    sealed = job.spec.dataset.source.fields.sealed_path
+    if sealed is not None:
+        return f"$({DATA})/{sealed}"
     if job.status.dataset is None:
         raise ValueError("the dataset has no key yet: an attempt begins after index has ended")
     return f"$({DATA})/{names.dataset_folder(job.status.dataset.key)}"
@@ -121,16 +119,15 @@ def existing(job: ImageNetJob) -> list[Existing]:
     spec = job.spec
     packing = ("spec.dataset.preprocessing.parallelism", spec.dataset.preprocessing.parallelism)
     training = ("spec.training.workers.replicas", spec.training.workers.replicas)
-    prepared, raw = spec.dataset.source.prepared, spec.dataset.source.volume
-    kept = spec.dataset.volume
+    images, kept = spec.dataset.source.fields, spec.dataset.volume
     results = _output_volume(job)
     found = []
-    if raw is not None:
-        path = "spec.dataset.source.volume.claimName"
-        found.append(Existing(path, raw.claim_name, written=False, users=packing))
-    if prepared is not None:
-        path, beside = "spec.dataset.source.prepared.claimName", output(job) is None
-        found.append(Existing(path, prepared.claim_name, written=beside, users=training))
+    if images.claim is not None:
+        path = f"spec.dataset.source.{spec.dataset.source.kind}.claimName"
+        is_sealed = images.sealed_path is not None
+        # Without an output volume, results are written beside a sealed dataset.
+        written, users = is_sealed and output(job) is None, training if is_sealed else packing
+        found.append(Existing(path, images.claim, written=written, users=users))
     if kept is not None and kept.claim_name is not None:
         most = max(packing, training, key=lambda item: item[1])
         path = "spec.dataset.volume.claimName"
@@ -194,8 +191,9 @@ def _output_volume(job: ImageNetJob) -> VolumeClaim | None:
 
 def _data_claim(job: ImageNetJob) -> str:
     dataset = job.spec.dataset
-    if dataset.source.prepared is not None:
-        return dataset.source.prepared.claim_name
+    if dataset.source.fields.sealed_path is not None:
+        assert dataset.source.fields.claim is not None
+        return dataset.source.fields.claim
     named = None if dataset.volume is None else dataset.volume.claim_name
     return named or names.claim(job.metadata.name, DATASET_PURPOSE)
 

@@ -77,7 +77,7 @@ class ReconcileContext:
     @property
     def is_prepared(self) -> bool:
         """Whether the job trains on a dataset that was prepared before."""
-        return self.job.spec.dataset.source.prepared is not None
+        return self.job.spec.dataset.source.fields.sealed_path is not None
 
     @property
     def deletes_something(self) -> bool:

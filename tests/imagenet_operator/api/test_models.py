@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from imagenet_operator.api import ImageNetJob, load, parse
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.run_policy import RunPolicy
-from imagenet_operator.api.sources import Source, SyntheticSource
+from imagenet_operator.api.sources import Source
+from imagenet_operator.api.sources.synthetic import SyntheticSource
 from imagenet_operator.api.status import Condition, Status, TrainingStatus
 from imagenet_operator.api.training import Workers
 from support.corpus import cases

@@ -1,17 +1,20 @@
 """Where images come from: one module a kind, each with its fields, checks and CEL rules.
 
-A further kind adds its module, one field here and its rules to `DATASET_RULES`.
+A further kind adds its module and one field here. What it says of itself (`fields`) makes the
+tables below, by which the rest of the operator knows it (docs/add-a-source.md).
 """
 
 from __future__ import annotations
 
-from imagenet_operator.api.base import OneOf
-from imagenet_operator.api.sources import prepared, synthetic, volume
+from typing import get_args, get_type_hints
+
+from imagenet_operator.api.base import OneOf, Rule
+from imagenet_operator.api.sources.fields import SourceFields
 from imagenet_operator.api.sources.prepared import PreparedSource
 from imagenet_operator.api.sources.synthetic import SyntheticSource
 from imagenet_operator.api.sources.volume import VolumeSource
 
-__all__ = ["DATASET_RULES", "PreparedSource", "Source", "SyntheticSource", "VolumeSource"]
+__all__ = ["DATASET_RULES", "SOURCES", "Source", "SourceFields"]
 
 
 class Source(OneOf):
@@ -26,5 +29,26 @@ class Source(OneOf):
     synthetic: SyntheticSource | None = None
     """Generated images."""
 
+    @property
+    def fields(self) -> SourceFields:
+        """The fields of the kind that is given; of no kind if none or several are."""
+        (fields,) = self.given.values() if len(self.given) == 1 else (SourceFields(),)
+        assert isinstance(fields, SourceFields)
+        return fields
 
-DATASET_RULES = (*volume.DATASET_RULES, *prepared.DATASET_RULES, *synthetic.DATASET_RULES)
+
+def _sources() -> dict[str, type[SourceFields]]:
+    hints = get_type_hints(Source)
+    return {
+        field.alias or name: next(iter(get_args(hints[name])))
+        for name, field in Source.model_fields.items()
+    }
+
+
+SOURCES: dict[str, type[SourceFields]] = _sources()
+"""A kind's name in a manifest → its fields."""
+
+DATASET_RULES: tuple[Rule, ...] = tuple(
+    rule for fields in SOURCES.values() for rule in fields.dataset_rules
+)
+"""What kinds ask of the rest of `spec.dataset`."""

@@ -6,11 +6,37 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
-from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.base import Rule
 from imagenet_operator.api.fields import SPLIT_DEFAULT, ImageShape, PositiveInt
+from imagenet_operator.api.sources.fields import (
+    SourceFields,
+    needs_volume,
+    validates_by_split,
+)
 
 
-class SyntheticSource(Model):
+def _split(dataset: Any) -> int:
+    """Return how many images of each class validate; 0 if these are not drawn from the classes."""
+    if dataset.validation is None:
+        return SPLIT_DEFAULT
+    split = dataset.validation.split
+    return 0 if split is None else int(split.images_per_class)
+
+
+def _training_images(dataset: Any) -> int:
+    """Return how many images of a synthetic source train, before any class is dropped."""
+    source = dataset.source.synthetic
+    return int(source.classes) * (int(source.images_per_class) - _split(dataset))
+
+
+_SPLIT = (
+    f"(!has(self.validation) ? {SPLIT_DEFAULT} : !has(self.validation.split) ? 0"
+    " : self.validation.split.imagesPerClass)"
+)
+"""`_split` as the API server computes it."""
+
+
+class SyntheticSource(SourceFields):
     """Generated images, each class a pattern of its own: no archive is needed."""
 
     classes: Annotated[int, Ge(2), Le(100_000)] = 10
@@ -35,98 +61,69 @@ class SyntheticSource(Model):
         ),
     )
 
+    dataset_rules = (
+        needs_volume("synthetic", "20Gi"),
+        Rule(
+            cel=(
+                "!has(self.source.synthetic)"
+                " || self.source.synthetic.imagesPerClass >= self.preprocessing.minImagesPerClass"
+            ),
+            message="must be at least preprocessing.minImagesPerClass, or every class is dropped",
+            field="source.synthetic.imagesPerClass",
+            holds=lambda dataset: (
+                dataset.source.synthetic is None
+                or dataset.source.synthetic.images_per_class
+                >= dataset.preprocessing.min_images_per_class
+            ),
+            explain=lambda dataset: (
+                f"{dataset.source.synthetic.images_per_class} images are fewer than"
+                " preprocessing.minImagesPerClass, so that every class would be dropped",
+                f"write {dataset.preprocessing.min_images_per_class}, or a lower minImagesPerClass",
+            ),
+        ),
+        Rule(
+            cel=f"!has(self.source.synthetic) || self.source.synthetic.imagesPerClass > {_SPLIT}",
+            message="must be above validation.split.imagesPerClass, or no images train",
+            field="source.synthetic.imagesPerClass",
+            holds=lambda dataset: (
+                dataset.source.synthetic is None
+                or dataset.source.synthetic.images_per_class > _split(dataset)
+            ),
+            explain=lambda dataset: (
+                f"{dataset.source.synthetic.images_per_class} images leave none to train, since"
+                f" validation.split takes {_split(dataset)} of each class",
+                f"write {_split(dataset) + 1} or more, or a lower validation.split.imagesPerClass",
+            ),
+        ),
+        Rule(
+            cel=(
+                "!has(self.source.synthetic)"
+                # Where none are left to train, the rule above says so.
+                f" || self.source.synthetic.imagesPerClass <= {_SPLIT}"
+                " || self.source.synthetic.classes *"
+                f" (self.source.synthetic.imagesPerClass - {_SPLIT}) >= self.preprocessing.shards"
+            ),
+            message="must be at most the number of training images, or a shard would be empty",
+            field="preprocessing.shards",
+            holds=lambda dataset: (
+                dataset.source.synthetic is None
+                or _training_images(dataset) <= 0
+                or _training_images(dataset) >= dataset.preprocessing.shards
+            ),
+            explain=lambda dataset: (
+                f"{dataset.preprocessing.shards} shards are more than the"
+                f" {_training_images(dataset)} training images",
+                f"write {_training_images(dataset)} or fewer, or more images",
+            ),
+        ),
+        validates_by_split("synthetic"),
+    )
 
-def _split(dataset: Any) -> int:
-    """Return how many images of each class validate; 0 if these are not drawn from the classes."""
-    if dataset.validation is None:
-        return SPLIT_DEFAULT
-    split = dataset.validation.split
-    return 0 if split is None else int(split.images_per_class)
-
-
-def _training_images(dataset: Any) -> int:
-    """Return how many images of a synthetic source train, before any class is dropped."""
-    source = dataset.source.synthetic
-    return int(source.classes) * (int(source.images_per_class) - _split(dataset))
-
-
-_SPLIT = (
-    f"(!has(self.validation) ? {SPLIT_DEFAULT} : !has(self.validation.split) ? 0"
-    " : self.validation.split.imagesPerClass)"
-)
-"""`_split` as the API server computes it."""
-
-DATASET_RULES = (
-    Rule(
-        cel="!has(self.source.synthetic) || has(self.volume)",
-        message="must be given: the generated dataset needs a place",
-        field="volume",
-        holds=lambda dataset: dataset.source.synthetic is None or dataset.volume is not None,
-        hint="write {claimName: …} or {size: 20Gi}",
-    ),
-    Rule(
-        cel=(
-            "!has(self.source.synthetic)"
-            " || self.source.synthetic.imagesPerClass >= self.preprocessing.minImagesPerClass"
-        ),
-        message="must be at least preprocessing.minImagesPerClass, or every class is dropped",
-        field="source.synthetic.imagesPerClass",
-        holds=lambda dataset: (
-            dataset.source.synthetic is None
-            or dataset.source.synthetic.images_per_class
-            >= dataset.preprocessing.min_images_per_class
-        ),
-        explain=lambda dataset: (
-            f"{dataset.source.synthetic.images_per_class} images are fewer than"
-            " preprocessing.minImagesPerClass, so that every class would be dropped",
-            f"write {dataset.preprocessing.min_images_per_class}, or a lower minImagesPerClass",
-        ),
-    ),
-    Rule(
-        cel=f"!has(self.source.synthetic) || self.source.synthetic.imagesPerClass > {_SPLIT}",
-        message="must be above validation.split.imagesPerClass, or no images train",
-        field="source.synthetic.imagesPerClass",
-        holds=lambda dataset: (
-            dataset.source.synthetic is None
-            or dataset.source.synthetic.images_per_class > _split(dataset)
-        ),
-        explain=lambda dataset: (
-            f"{dataset.source.synthetic.images_per_class} images leave none to train, since"
-            f" validation.split takes {_split(dataset)} of each class",
-            f"write {_split(dataset) + 1} or more, or a lower validation.split.imagesPerClass",
-        ),
-    ),
-    Rule(
-        cel=(
-            "!has(self.source.synthetic)"
-            # Where none are left to train, the rule above says so.
-            f" || self.source.synthetic.imagesPerClass <= {_SPLIT}"
-            " || self.source.synthetic.classes *"
-            f" (self.source.synthetic.imagesPerClass - {_SPLIT}) >= self.preprocessing.shards"
-        ),
-        message="must be at most the number of training images, or a shard would be empty",
-        field="preprocessing.shards",
-        holds=lambda dataset: (
-            dataset.source.synthetic is None
-            or _training_images(dataset) <= 0
-            or _training_images(dataset) >= dataset.preprocessing.shards
-        ),
-        explain=lambda dataset: (
-            f"{dataset.preprocessing.shards} shards are more than the"
-            f" {_training_images(dataset)} training images",
-            f"write {_training_images(dataset)} or fewer, or more images",
-        ),
-    ),
-    Rule(
-        cel="!has(self.source.synthetic) || !has(self.validation) || has(self.validation.split)",
-        message="of a synthetic source must be a split: there is no label file",
-        field="validation",
-        holds=lambda dataset: (
-            dataset.source.synthetic is None
-            or dataset.validation is None
-            or dataset.validation.split is not None
-        ),
-        hint="write {split: {imagesPerClass: 50}}",
-    ),
-)
-"""What this kind asks of the rest of the dataset."""
+    def index_arguments(self, validation: Any) -> list[str]:
+        """Return the numbers of the images."""
+        del validation
+        return [
+            *("--synthetic-classes", str(self.classes)),
+            *("--synthetic-images-per-class", str(self.images_per_class)),
+            *("--synthetic-image-shape", ",".join(map(str, self.image_shape))),
+        ]

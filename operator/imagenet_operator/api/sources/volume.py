@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from imagenet_operator.api.base import Model, Rule
+from typing import Any
+
 from imagenet_operator.api.fields import ObjectName, RelativePath, stays_below
+from imagenet_operator.api.sources.fields import SOURCE, SourceFields, needs_volume
 
 
-class VolumeSource(Model):
+class VolumeSource(SourceFields):
     """Images on a PersistentVolumeClaim, mounted read-only and never extracted."""
 
     claim_name: ObjectName
@@ -18,14 +20,26 @@ class VolumeSource(Model):
 
     rules = (stays_below("path"),)
 
+    dataset_rules = (needs_volume("volume", "200Gi"),)
 
-DATASET_RULES = (
-    Rule(
-        cel="!has(self.source.volume) || has(self.volume)",
-        message="must be given: the prepared dataset needs a place",
-        field="volume",
-        holds=lambda dataset: dataset.source.volume is None or dataset.volume is not None,
-        hint="write {claimName: …} or {size: 200Gi}",
-    ),
-)
-"""What this kind asks of the rest of the dataset."""
+    @property
+    def claim(self) -> str:
+        """The claim of the images."""
+        return self.claim_name
+
+    def reading_arguments(self, validation: Any) -> list[str]:
+        """Return the paths of the images and of validation images."""
+        arguments = ["--source", _on_claim(self.path)]
+        if validation is not None and validation.path is not None:
+            arguments += ["--validation-source", _on_claim(validation.path)]
+        return arguments
+
+    def index_arguments(self, validation: Any) -> list[str]:
+        """Return the path of the label file of validation images."""
+        if validation is None or validation.labels is None:
+            return []
+        return ["--validation-labels", _on_claim(validation.labels)]
+
+
+def _on_claim(path: str) -> str:
+    return f"$({SOURCE})/{path}"
