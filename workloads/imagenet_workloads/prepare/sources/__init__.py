@@ -70,10 +70,12 @@ def open_planned(planned: Fields, parsed: Namespace) -> Source:
         InputError: no kind has such sources, an option is missing, or the source has changed.
     """
     name = planned.text("kind")
-    for kind in KINDS:
-        if name in kind.planned_as:
-            return kind.open_planned(planned, parsed)
-    raise planned.wrong("kind", f"{name} is of no source that this program knows")
+    kinds = [kind for kind in KINDS if name in kind.planned_as]
+    if not kinds:
+        raise planned.wrong("kind", f"{name} is of no source that this program knows")
+    # A plan says how a source is laid out; the options say where it lies.
+    given = (kind for kind in kinds if kind.is_given_again(parsed))
+    return next(given, kinds[0]).open_planned(planned, parsed)
 
 
 def _given(parsed: Namespace) -> list[SourceKind]:

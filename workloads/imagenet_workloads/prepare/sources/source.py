@@ -151,6 +151,10 @@ class SourceKind(ABC):
     def is_given(self, parsed: Namespace) -> bool:
         """Whether any option names a source of this kind."""
 
+    def is_given_again(self, parsed: Namespace) -> bool:
+        """Whether an option of imagenet-pack does; always, if its plan needs no option."""
+        return True
+
     def mistake(self, parsed: Namespace) -> str | None:
         """What is wrong with the options together, if anything is."""
         return None

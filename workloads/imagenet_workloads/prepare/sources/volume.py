@@ -105,6 +105,10 @@ class VolumeKind(SourceKind):
         """Whether --source is given."""
         return parsed.source is not None
 
+    def is_given_again(self, parsed: Namespace) -> bool:
+        """Whether --source or --validation-source is given."""
+        return (parsed.source or parsed.validation_source) is not None
+
     def mistake(self, parsed: Namespace) -> str | None:
         """Images and label file of the validation go together, and without a draw."""
         if (parsed.validation_source is None) != (parsed.validation_labels is None):

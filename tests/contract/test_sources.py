@@ -1,0 +1,30 @@
+"""Every kind of source is registered on both sides, and nothing else compares with its name."""
+
+import re
+
+from imagenet_operator.api.sources import SOURCES, SourceFields
+from imagenet_workloads.prepare.sources import KINDS
+from support.pod_subset import REPOSITORY
+
+PACKAGES = (
+    REPOSITORY / "operator" / "imagenet_operator",
+    REPOSITORY / "workloads" / "imagenet_workloads",
+)
+
+
+def test_every_kind_that_is_prepared_is_registered_on_both_sides() -> None:
+    prepared = [
+        name for name, fields in SOURCES.items() if fields.sealed_path is SourceFields.sealed_path
+    ]
+    assert sorted(prepared) == sorted(kind.name for kind in KINDS)
+
+
+def test_nothing_else_asks_for_a_kind() -> None:
+    named = re.compile(rf"\bsource\.({'|'.join(SOURCES)})\b")
+    found = {
+        str(file.relative_to(REPOSITORY))
+        for package in PACKAGES
+        for file in package.rglob("*.py")
+        if "sources" not in file.relative_to(package).parts and named.search(file.read_text())
+    }
+    assert found == set()
