@@ -39,6 +39,7 @@ LONGEST_PAUSE: Final = 10.0
 """The longest wait between two of them, in seconds, even if the API server asks for more."""
 
 UNAUTHORIZED: Final = 401
+NOT_FOUND: Final = 404
 TOO_MANY_REQUESTS: Final = 429
 
 REQUEST_SECONDS: Final = 30.0

@@ -7,7 +7,7 @@ sees less than this one did.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from imagenet_operator.api import ImageNetJob
@@ -16,7 +16,8 @@ from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import kinds, nodes, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
 from imagenet_operator.clusters.kubernetes.capacity_lock import CapacityLock
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
+from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
@@ -25,7 +26,6 @@ MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 """The label selector of everything that the operator has created."""
 
 BAD_REQUEST: Final = 400
-NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 FORBIDDEN: Final = 403
 UNPROCESSABLE: Final = 422
@@ -45,7 +45,7 @@ class KubernetesCluster:
     """The `Cluster` of a Kubernetes API server.
 
     Beside the interface it has what only this cluster needs: live reads (`refresh`, `refresh_job`,
-    `claims`, `recheck_foreign`), since the caches lag.
+    `named_claims`, `recheck_foreign`), since the caches lag.
 
     Args:
         client: Of the API server.
@@ -59,6 +59,7 @@ class KubernetesCluster:
         nodes: The cache of nodes.
         knows_nodes: Whether the nodes are known; the operator may lack the right to list them.
         capacity_lock: The free capacity, for one gang at a time.
+        named_claims: Claims of any owner, by name.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class KubernetesCluster:
         )
         self.knows_nodes = False
         self.capacity_lock = CapacityLock(client, pods, self.nodes, enqueue)
+        self.named_claims = NamedClaims(client, self.children[_CLAIM])
         self._reachable: set[str] = set()
         self._foreign: dict[JobKey, dict[tuple[str, str], Manifest]] = {}
 
@@ -123,9 +125,9 @@ class KubernetesCluster:
         """
         await self.refresh_job(key)
         await asyncio.gather(
-            *(self._refresh_children(key, cache) for cache in self.children.values())
+            self.recheck_foreign(key),
+            *(self._refresh_children(key, cache) for cache in self.children.values()),
         )
-        await self.recheck_foreign(key)
 
     async def _refresh_children(self, key: JobKey, cache: Cache) -> None:
         namespace, name = key
@@ -139,31 +141,14 @@ class KubernetesCluster:
             entries += [cache.entry(item) for item in page["items"]]
         cache.replace(entries, int(version), known, silently=True)
 
-    async def claims(self, namespace: str, names: Iterable[str]) -> list[Manifest]:
-        """Read claims of any owner; those that do not exist are left out.
-
-        Raises:
-            ApiError: One cannot be read.
-        """
-        found = await asyncio.gather(*(self._claim(namespace, name) for name in sorted(set(names))))
-        return [claim for claim in found if claim is not None]
-
-    async def _claim(self, namespace: str, name: str) -> Manifest | None:
-        try:
-            return await self._client.get(self.children[_CLAIM].kind.path(namespace, name))
-        except ApiError as error:
-            if error.code != NOT_FOUND:
-                raise
-            return None
-
     async def recheck_foreign(self, key: JobKey) -> None:
         """Read again the objects of other owners that have names that a job needs.
 
         Raises:
             ApiError: It cannot be read.
         """
-        for kind, name in list(self._foreign.get(key, ())):
-            await self._read_holder(key, kind, name)
+        held = list(self._foreign.get(key, ()))
+        await asyncio.gather(*(self._read_holder(key, kind, name) for kind, name in held))
 
     async def _read_holder(self, key: JobKey, kind: str, name: str) -> Manifest | None:
         """Read the object that has a name; keep it here if no cache selects it."""

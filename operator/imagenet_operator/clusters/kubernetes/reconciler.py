@@ -22,9 +22,8 @@ from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import metrics, stored_job
 from imagenet_operator.clusters.kubernetes.cache import Stored
-from imagenet_operator.clusters.kubernetes.client import ApiError
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
-    NOT_FOUND,
     UNPROCESSABLE,
     Invalid,
     KubernetesCluster,
@@ -165,11 +164,11 @@ class Reconciler:
     async def _read_before_start(self, key: JobKey, job: ImageNetJob) -> _NamedClaims:
         """Read the job and the claims that it names, at once, before it starts or resumes.
 
-        Claims of others are in no cache, and more workers may need more of them after a suspension.
+        More workers may need more of the claims after a suspension.
         """
         names = _claims_of(job)
         found, _ = await asyncio.gather(
-            self._cluster.claims(key[0], names), self._cluster.refresh_job(key)
+            self._cluster.named_claims.read(key[0], names), self._cluster.refresh_job(key)
         )
         return _NamedClaims(names, found)
 
