@@ -3,8 +3,8 @@
 The kubernetes package finds the login (`connection`); aiohttp carries the requests, because the
 package's REST layer is slower (docs/decisions/0002-kubernetes-client.md). Requests are bounded in
 time and in number. A request's time begins when it is sent: most creates of a large job wait for
-their turn first. The work queue retries requests, with two exceptions. If the API server is too
-busy, a request is sent again; if it refuses the login, once more with another one.
+their turn first. A few kinds of requests are sent again here (`retries`), and one whose login was
+refused is sent once more with another login. The work queue retries the others.
 """
 
 import asyncio
@@ -20,27 +20,21 @@ import orjson
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import ClusterError
-from imagenet_operator.clusters.kubernetes import metrics
+from imagenet_operator.clusters.kubernetes import metrics, retries
 from imagenet_operator.clusters.kubernetes.connection import (
     Connection,
     Credentials,
     NoConnection,
 )
+from imagenet_operator.clusters.kubernetes.retries import TRIES, Answer, Retries
 
 LOGGER = logging.getLogger(__name__)
 
 AT_ONCE: Final = 32
 """Concurrent requests, each on its connection; watches are not counted."""
 
-TRIES: Final = 5
-"""How often a request is sent to a busy API server."""
-
-LONGEST_PAUSE: Final = 10.0
-"""The longest wait between two of them, in seconds, even if the API server asks for more."""
-
 UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
-TOO_MANY_REQUESTS: Final = 429
 
 REQUEST_SECONDS: Final = 30.0
 """How long a request may take, after its turn has come."""
@@ -88,6 +82,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._retries = Retries()
 
     async def __aenter__(self) -> Self:
         # A login that cannot work is said at the start.
@@ -221,17 +216,17 @@ class Client:
             async with self._turns:
                 # Only now: a token may expire while its request waits for its turn.
                 credentials = await self._credentials(f"{verb} {path}")
-                response, text = await self._send(verb, path, credentials, **parts)
-            if response.status == UNAUTHORIZED and not refused:
+                answer = await self._send(verb, path, credentials, **parts)
+            if answer.code == UNAUTHORIZED and not refused:
                 refused = True
                 if await self._renewed(credentials):
                     continue
-            if response.status != TOO_MANY_REQUESTS or not left:
+            if not left or not self._retries.take(verb, answer):
                 break
             # Requests that were refused together do not return together.
-            wait = pause(response.headers.get("Retry-After"))
+            wait = retries.pause(answer, TRIES - left)
             await asyncio.sleep(wait * random.uniform(1, 1.5))
-        return self._read(f"{verb} {path}", response.status, text)
+        return self._read(f"{verb} {path}", answer)
 
     async def _credentials(self, request: str) -> Credentials:
         try:
@@ -247,19 +242,19 @@ class Client:
             LOGGER.warning("%s", error)
             return False
 
-    def _read(self, what: str, code: int, text: bytes) -> Manifest:
-        if code >= 400:
-            raise self._refusal(what, code, text)
+    def _read(self, what: str, answer: Answer) -> Manifest:
+        if answer.error is not None:
+            raise ApiError(what, 0, "Unreachable", _said(answer.error)) from answer.error
+        if answer.code >= 400:
+            raise self._refusal(what, answer.code, answer.text)
         try:
-            answer: Manifest = orjson.loads(text)
+            manifest: Manifest = orjson.loads(answer.text)
         except orjson.JSONDecodeError as error:
             raise ApiError(what, 0, "Garbled", f"the answer is no JSON: {error}") from error
-        return answer
+        return manifest
 
-    async def _send(
-        self, verb: str, path: str, credentials: Credentials, **parts: Any
-    ) -> tuple[aiohttp.ClientResponse, bytes]:
-        """Send a request once, and return the answer and its content."""
+    async def _send(self, verb: str, path: str, credentials: Credentials, **parts: Any) -> Answer:
+        """Send a request once, and return its answer."""
         assert self._session is not None, "the client is not entered"
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS)
         try:
@@ -273,9 +268,9 @@ class Client:
                 text = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.REQUESTS.labels(verb, "none").inc()
-            raise ApiError(f"{verb} {path}", 0, "Unreachable", _said(error)) from error
+            return Answer(0, error=error)
         metrics.REQUESTS.labels(verb, str(response.status)).inc()
-        return response, text
+        return Answer(response.status, text, response.headers.get("Retry-After"))
 
     async def watch(
         self, path: str, silence: float, **parameters: str
@@ -345,13 +340,3 @@ class Client:
 def _said(error: Exception) -> str:
     """Return why there was no answer, without the object that aiohttp prints."""
     return _CONTEXT.sub("", str(error)) or type(error).__name__
-
-
-def pause(retry_after: str | None) -> float:
-    """Return the seconds to wait for a busy API server.
-
-    Args:
-        retry_after: The answer's header Retry-After.
-    """
-    asked = int(retry_after) if retry_after is not None and retry_after.isdecimal() else 1
-    return min(float(asked), LONGEST_PAUSE)
