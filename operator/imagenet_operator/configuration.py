@@ -18,7 +18,7 @@ from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.load import load
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
-from imagenet_operator.manifests import ports
+from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile import types
 
@@ -28,12 +28,12 @@ def _not_a_training_port(port: int) -> int:
 
     A client that may read the metrics would reach a server there that runs what it is sent.
     """
-    if port in (ports.MEETING, ports.MEMBER):
+    if port in (rendezvous.RENDEZVOUS_PORT, rendezvous.MEMBER_PORT):
         raise PydanticCustomError(
             "training_port",
             "{port} is a port of training; "
             "write one from 1024 to 65535 that is neither {meeting} nor {member}",
-            {"port": port, "meeting": ports.MEETING, "member": ports.MEMBER},
+            {"port": port, "meeting": rendezvous.RENDEZVOUS_PORT, "member": rendezvous.MEMBER_PORT},
         )
     return port
 

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from imagenet_operator.manifests import ports
+from imagenet_operator.manifests import rendezvous
 from support import chart
 
 SCHEMA = json.loads((chart.FOLDER / "values.schema.json").read_text())
@@ -135,8 +135,8 @@ def test_a_value_is_explained(path: Path) -> None:
         (("pods", "user"), "root"),
         (("pods", "gpuResource"), "gpu"),
         (("pods", "metricsPort"), 70000),
-        (("pods", "metricsPort"), ports.MEETING),
-        (("pods", "metricsPort"), ports.MEMBER),
+        (("pods", "metricsPort"), rendezvous.RENDEZVOUS_PORT),
+        (("pods", "metricsPort"), rendezvous.MEMBER_PORT),
         (("pods", "networkPolicy", "metricsFrom"), [{"podSelektor": {}}]),
         (("pods", "safeToEvict"), "yes"),
         (("pods", "sharedMemorySize"), "0"),
@@ -157,15 +157,15 @@ def test_a_value_that_cannot_be_meant_is_refused(path: Path, wrong: object) -> N
 
 def test_metrics_are_kept_off_the_members_own_ports_and_no_others() -> None:
     port = OBJECTS["pods",]["properties"]["metricsPort"]
-    assert port["not"] == {"enum": [ports.MEETING, ports.MEMBER]}
+    assert port["not"] == {"enum": [rendezvous.RENDEZVOUS_PORT, rendezvous.MEMBER_PORT]}
 
 
 @pytest.mark.parametrize(
     ("values", "place"),
     [
         ({"operator": {"replicas": 3}}, "replicas"),
-        ({"pods": {"metricsPort": ports.MEETING}}, "metricsPort"),
-        ({"pods": {"metricsPort": ports.MEMBER}}, "metricsPort"),
+        ({"pods": {"metricsPort": rendezvous.RENDEZVOUS_PORT}}, "metricsPort"),
+        ({"pods": {"metricsPort": rendezvous.MEMBER_PORT}}, "metricsPort"),
         ({"restarts": {"disruptionLimit": None}}, "disruptionLimit"),
         ({"pods": {"images": {"tensorflow": None}}}, "tensorflow"),
     ],

@@ -11,7 +11,7 @@ from imagenet_operator.api import ImageNetJob, schema
 from imagenet_operator.api.strategies import STRATEGIES, StrategyFields
 from imagenet_operator.api.templates.owned_fields import owned_field_conflicts
 from imagenet_operator.clusters.local import pods
-from imagenet_operator.manifests import attempt, names, patience, ports, strategies, worker
+from imagenet_operator.manifests import attempt, names, rendezvous, strategies, worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
 from support.job_table import JOBS
@@ -73,7 +73,7 @@ def test_its_members_are_pods_that_both_clusters_run(
         "members",
         {
             **{"ImageNetJob": ImageNetJob, "Settings": Settings, "Replicas": Replicas},
-            **{"names": names, "patience": patience, "ports": ports, "worker": worker},
+            **{"names": names, "rendezvous": rendezvous, "worker": worker},
         },
     )
 
@@ -90,7 +90,9 @@ def test_its_members_are_pods_that_both_clusters_run(
     for index, pod in enumerate(made):
         assert outside_subset(pod) == []
         # No less than the members of the other strategies wait for each other.
-        assert set(patience.option(JOBS["horovod"])) <= set(pod["spec"]["containers"][0]["args"])
+        assert set(rendezvous.join_timeout_option(JOBS["horovod"])) <= set(
+            pod["spec"]["containers"][0]["args"]
+        )
         env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
         assert env["RING_FIRST"] == "digits-r1-worker-0.digits-r1"
         assert env["RING_INDEX"] == str(index)

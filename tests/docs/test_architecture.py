@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from imagenet_operator.manifests import ports
+from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests.settings import DEFAULTS
 from support.pod_subset import REPOSITORY
 
@@ -64,5 +64,5 @@ def test_every_module_that_touches_a_cluster_is_named() -> None:
 def test_the_ports_are_those_of_the_builders() -> None:
     text = (DOCS / "security.md").read_text()
     assert f"metrics, {DEFAULTS.metrics_port}" in text
-    assert f"NAME-r0-server-0.NAME-r0 {ports.MEMBER}" in text
+    assert f"NAME-r0-server-0.NAME-r0 {rendezvous.MEMBER_PORT}" in text
     assert f"({DEFAULTS.user})" in text

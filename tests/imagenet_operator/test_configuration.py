@@ -7,7 +7,7 @@ import pytest
 
 from imagenet_operator.api.frameworks import Images
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
-from imagenet_operator.manifests import ports
+from imagenet_operator.manifests import rendezvous
 from imagenet_operator.reconcile import types
 
 WHOLE: dict[str, Any] = {
@@ -97,7 +97,7 @@ def test_what_is_wrong_is_said_in_one_line(document: Any, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("port", [ports.MEETING, ports.MEMBER])
+@pytest.mark.parametrize("port", [rendezvous.RENDEZVOUS_PORT, rendezvous.MEMBER_PORT])
 def test_metrics_are_kept_off_the_ports_where_members_meet(port: int) -> None:
     """What may read metrics would else reach a server that runs what it is sent."""
     with pytest.raises(InvalidConfiguration, match=f"metricsPort: {port} is a port"):

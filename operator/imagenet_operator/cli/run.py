@@ -36,7 +36,7 @@ from imagenet_operator.clusters.local.kubelet import Machine
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.manifests import ports
+from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import ReconcileSettings
 
@@ -383,7 +383,7 @@ def _mapping(text: str) -> tuple[str, Path]:
 
 
 def _port(text: str) -> int:
-    own = (ports.MEETING, ports.MEMBER)
+    own = (rendezvous.RENDEZVOUS_PORT, rendezvous.MEMBER_PORT)
     if not (text.isdecimal() and 1024 <= int(text) <= 65535) or int(text) in own:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a port for metrics; write 1024 to 65535, and not "

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import InvalidJob
-from imagenet_operator.manifests import arguments, patience, volumes
+from imagenet_operator.manifests import arguments, rendezvous, volumes
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import DATA, DATASET, OUTPUT, RESULTS, Mount
@@ -83,7 +83,14 @@ def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> t
     if slots is None:
         return arguments.of_worker(job, options)
     trainer = arguments.of_worker(job, options, slots)
-    return ("--slots", str(slots), *patience.option(job), "--", "imagenet-train", *trainer)
+    return (
+        "--slots",
+        str(slots),
+        *rendezvous.join_timeout_option(job),
+        "--",
+        "imagenet-train",
+        *trainer,
+    )
 
 
 def _places(job: ImageNetJob, mounts: tuple[Mount, ...]) -> dict[str, str]:

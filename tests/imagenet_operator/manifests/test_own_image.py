@@ -16,7 +16,7 @@ from imagenet_operator.api import load, parse
 from imagenet_operator.cli import files
 from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local import pods, preflight
-from imagenet_operator.manifests import ports, preview
+from imagenet_operator.manifests import preview, rendezvous
 from imagenet_operator.manifests.settings import DEFAULTS
 from imagenet_operator.scaling import variants
 from support import loopback
@@ -78,7 +78,9 @@ def waits(process: subprocess.Popen[str], meeting: str) -> bool:
     """Whether a script says that nobody listens at its rendezvous yet, and goes on."""
     assert process.stdout is not None
     said = process.stdout.readline()
-    return said.startswith(f"waits for {meeting}:{ports.MEETING}: ") and "refused" in said
+    return (
+        said.startswith(f"waits for {meeting}:{rendezvous.RENDEZVOUS_PORT}: ") and "refused" in said
+    )
 
 
 def test_the_script_waits_for_its_rendezvous_which_comes_late(
@@ -92,7 +94,7 @@ def test_the_script_waits_for_its_rendezvous_which_comes_late(
     started = [start(pod) for pod in workers()]
     assert all(waits(process, meeting) for process in started)
     assert not list(tmp_path.glob("jobs"))
-    with socket.create_server((meeting, ports.MEETING)):
+    with socket.create_server((meeting, rendezvous.RENDEZVOUS_PORT)):
         said = [process.communicate(timeout=60)[0] for process in started]
 
     assert [process.returncode for process in started] == [0, 0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.strategies.horovod import Horovod
-from imagenet_operator.manifests import names, patience, ports, worker
+from imagenet_operator.manifests import names, rendezvous, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
@@ -35,7 +35,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     trainer = worker.program(
         job,
         settings,
-        patience.option(job),
+        rendezvous.join_timeout_option(job),
         environment=_environment(job, attempt),
         slots=_slots(job),
     )
@@ -57,9 +57,9 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
         grace_seconds=settings.farewell_seconds,
         environment={
             HOSTS: ",".join(f"{host}:{_slots(job)}" for host in hosts),
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports.MEETING),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.RENDEZVOUS_PORT),
         },
-        ports={"training": ports.MEETING},
+        ports={"training": rendezvous.RENDEZVOUS_PORT},
         tells_readiness=True,
         template=_strategy(job).rendezvous.template,
         template_path="spec.training.strategy.horovod.rendezvous.template",
@@ -74,9 +74,9 @@ def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": names.address(job.metadata.name, attempt, RENDEZVOUS, 0),
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(ports.MEETING),
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(patience.seconds(job)),
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(patience.seconds(job)),
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.RENDEZVOUS_PORT),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(rendezvous.join_timeout(job)),
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(rendezvous.join_timeout(job)),
         "HOROVOD_SIZE": str(workers.replicas * slots),
         "HOROVOD_LOCAL_SIZE": str(slots),
         "HOROVOD_LOCAL_RANK": "0",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
-from imagenet_operator.manifests import arguments, names, patience, ports, worker
+from imagenet_operator.manifests import arguments, names, rendezvous, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
@@ -27,9 +27,9 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     trainer = worker.program(
         job,
         settings,
-        ("--kv-store", strategy.kv_store, *patience.option(job)),
+        ("--kv-store", strategy.kv_store, *rendezvous.join_timeout_option(job)),
         environment=_environment(job, attempt, WORKER),
-        ports={"training": ports.MEMBER},
+        ports={"training": rendezvous.MEMBER_PORT},
     )
     return [
         Replicas.alike(scheduler, 1),
@@ -47,13 +47,13 @@ def _strategy(job: ImageNetJob) -> ParameterServer:
 def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Program:
     """Return the program of a scheduler or server: no data, no GPU, and so the image for CPUs."""
     strategy = _strategy(job)
-    port = ports.MEETING if role == SCHEDULER else ports.MEMBER
+    port = rendezvous.RENDEZVOUS_PORT if role == SCHEDULER else rendezvous.MEMBER_PORT
     return Program(
         role=role,
         command="imagenet-train",
         arguments=(
             *arguments.of_strategy(job),
-            *("--kv-store", strategy.kv_store, *patience.option(job)),
+            *("--kv-store", strategy.kv_store, *rendezvous.join_timeout_option(job)),
         ),
         image=settings.images[job.spec.training.framework].cpu,
         grace_seconds=settings.farewell_seconds,
@@ -67,11 +67,11 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
 
 def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:
     strategy = _strategy(job)
-    port = {} if role == SCHEDULER else {"PORT": str(ports.MEMBER)}
+    port = {} if role == SCHEDULER else {"PORT": str(rendezvous.MEMBER_PORT)}
     return {
         "DMLC_ROLE": role,
         "DMLC_PS_ROOT_URI": names.address(job.metadata.name, attempt, SCHEDULER, 0),
-        "DMLC_PS_ROOT_PORT": str(ports.MEETING),
+        "DMLC_PS_ROOT_PORT": str(rendezvous.RENDEZVOUS_PORT),
         "DMLC_NUM_WORKER": str(job.spec.training.workers.replicas),
         "DMLC_NUM_SERVER": str(strategy.servers.replicas),
         # Bound and told to others; without it ps-lite takes whatever interface comes first.

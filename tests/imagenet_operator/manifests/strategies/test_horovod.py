@@ -119,8 +119,8 @@ def test_the_rendezvous_knows_every_worker_by_its_own_name(name: str) -> None:
 def test_slots_run_the_trainer(name: str, slots: str, options: list[str]) -> None:
     worker = container(members(JOBS[name])[-1])
     assert worker["command"] == ["imagenet-slots"]
-    patience = ["--join-timeout", "1500"]
-    assert worker["args"][:6] == ["--slots", slots, *patience, "--", "imagenet-train"]
+    join_timeout = ["--join-timeout", "1500"]
+    assert worker["args"][:6] == ["--slots", slots, *join_timeout, "--", "imagenet-train"]
     texts = " ".join(worker["args"])
     assert " ".join(options) in texts
     assert texts.count("--kv-store") + texts.count("--framework") == 1

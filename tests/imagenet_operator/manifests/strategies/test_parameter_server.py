@@ -78,7 +78,7 @@ def test_every_member_tells_itself_when_it_is_at_work(role: str, port: int) -> N
     assert {"name": "IMAGENET_METRICS_PORT", "value": "9999"} in container["env"]
 
 
-def test_helpers_only_need_the_kvstore_and_patience() -> None:
+def test_helpers_only_need_the_kvstore_and_the_join_timeout() -> None:
     for role in ("scheduler", "server"):
         container = member(role, "all of training")["spec"]["containers"][0]
         assert container["args"] == [

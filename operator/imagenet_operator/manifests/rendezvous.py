@@ -1,0 +1,32 @@
+"""The rendezvous of an attempt's members: their ports, and how long they wait for each other.
+
+Both are the same in every strategy. `imagenetctl run` keeps the metrics off these ports.
+
+A member that stops waiting has failed, which counts against backoffLimit. A gang without room is
+withdrawn without a charge. So the timeout of a member is longer than that of its gang, and leaves
+time for the last member to pull its image.
+"""
+
+from __future__ import annotations
+
+from imagenet_operator.api import ImageNetJob
+
+RENDEZVOUS_PORT = 9091
+"""The port of the member that introduces the others: a scheduler, or Horovod's rendezvous."""
+
+MEMBER_PORT = 9092
+"""The port of every other member."""
+
+IMAGE_PULL_SECONDS = 900
+"""An image of several GB over a slow line."""
+
+
+def join_timeout(job: ImageNetJob) -> int:
+    """Return the seconds for which a member waits for the others, from its own start."""
+    policy = job.spec.run_policy.scheduling_policy
+    return policy.schedule_timeout_seconds + IMAGE_PULL_SECONDS
+
+
+def join_timeout_option(job: ImageNetJob) -> tuple[str, str]:
+    """Return that timeout as an option of `imagenet-train` and `imagenet-slots`."""
+    return ("--join-timeout", str(join_timeout(job)))
