@@ -46,11 +46,10 @@ def program(
     """
     workers = job.spec.training.workers
     mounts = _mounts(job)
-    is_own = _is_own(job)
     return Program(
         role=ROLE,
         command="imagenet-train" if slots is None else "imagenet-slots",
-        arguments=() if is_own else _arguments(job, options, slots),
+        arguments=_arguments(job, options, slots),
         image=_image(job, settings),
         grace_seconds=settings.checkpoint_seconds,
         environment={**_places(job, mounts), **environment},
@@ -58,8 +57,7 @@ def program(
         gpus=workers.gpus,
         shared_memory=True,
         ports=ports,
-        # A program of somebody else's need not serve /readyz; its template may have a probe.
-        tells_readiness=not is_own,
+        tells_readiness=not _is_own(job),
         shares_node=volumes.must_share_node(job, mounts, workers.replicas),
         template=workers.template,
         template_path="spec.training.workers.template",
@@ -68,7 +66,10 @@ def program(
 
 
 def _is_own(job: ImageNetJob) -> bool:
-    """Whether the workers run a program of somebody else's."""
+    """Whether the workers run the user's program.
+
+    It need not serve /readyz; its template may have a probe.
+    """
     if problems := own_program.problems(job.spec.training):
         raise InvalidJob(problems)
     return own_program.has_command(job.spec.training.workers.template)
@@ -80,6 +81,8 @@ def _image(job: ImageNetJob, settings: Settings) -> str:
 
 
 def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> tuple[str, ...]:
+    if _is_own(job):
+        return ()
     if slots is None:
         return arguments.of_worker(job, options)
     trainer = arguments.of_worker(job, options, slots)

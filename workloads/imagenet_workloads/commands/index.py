@@ -35,12 +35,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
     )
     sources.add_index_options(parser)
-    _add_options(parser)
+    group = parser.add_argument_group("options of the dataset")
+    _add_dataset_options(group)
+    _add_run_options(group)
     return parser
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("options of the dataset")
+def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
+    """Declare the options that decide the dataset's key."""
     group.add_argument(
         "--validation-per-class",
         type=types.natural,
@@ -69,6 +71,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="leave out classes with fewer images (default: %(default)s)",
     )
     group.add_argument("--seed", type=types.natural, default=0, help="default: %(default)s")
+
+
+def _add_run_options(group: argparse._ArgumentGroup) -> None:
+    """Declare the options that another run may change."""
     group.add_argument(
         "--max-skipped-fraction",
         type=types.fraction,
