@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from imagenet_operator.cli import run
+from imagenet_operator.cli import local_resources
 from imagenet_operator.cli.sweep import Outcome
 from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.clusters.local.state import JobFolder
@@ -197,9 +197,9 @@ def measure(series: Sequence[str], seeds: int, single_seeds: int) -> Iterator[Se
         make = [sys.executable, str(ROOT / "examples" / "make_digits.py"), str(archive)]
         subprocess.run(make, check=True)
     options = argparse.ArgumentParser()
-    run.add_place_options(options)
-    place = run.place(options.parse_args(["--workdir", str(WORKDIR)]))
-    runner = Here(place, CLAIM, "text")
+    local_resources.add_options(options)
+    resources = local_resources.from_options(options.parse_args(["--workdir", str(WORKDIR)]))
+    runner = Here(resources, CLAIM, "text")
     wanted = {
         name: [point(name, seed) for seed in range(single_seeds if name == SINGLE else seeds)]
         for name in (SINGLE, *series)

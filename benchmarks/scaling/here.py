@@ -16,7 +16,8 @@ from benchmarks.scaling.bare_program import BareProgram, command
 from benchmarks.scaling.figures import in_pairs, in_turn, table
 from benchmarks.scaling.jobs import CLAIM, point
 
-from imagenet_operator.cli import run
+from imagenet_operator.cli import local_resources
+from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.clusters.local.state import JobFolder
 
@@ -25,11 +26,11 @@ METRICS_PORT = 19095
 BARE, JOB = "imagenet-train", "a job under imagenetctl run"
 
 
-def place(workdir: Path) -> run.Place:
+def resources(workdir: Path) -> LocalResources:
     """This machine, as `imagenetctl run --workdir` uses it."""
     options = argparse.ArgumentParser()
-    run.add_place_options(options)
-    return run.place(options.parse_args(["--workdir", str(workdir)]))
+    local_resources.add_options(options)
+    return local_resources.from_options(options.parse_args(["--workdir", str(workdir)]))
 
 
 class Bench:
@@ -57,7 +58,7 @@ class Bench:
         self._jobs += 1
         wanted = point(strategy, workers, epochs or self._epochs, f"bench-{self._jobs}")
         # Created for each run: a job has as many threads as there are cores now.
-        outcome = Here(place(BENCH), None, "text").run(wanted)
+        outcome = Here(resources(BENCH), None, "text").run(wanted)
         if outcome.measured is None or outcome.measured.images_per_second is None:
             sys.exit(outcome.failure or 130)
         return outcome.measured.images_per_second

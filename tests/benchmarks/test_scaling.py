@@ -71,7 +71,7 @@ class FirstWorker:
 
         monkeypatch.setattr(kubelet, "PodProcess", Process)
         with pytest.raises(LocalError, match="enough is known"):
-            Here(here.place(self._folder), None, "text").run(self._job)
+            Here(here.resources(self._folder), None, "text").run(self._job)
         return launches[0]
 
 

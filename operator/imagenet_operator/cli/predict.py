@@ -13,7 +13,7 @@ from pathlib import Path
 
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes
-from imagenet_operator.cli.run import DEFAULT_WORKDIR
+from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 

@@ -11,7 +11,7 @@ import argparse
 import os
 
 from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.cli import exit_codes, files, run
+from imagenet_operator.cli import exit_codes, files, local_resources, run
 from imagenet_operator.cli.sweep import Runner
 from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.cli.sweep_report import Report
@@ -66,7 +66,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--namespace",
         help="where on the cluster (default: the manifest's, else the context's)",
     )
-    run.add_place_options(parser)
+    local_resources.add_options(parser)
     parser.set_defaults(run=sweep)
 
 
@@ -79,7 +79,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         plan = points.plan(manifest, arguments.workers, chosen, files.problems)
     except points.InvalidSweep as error:
         raise ImageNetJobError(f"{arguments.file}: {error}") from error
-    folder = run.resolved(arguments.workdir) / "scaling"
+    folder = local_resources.resolved(arguments.workdir) / "scaling"
     report = Report(folder, str(manifest["metadata"]["name"]), arguments.output, plan.points)
     for sentence in plan.left_out:
         report.say(sentence)
@@ -103,7 +103,9 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | No
     if arguments.context is None:
         if arguments.namespace is not None:
             raise ImageNetJobError("--namespace: only a cluster has namespaces; add --context")
-        return Here(run.place(arguments), points.shared_claim(manifest), arguments.output)
+        return Here(
+            local_resources.from_options(arguments), points.shared_claim(manifest), arguments.output
+        )
     if arguments.volume or arguments.secret or arguments.gpus is not None:
         raise ImageNetJobError(
             "--volume, --secret and --gpus are options of a run on this machine; leave them out"

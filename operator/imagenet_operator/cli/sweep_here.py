@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from imagenet_operator.api import ImageNetJob, parse
-from imagenet_operator.cli import result, run
+from imagenet_operator.cli import local_resources, result, run
+from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.scaling.figures import Measured
@@ -22,8 +23,8 @@ class Here:
         output: How each is shown, as --output of `imagenetctl run` says.
     """
 
-    def __init__(self, place: run.Place, claim: str | None, output: str) -> None:
-        self._place = place
+    def __init__(self, resources: LocalResources, claim: str | None, output: str) -> None:
+        self._resources = resources
         self._claim = claim
         self._output = output
 
@@ -33,11 +34,11 @@ class Here:
             self._folder(points[0]).check()
         promised = frozenset() if self._claim is None else frozenset({self._claim})
         jobs = [parse(point.manifest) for point in points]
-        run.check_mapped(jobs, self._place)
+        local_resources.check_mapped(jobs, self._resources)
         for job in jobs:
-            run.check(job, self._place, promised)
+            local_resources.check(job, self._resources, promised)
         if self._claim is not None:
-            self._place.volumes.provision(self._claim)
+            self._resources.volumes.provision(self._claim)
 
     def run(self, point: Point) -> Outcome:
         """Run a point, or go on with it, or read what it came to."""
@@ -45,12 +46,12 @@ class Here:
         stored = self._folder(point).stored()
         former = None if stored is None else ImageNetJob.model_validate(stored)
         if former is not None and standing(job, former) is Standing.SUCCEEDED:
-            found = result.collect(former, self._place.volumes, 0.0, None)
+            found = result.collect(former, self._resources.volumes, 0.0, None)
             measured = _measured(point, found)
             # A job without a result, as with `--test-io`, has no speed however often it runs.
             if measured.images_per_second is not None or not self._lost_its_result(point, found):
                 return Outcome(point, measured, is_old=True)
-        end = run.execute(job, self._place, run.display_of(self._output))
+        end = run.execute(job, self._resources, run.display_of(self._output))
         if end.succeeded:
             document = result.as_json(end, "Succeeded")
             return Outcome(point, _measured(point, end), document=document)
@@ -68,7 +69,7 @@ class Here:
         return found.model is None and (self._folder(point).path / "model").is_symlink()
 
     def _folder(self, point: Point) -> JobFolder:
-        return JobFolder(self._place.workdir, point.name)
+        return JobFolder(self._resources.workdir, point.name)
 
 
 def _measured(point: Point, end: result.Result) -> Measured:

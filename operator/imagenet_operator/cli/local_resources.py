@@ -1,0 +1,207 @@
+"""What local runs may use of this machine: the options that say it, and whether it is enough.
+
+`run` and `scale` run jobs here, with the same options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.clusters.interface import LocalError
+from imagenet_operator.clusters.local import environments, gpus, preflight
+from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.manifests import rendezvous
+from imagenet_operator.manifests import settings as manifests
+from imagenet_operator.reconcile.types import ReconcileSettings
+
+DEFAULT_WORKDIR = Path("imagenet-work")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of each command that runs jobs on this machine, for `from_options`."""
+    _add_folder_options(parser)
+    parser.add_argument(
+        "--gpus",
+        type=_count,
+        metavar="N",
+        help="how many GPUs pods may use (default: those that nvidia-smi shows)",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=_port,
+        default=manifests.DEFAULTS.metrics_port,
+        metavar="N",
+        help="where each pod serves its metrics, on its own address (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text for people, or one JSON object a line for scripts (default: text)",
+    )
+
+
+def _add_folder_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workdir",
+        type=Path,
+        default=DEFAULT_WORKDIR,
+        metavar="DIR",
+        help=f"where data, results and logs are kept (default: ./{DEFAULT_WORKDIR})",
+    )
+    parser.add_argument(
+        "--volume",
+        type=_mapping,
+        action="append",
+        default=[],
+        metavar="CLAIM=PATH",
+        help="the folder that a claim stands for (default: WORKDIR/volumes/CLAIM); repeatable",
+    )
+    parser.add_argument(
+        "--secret",
+        type=_mapping,
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="the folder that a Secret stands for, with a file for each key; repeatable",
+    )
+
+
+def settings(metrics_port: int) -> ReconcileSettings:
+    """What a local run has in place of an operator's configuration.
+
+    Somebody is watching, and no API server has to be spared: shorter waits than in a cluster.
+    Programs listen on loopback addresses, so that there is nothing for a NetworkPolicy to do. And a
+    worker that lost a peer cannot save, however long its grace is.
+    """
+    return ReconcileSettings(
+        restart_delay=timedelta(seconds=1),
+        restart_delay_limit=timedelta(seconds=30),
+        disruption_delay=timedelta(0),
+        manifests=manifests.Settings(
+            checkpoint_seconds=5, network_policy=False, metrics_port=metrics_port
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class LocalResources:
+    """Where jobs run on this machine, and what of it they may use.
+
+    Attributes:
+        workdir: The working directory, an absolute path.
+        volumes: The folders of claims.
+        gpus: Which devices pods get.
+        settings: Of the decisions.
+    """
+
+    workdir: Path
+    volumes: Volumes
+    gpus: gpus.Gpus
+    settings: ReconcileSettings
+
+
+def from_options(arguments: argparse.Namespace) -> LocalResources:
+    """What the options of `add_options` say.
+
+    Raises:
+        LocalError: No job can run on this machine, or in this working directory.
+    """
+    if sys.platform != "linux":
+        raise LocalError("a local run needs Linux: it relies on its processes and addresses")
+    workdir = resolved(arguments.workdir)
+    return LocalResources(
+        workdir,
+        Volumes(workdir / "volumes", dict(arguments.volume), dict(arguments.secret)),
+        gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev"))),
+        settings(arguments.metrics_port),
+    )
+
+
+def resolved(workdir: Path) -> Path:
+    """The working directory as an absolute path.
+
+    Raises:
+        LocalError: Its links lead nowhere, or it is relative to a folder that is gone.
+    """
+    try:
+        return workdir.resolve()
+    except (OSError, RuntimeError) as error:  # a loop is a RuntimeError
+        raise LocalError(
+            f"cannot find the working directory {workdir}: {error}; name another one with --workdir"
+        ) from error
+
+
+def check(
+    job: ImageNetJob, resources: LocalResources, promised: frozenset[str] = frozenset()
+) -> preflight.Needs:
+    """What a job is going to need, all of which is there.
+
+    Args:
+        job: One that `run.read` would return.
+        resources: The part of this machine that it may use.
+        promised: Claims whose folders will be there when the job starts.
+
+    Raises:
+        ImageNetJobError: Something is missing.
+    """
+    wanted = preflight.needs(job, resources.settings.manifests)
+    wanted = replace(wanted, claims=wanted.claims - promised)
+    preflight.check(wanted, resources.gpus.capacity, resources.volumes, programs(job))
+    return wanted
+
+
+def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None:
+    """See that each --volume and --secret is for a claim or Secret of one of the jobs.
+
+    Raises:
+        ImageNetJobError: One is not, or a job cannot run here at all.
+    """
+    wanted = [preflight.needs(job, resources.settings.manifests) for job in jobs]
+    preflight.check_mapped(
+        frozenset().union(*(needs.mounted for needs in wanted)),
+        frozenset().union(*(needs.secrets for needs in wanted)),
+        resources.volumes,
+    )
+
+
+def programs(job: ImageNetJob) -> environments.Programs:
+    """Where the programs of a job's pods are."""
+    return environments.programs(environments.of_job(job))
+
+
+def _mapping(text: str) -> tuple[str, Path]:
+    claim, equals, path = text.partition("=")
+    if not (claim and equals and path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH")
+    try:
+        folder = Path(path).resolve()
+        reason = "" if folder.is_dir() else "is not a folder"
+    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
+        reason = f"is not a folder that can be used: {error}"
+    if reason:
+        raise argparse.ArgumentTypeError(f"{path!r} {reason}")
+    return claim, folder
+
+
+def _port(text: str) -> int:
+    own = (rendezvous.RENDEZVOUS_PORT, rendezvous.MEMBER_PORT)
+    if not (text.isdecimal() and 1024 <= int(text) <= 65535) or int(text) in own:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a port for metrics; write 1024 to 65535, and not "
+            f"{' or '.join(map(str, own))}, where members meet"
+        )
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs; write 0 or more")
+    return int(text)
