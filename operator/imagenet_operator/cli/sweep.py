@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.scaling.figures import Measured
 from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.speedup import Measured
 
 
 @dataclass(frozen=True)

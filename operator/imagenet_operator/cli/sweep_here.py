@@ -9,9 +9,9 @@ from imagenet_operator.cli import local_resources, result, run
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.local.state import JobFolder
-from imagenet_operator.scaling.figures import Measured
+from imagenet_operator.scaling.point_status import PointStatus, point_status
 from imagenet_operator.scaling.points import Point
-from imagenet_operator.scaling.standing import Standing, standing
+from imagenet_operator.scaling.speedup import Measured
 
 
 class Here:
@@ -45,7 +45,7 @@ class Here:
         job = parse(point.manifest)
         stored = self._folder(point).stored()
         former = None if stored is None else ImageNetJob.model_validate(stored)
-        if former is not None and standing(job, former) is Standing.SUCCEEDED:
+        if former is not None and point_status(job, former) is PointStatus.SUCCEEDED:
             found = result.collect(former, self._resources.volumes, 0.0, None)
             measured = _measured(point, found)
             # A job without a result, as with `--test-io`, has no speed however often it runs.

@@ -24,13 +24,13 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.conditions import find
+from imagenet_operator.scaling.point_status import PointStatus, point_status
 from imagenet_operator.scaling.points import Point
-from imagenet_operator.scaling.standing import Standing, standing
 
 _CLAIM = kinds.BY_NAME["PersistentVolumeClaim"]
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 
-_PATIENCE_SECONDS = 300.0
+_OUTAGE_SECONDS = 300.0
 """A control plane is upgraded, or a laptop finds its network again, in less."""
 
 _PASSING = frozenset({0, 401, 429})
@@ -48,8 +48,8 @@ class OnCluster:
         namespace: Of the jobs.
         manifest: Of the sweep, which describes the dataset's volume.
         context: What KUBECONFIG calls the cluster.
-        look_seconds: Between two looks at a job.
-        patience_seconds: For which a wait outlasts an API server without a good answer.
+        poll_seconds: Between two reads of a job.
+        outage_seconds: For which a wait outlasts an outage of the API server.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class OnCluster:
         namespace: str,
         manifest: Manifest,
         context: str,
-        look_seconds: float = _LOOK_SECONDS,
-        patience_seconds: float = _PATIENCE_SECONDS,
+        poll_seconds: float = _POLL_SECONDS,
+        outage_seconds: float = _OUTAGE_SECONDS,
     ) -> None:
         self._connection = connection
         self._namespace = namespace
         self._job = parse(manifest)
         self._context = context
-        self._look_seconds = look_seconds
-        self._patience_seconds = patience_seconds
+        self._poll_seconds = poll_seconds
+        self._outage_seconds = outage_seconds
 
     def get_ready(self, points: Sequence[Point]) -> None:
         """Refuse names that are taken, then make the dataset's claim."""
@@ -97,8 +97,8 @@ class OnCluster:
         async with Client(self._connection) as client:
             taken = {}
             for point in points:
-                found = standing(parse(point.manifest), await self._stored(client, point))
-                if found in (Standing.OTHER, Standing.FAILED):
+                found = point_status(parse(point.manifest), await self._stored(client, point))
+                if found in (PointStatus.OTHER, PointStatus.FAILED):
                     taken[point.name] = found.value
             if taken:
                 listing = ", ".join(f"{name} ({why})" for name, why in taken.items())
@@ -130,7 +130,7 @@ class OnCluster:
                 await self._patiently(lambda: self._make(client, point))
             while (outcome := _outcome(point, stored, is_old)) is None:
                 is_old = False
-                await asyncio.sleep(self._look_seconds)
+                await asyncio.sleep(self._poll_seconds)
                 stored = await self._patiently(lambda: self._stored(client, point))
                 if stored is None:
                     return Outcome(point, failure=f"{point.name} has been deleted meanwhile")
@@ -143,7 +143,7 @@ class OnCluster:
             ApiError: It is refused for good.
             ClusterError: There has been neither for too long.
         """
-        deadline = time.monotonic() + self._patience_seconds
+        deadline = time.monotonic() + self._outage_seconds
         while True:
             try:
                 return await ask()
@@ -153,10 +153,10 @@ class OnCluster:
                 if time.monotonic() >= deadline:
                     raise ClusterError(
                         f"{error}; the API server has had no good answer for "
-                        f"{self._patience_seconds:g} seconds; jobs that are made go on, and the "
+                        f"{self._outage_seconds:g} seconds; jobs that are made go on, and the "
                         "same command goes on with the sweep"
                     ) from error
-            await asyncio.sleep(self._look_seconds)
+            await asyncio.sleep(self._poll_seconds)
 
     async def _make(self, client: Client, point: Point) -> None:
         """Make a point's job, unless a request whose answer was lost has made it already."""
@@ -182,12 +182,12 @@ def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | N
     """What a stored job has come to; None while it is not finished."""
     if job is None:
         return None
-    found = standing(parse(point.manifest), job)
-    if found is Standing.OTHER:
+    found = point_status(parse(point.manifest), job)
+    if found is PointStatus.OTHER:
         return Outcome(point, failure=f"{point.name} is another job meanwhile")
-    if found is Standing.SUCCEEDED:
+    if found is PointStatus.SUCCEEDED:
         return Outcome(point, by_status(point, job), is_old=is_old)
-    if found is Standing.FAILED:
+    if found is PointStatus.FAILED:
         condition = find(job.status.conditions, "Failed")
         assert condition is not None
         return Outcome(

@@ -19,8 +19,8 @@ from imagenet_operator.cli.sweep import Outcome
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.scaling import table
-from imagenet_operator.scaling.figures import Row, rows
 from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.speedup import Row, rows
 
 _PLOT = "imagenet-plot"
 

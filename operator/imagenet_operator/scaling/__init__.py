@@ -1,6 +1,6 @@
 """Sweeps over worker counts and strategies, without effects: `imagenetctl scale` in pure functions.
 
 `variants` is what --strategies can say, `points` makes one job of each point and asks whether it
-could run, `standing` tells which of them are done already, `figures` computes speedup and
+could run, `point_status` tells which of them are done already, `speedup` computes speedup and
 efficiency, and `table` writes text, CSV and Markdown. What acts on it is `cli.scale`.
 """

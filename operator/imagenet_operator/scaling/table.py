@@ -11,7 +11,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from imagenet_operator.scaling.figures import Row
+from imagenet_operator.scaling.speedup import Row
 
 COLUMNS = ("strategy", "workers", "seconds", "images_per_second", "speedup", "efficiency", "top1")
 """The columns of the CSV, and the keys of a point in JSON."""

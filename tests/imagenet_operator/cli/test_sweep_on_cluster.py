@@ -16,8 +16,8 @@ from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.scaling import points, variants
-from imagenet_operator.scaling.figures import Measured
 from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.speedup import Measured
 from support import job_table
 from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous
@@ -52,17 +52,15 @@ def sweep(**changes: Any) -> tuple[Point, ...]:
 class Place:
     """An API server, and a sweep that runs on it in another thread."""
 
-    def __init__(
-        self, server: FakeApiServer, patience_seconds: float = 60.0, **changes: Any
-    ) -> None:
+    def __init__(self, server: FakeApiServer, outage_seconds: float = 60.0, **changes: Any) -> None:
         self.server = server
         self.runner = OnCluster(
             Connection(server.url),
             "vision",
             manifest(**changes),
             "production",
-            look_seconds=0.001,
-            patience_seconds=patience_seconds,
+            poll_seconds=0.001,
+            outage_seconds=outage_seconds,
         )
 
     async def get_ready(self, found: tuple[Point, ...]) -> None:
@@ -104,11 +102,11 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def place(patience_seconds: float = 60.0, **changes: Any) -> AsyncIterator[Place]:
+async def place(outage_seconds: float = 60.0, **changes: Any) -> AsyncIterator[Place]:
     async with FakeApiServer() as server:
         # A person with a kubeconfig makes the jobs that an operator may not.
         server.verbs[kinds.JOB.group, kinds.JOB.plural] |= {"create"}
-        yield Place(server, patience_seconds, **changes)
+        yield Place(server, outage_seconds, **changes)
 
 
 @asynchronous
@@ -235,7 +233,7 @@ async def test_a_job_is_made_once_though_the_answer_to_its_making_is_lost() -> N
 
 @asynchronous
 async def test_the_wait_ends_where_nothing_good_comes_for_long() -> None:
-    async with place(patience_seconds=0.05) as here:
+    async with place(outage_seconds=0.05) as here:
         (first, _) = sweep()
         here.refuse(1_000_000, 503)
 

@@ -96,9 +96,9 @@ def test_members_of_an_attempt_reach_each_other(
 @pytest.mark.parametrize("settings", [OPEN, SHUT], ids=["open", "shut"])
 @pytest.mark.parametrize("port", [METRICS, ROOT, MEMBER, ANY])
 def test_nobody_else_reaches_a_member(outsider: Endpoint, settings: Settings, port: int) -> None:
-    standing = policies(JOB, settings, 0, 1) + policies(OTHERS_JOB, settings)
+    enforced = policies(JOB, settings, 0, 1) + policies(OTHERS_JOB, settings)
     for role in ("scheduler", "server", "worker"):
-        assert not allows(standing, outsider, member(role), port)
+        assert not allows(enforced, outsider, member(role), port)
 
 
 @pytest.mark.parametrize("source", [PROMETHEUS, THE_OPERATOR], ids=["scraper", "operator"])
@@ -117,11 +117,11 @@ def test_nobody_else_reaches_a_member(outsider: Endpoint, settings: Settings, po
 def test_the_metrics_are_for_those_that_the_operator_names(
     source: Endpoint, port: int, protocol: str, settings: Settings, allowed: bool
 ) -> None:
-    standing = policies(JOB, settings)
+    enforced = policies(JOB, settings)
     targets = [member(role) for role in ("scheduler", "server", "worker")]
     targets += [preparing(role) for role in ("index", "pack", "seal")]
     for target in targets:
-        assert allows(standing, source, target, port, protocol) is allowed
+        assert allows(enforced, source, target, port, protocol) is allowed
 
 
 @pytest.mark.parametrize("role", ["index", "pack", "seal"])
@@ -212,6 +212,6 @@ def test_a_budget_is_made_only_where_the_operator_wants_it() -> None:
 def test_peers_of_every_kind_may_be_configured(
     peer: Manifest, source: Endpoint, allowed: bool
 ) -> None:
-    standing = policies(JOB, Settings(metrics_from=(peer,)))
-    assert allows(standing, source, member("worker"), METRICS) is allowed
-    assert not allows(standing, source, member("worker"), MEMBER)
+    enforced = policies(JOB, Settings(metrics_from=(peer,)))
+    assert allows(enforced, source, member("worker"), METRICS) is allowed
+    assert not allows(enforced, source, member("worker"), MEMBER)

@@ -1,4 +1,4 @@
-"""How a point of a sweep stands: what is stored of its job decides whether it still has to run.
+"""The status of a point of a sweep: what is stored of its job decides whether it has to run.
 
 Nothing else remembers a sweep, so that one that is cut short anywhere goes on: locally the working
 directory keeps the jobs, on a cluster the API server does.
@@ -12,7 +12,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.reconcile.policies.conditions import holds
 
 
-class Standing(Enum):
+class PointStatus(Enum):
     """What is to be done about a point."""
 
     NEW = "nothing is stored of it"
@@ -22,8 +22,8 @@ class Standing(Enum):
     FAILED = "it has failed"
 
 
-def standing(wanted: ImageNetJob, stored: ImageNetJob | None) -> Standing:
-    """Return how a point stands.
+def point_status(wanted: ImageNetJob, stored: ImageNetJob | None) -> PointStatus:
+    """Return the status of a point.
 
     A changed runPolicy leaves a job the same job, as in `imagenetctl run`.
 
@@ -32,14 +32,14 @@ def standing(wanted: ImageNetJob, stored: ImageNetJob | None) -> Standing:
         stored: What is stored under its name.
     """
     if stored is None:
-        return Standing.NEW
+        return PointStatus.NEW
     same = stored.spec.dataset == wanted.spec.dataset and (
         stored.spec.training == wanted.spec.training
     )
     if not same:
-        return Standing.OTHER
+        return PointStatus.OTHER
     if holds(stored.status.conditions, "Succeeded"):
-        return Standing.SUCCEEDED
+        return PointStatus.SUCCEEDED
     if holds(stored.status.conditions, "Failed"):
-        return Standing.FAILED
-    return Standing.UNFINISHED
+        return PointStatus.FAILED
+    return PointStatus.UNFINISHED
