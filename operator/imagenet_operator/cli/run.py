@@ -33,7 +33,7 @@ from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.types import ReconcileSettings
 
-_GRACE_SECONDS = 20.0
+_GRACE_PERIOD_SECONDS = 20.0
 """The grace period of a pod after Ctrl-C. Its peers still run, so a worker can save."""
 
 _OTHER_PORT = "stop that program, or let the pods use another port with --metrics-port"
@@ -186,7 +186,7 @@ def _work(
         asyncio.run(local_run.run())
         if interrupts:
             display.say("stopping; press Ctrl-C again to kill what still runs")
-        cluster.shut_down(_GRACE_SECONDS, lambda: interrupts.count > 1)
+        cluster.shut_down(_GRACE_PERIOD_SECONDS, lambda: interrupts.count > 1)
     return local_run
 
 

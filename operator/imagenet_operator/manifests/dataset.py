@@ -96,7 +96,7 @@ def _preparation_job(
         command=f"imagenet-{role}",
         arguments=tuple(arguments),
         image=settings.images[job.spec.training.framework].cpu,
-        grace_seconds=settings.farewell_seconds,
+        grace_period_seconds=settings.grace_period_seconds,
         mounts=mounts,
         secret=None if role == SEAL else job.spec.dataset.source.fields.secret,
         shares_node=volumes.must_share_node(job, mounts, parallelism),

@@ -49,7 +49,7 @@ class Program:
             be the container runtime's 64 MiB.
         ports: Ports beyond that of the metrics, by name.
         tells_readiness: Whether its server of metrics tells when it is at work, beyond running.
-        grace_seconds: How long it may take from SIGTERM to its end.
+        grace_period_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role (and attempt) have to be on one node.
         gated: Whether the scheduler holds its pods back until the operator lifts a gate.
         template: The user's template for it, and where that stands in the job.
@@ -60,7 +60,7 @@ class Program:
     command: str
     arguments: tuple[str, ...]
     image: str
-    grace_seconds: int
+    grace_period_seconds: int
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     secret: str | None = None
@@ -88,7 +88,7 @@ def pod_template(
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": program.grace_seconds,
+        "terminationGracePeriodSeconds": program.grace_period_seconds,
         **({"imagePullSecrets": secrets} if secrets else {}),
         "securityContext": {
             "runAsNonRoot": True,

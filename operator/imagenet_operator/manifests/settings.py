@@ -42,8 +42,8 @@ class Settings:
             what its node has.
         preparation_retries: How often a pod of a preparation Job may fail before the Job does.
             Failures that a retry would repeat are not retried, whatever this says.
-        farewell_seconds: The grace of a pod that only has to stop.
-        checkpoint_seconds: The grace of a worker, which may write a checkpoint in it.
+        grace_period_seconds: Of every pod but a worker.
+        worker_grace_period_seconds: Of a worker, which may write a checkpoint in it.
     """
 
     images: Mapping[str, Images] = field(default_factory=lambda: PUBLISHED)
@@ -59,8 +59,8 @@ class Settings:
     shared_memory_size: str = "1Gi"
     scratch_size: str | None = None
     preparation_retries: int = 6
-    farewell_seconds: int = 5
-    checkpoint_seconds: int = 30
+    grace_period_seconds: int = 5
+    worker_grace_period_seconds: int = 30
 
 
 DEFAULTS = Settings()

@@ -51,7 +51,7 @@ def program(
         command="imagenet-train" if slots is None else "imagenet-slots",
         arguments=_arguments(job, options, slots),
         image=_image(job, settings),
-        grace_seconds=settings.checkpoint_seconds,
+        grace_period_seconds=settings.worker_grace_period_seconds,
         environment={**_places(job, mounts), **environment},
         mounts=mounts,
         gpus=workers.gpus,

@@ -29,7 +29,7 @@ _MESSAGE_BYTES = 4096
 """How much of a termination message Kubernetes keeps."""
 _LOG_BYTES = 2048
 """How much of the log stands in for a missing message."""
-_DEFAULT_GRACE_SECONDS = 30
+_DEFAULT_GRACE_PERIOD_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,9 @@ class Kubelet:
         entry = self._running.get(pod["metadata"]["name"])
         if entry is not None and entry.kill_at is None:
             if grace is None:
-                grace = pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+                grace = pod["spec"].get(
+                    "terminationGracePeriodSeconds", _DEFAULT_GRACE_PERIOD_SECONDS
+                )
             entry.process.terminate()
             entry.kill_at = time.monotonic() + grace
 

@@ -54,7 +54,7 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
         command="imagenet-rendezvous",
         arguments=(),
         image=settings.images[job.spec.training.framework].cpu,
-        grace_seconds=settings.farewell_seconds,
+        grace_period_seconds=settings.grace_period_seconds,
         environment={
             HOSTS: ",".join(f"{host}:{_slots(job)}" for host in hosts),
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.RENDEZVOUS_PORT),

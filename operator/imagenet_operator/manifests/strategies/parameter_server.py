@@ -56,7 +56,7 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
             *("--kv-store", strategy.kv_store, *rendezvous.join_timeout_option(job)),
         ),
         image=settings.images[job.spec.training.framework].cpu,
-        grace_seconds=settings.farewell_seconds,
+        grace_period_seconds=settings.grace_period_seconds,
         environment=_environment(job, attempt, role),
         ports={"training": port},
         tells_readiness=True,

@@ -127,7 +127,9 @@ def test_slots_run_the_trainer(name: str, slots: str, options: list[str]) -> Non
 
 
 def test_the_rendezvous_needs_nothing_but_its_port() -> None:
-    settings = Settings(images={"TensorFlow": Images(cpu="cpu:1", gpu="gpu:1")}, farewell_seconds=3)
+    settings = Settings(
+        images={"TensorFlow": Images(cpu="cpu:1", gpu="gpu:1")}, grace_period_seconds=3
+    )
     rendezvous, worker, *_ = members(JOBS["horovod of tensorflow"], 0, settings)
     assert (container(rendezvous)["image"], container(worker)["image"]) == ("cpu:1", "gpu:1")
     assert container(rendezvous)["command"] == ["imagenet-rendezvous"]

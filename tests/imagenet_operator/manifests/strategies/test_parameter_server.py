@@ -114,7 +114,7 @@ def test_only_workers_ask_for_gpus() -> None:
 
 
 def test_a_worker_has_time_for_a_checkpoint_and_the_others_go_at_once() -> None:
-    settings = Settings(farewell_seconds=3, checkpoint_seconds=40)
+    settings = Settings(grace_period_seconds=3, worker_grace_period_seconds=40)
     graces = {
         role: member(role, settings=settings)["spec"]["terminationGracePeriodSeconds"]
         for role in ("scheduler", "server", "worker")

@@ -11,7 +11,7 @@ from imagenet_operator.reconcile.policies import members, restart
 from imagenet_operator.reconcile.types import Charge, End, MemberPod, Phase
 from support.attempt_members import NOW, later, recorded, seen
 
-FAREWELL = timedelta(seconds=60)
+GRACE_PERIOD = timedelta(seconds=60)
 GANG = ("scheduler-0", "server-0", "worker-0", "worker-1")
 
 
@@ -28,7 +28,7 @@ def judge(*unusual: MemberPod, gone: tuple[str, ...] = ()) -> tuple[Charge, str,
     pods = {name: seen(name) for name in GANG if name not in gone}
     pods |= {pod.name: pod for pod in unusual}
     record = members.recorded([recorded(name) for name in GANG], pods, NOW)
-    end = restart.verdict(record, pods, FAREWELL, NOW)
+    end = restart.verdict(record, pods, GRACE_PERIOD, NOW)
     return None if end is None else (end.charge, end.reason, end.message)
 
 
@@ -145,6 +145,6 @@ def test_the_moment_is_that_of_the_first_who_left() -> None:
         recorded("server-0", "Succeeded", finished_at=later(-20)),
         recorded("worker-0"),
     ]
-    assert restart.deadline(record, FAREWELL) == later(40)
-    assert restart.deadline(record[:2], FAREWELL) is None
-    assert restart.deadline([recorded("server-0"), recorded("worker-0")], FAREWELL) is None
+    assert restart.deadline(record, GRACE_PERIOD) == later(40)
+    assert restart.deadline(record[:2], GRACE_PERIOD) is None
+    assert restart.deadline([recorded("server-0"), recorded("worker-0")], GRACE_PERIOD) is None
