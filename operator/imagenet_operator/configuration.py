@@ -52,7 +52,7 @@ class InvalidConfiguration(ImageNetJobError):  # noqa: N818 - what the file is
     """The configuration file cannot be used as it is."""
 
 
-class Images(Model):
+class FrameworkImages(Model):
     """The images of one framework."""
 
     cpu: _Name
@@ -105,7 +105,7 @@ class _File(Model):
     """The file as a whole."""
 
     namespaces: tuple[_Name, ...] = ()
-    images: dict[str, Images] = Field(default_factory=dict)
+    images: dict[str, FrameworkImages] = Field(default_factory=dict)
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = _PODS.image_pull_policy
     gpu_resource: _Name = _PODS.gpu_resource
     user: _Id = _PODS.user

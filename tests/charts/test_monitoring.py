@@ -46,7 +46,9 @@ GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 
 def _of_workloads() -> Iterator[tuple[str, set[str]]]:
     for metric in names.ALL:
-        yield from _series(metric.name, set(names.LABELS), metric.kind is names.Kind.HISTOGRAM)
+        yield from _series(
+            metric.name, set(names.LABELS), metric.kind is names.MetricType.HISTOGRAM
+        )
     # Every pod has them, and with the pod's labels.
     for process in ("process_cpu_seconds_total", "process_resident_memory_bytes"):
         yield process, set(names.LABELS)

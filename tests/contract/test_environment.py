@@ -11,7 +11,7 @@ from imagenet_operator.manifests import preview
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
 from imagenet_workloads import environment as workloads
 from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
-from imagenet_workloads.prepare.index import Result
+from imagenet_workloads.prepare.index import IndexResult
 from imagenet_workloads.rendezvous import horovod_server
 from imagenet_workloads.rendezvous.horovod import Slot
 from support.job_table import JOBS, KEY, UID
@@ -147,7 +147,7 @@ def test_the_exit_codes_of_failures_that_last_are_the_same_on_both_sides() -> No
 
 
 def test_what_index_reports_is_what_the_status_takes() -> None:
-    result = Result(
+    result = IndexResult(
         key=KEY,
         classes=9,
         train=1300,

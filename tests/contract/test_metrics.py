@@ -6,7 +6,7 @@ from imagenet_operator.api import figures
 from imagenet_operator.api.figures import FIGURES, Combine, Figure
 from imagenet_operator.reconcile import sample
 from imagenet_workloads.telemetry import names
-from imagenet_workloads.telemetry.names import Kind, Metric
+from imagenet_workloads.telemetry.names import Metric, MetricType
 
 UNITS = {
     figures.COUNT: {"epochs", "batches", "images", "seconds"},
@@ -17,7 +17,7 @@ UNITS = {
 
 def series(metric: Metric) -> set[str]:
     """The series of a metric, as a scrape shows them."""
-    suffixes = ("_bucket", "_sum", "_count") if metric.kind is Kind.HISTOGRAM else ("",)
+    suffixes = ("_bucket", "_sum", "_count") if metric.kind is MetricType.HISTOGRAM else ("",)
     return {metric.name + suffix for suffix in suffixes}
 
 
@@ -41,9 +41,9 @@ def test_a_figure_is_combined_as_its_metric_allows(figure: Figure) -> None:
     metric = EXPORTED[figure.metric]
     if figure.combine is Combine.RATIO:
         # Only sums that grow can be compared between two samples, and only of one unit divided.
-        assert metric.kind is EXPORTED[figure.per].kind is Kind.HISTOGRAM
+        assert metric.kind is EXPORTED[figure.per].kind is MetricType.HISTOGRAM
         assert metric.unit == EXPORTED[figure.per].unit
         return
     assert figure.per == ""
-    assert metric.kind is Kind.GAUGE
+    assert metric.kind is MetricType.GAUGE
     assert metric.unit in UNITS[figure.number]

@@ -76,17 +76,17 @@ def sweep(arguments: argparse.Namespace) -> int:
     manifest = job.to_manifest()
     chosen = arguments.strategies or (variants.own(manifest),)
     try:
-        plan = points.plan(manifest, arguments.workers, chosen, files.problems)
+        sweep = points.sweep(manifest, arguments.workers, chosen, files.problems)
     except points.InvalidSweep as error:
         raise ImageNetJobError(f"{arguments.file}: {error}") from error
     folder = local_resources.resolved(arguments.workdir) / "scaling"
-    report = Report(folder, str(manifest["metadata"]["name"]), arguments.output, plan.points)
-    for sentence in plan.left_out:
+    report = Report(folder, str(manifest["metadata"]["name"]), arguments.output, sweep.points)
+    for sentence in sweep.left_out:
         report.say(sentence)
     runner = _runner(arguments, manifest, _written_namespace(job))
-    runner.get_ready(plan.points)
-    for number, point in enumerate(plan.points, start=1):
-        report.say(f"point {number} of {len(plan.points)}: {point} ({point.name})")
+    runner.get_ready(sweep.points)
+    for number, point in enumerate(sweep.points, start=1):
+        report.say(f"point {number} of {len(sweep.points)}: {point} ({point.name})")
         outcome = runner.run(point)
         report.point(outcome)
         if outcome.is_interrupted:

@@ -60,7 +60,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Sweep:
     """A sweep that can run.
 
     Attributes:
@@ -72,12 +72,12 @@ class Plan:
     left_out: tuple[str, ...] = ()
 
 
-def plan(
+def sweep(
     manifest: Manifest,
     workers: Sequence[int],
     variants: Sequence[Variant],
     problems_of: Judge,
-) -> Plan:
+) -> Sweep:
     """Return the points of a sweep.
 
     A strategy that runs one worker only has a point for that, if 1 is among the workers.
@@ -105,7 +105,7 @@ def plan(
         wrong += _told_wrong(verdicts, fixed)
     if wrong:
         raise InvalidSweep("\n".join([_headline(manifest), *wrong]))
-    return Plan(tuple(kept), tuple(left_out))
+    return Sweep(tuple(kept), tuple(left_out))
 
 
 def _told_left_out(variant: Variant, fixed: Sequence[Point]) -> str:

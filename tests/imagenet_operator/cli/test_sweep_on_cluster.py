@@ -46,7 +46,7 @@ def manifest(**changes: Any) -> Manifest:
 
 def sweep(**changes: Any) -> tuple[Point, ...]:
     chosen = [variants.read("parameterServer")]
-    return points.plan(manifest(**changes), (1, 2), chosen, files.problems).points
+    return points.sweep(manifest(**changes), (1, 2), chosen, files.problems).points
 
 
 class Place:

@@ -404,7 +404,7 @@ def test_every_name_is_exported_by_the_workloads() -> None:
     for name in names.metrics():
         base = name.removesuffix("_sum")
         assert base in exported
-        assert (base != name) == (exported[base] is workload_names.Kind.HISTOGRAM)
+        assert (base != name) == (exported[base] is workload_names.MetricType.HISTOGRAM)
     assert {names.ROLE_LABEL, names.ATTEMPT_LABEL} <= set(workload_names.LABELS)
 
 

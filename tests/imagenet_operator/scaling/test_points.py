@@ -12,7 +12,7 @@ from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.cli import files
 from imagenet_operator.errors import Problem
 from imagenet_operator.scaling import points, variants
-from imagenet_operator.scaling.points import InvalidSweep, Plan
+from imagenet_operator.scaling.points import InvalidSweep, Sweep
 from support import job_table
 
 SERVERS = variants.read("parameterServer")
@@ -29,12 +29,12 @@ def plan(
     manifest: dict[str, Any] | None = None,
     workers: tuple[int, ...] = (1, 2),
     *chosen: variants.Variant,
-) -> Plan:
+) -> Sweep:
     manifest = job_table.manifest() if manifest is None else manifest
-    return points.plan(manifest, workers, chosen or (SERVERS,), files.problems)
+    return points.sweep(manifest, workers, chosen or (SERVERS,), files.problems)
 
 
-def jobs(found: Plan) -> list[ImageNetJob]:
+def jobs(found: Sweep) -> list[ImageNetJob]:
     return [parse(point.manifest) for point in found.points]
 
 
@@ -141,7 +141,7 @@ def test_only_what_the_strategy_says_itself_leaves_a_point_out() -> None:
         return [Problem("spec.training.workers", "are more than there are nodes")] if many else []
 
     with pytest.raises(InvalidSweep, match=r"single, 2 workers: .* more than there are nodes"):
-        points.plan(job_table.manifest(), (1, 2), (SINGLE,), judge)
+        points.sweep(job_table.manifest(), (1, 2), (SINGLE,), judge)
 
 
 def test_every_batch_that_does_not_divide_is_listed() -> None:

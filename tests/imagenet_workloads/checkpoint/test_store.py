@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.checkpoint.manifest import FILE_NAME, Manifest
+from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.errors import InputError, PlaceError, SupersededError
 
@@ -332,6 +332,6 @@ def test_every_file_may_be_read_by_whoever_may_read_the_volume(tmp_path: Path) -
 
 def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     folder = write(store(tmp_path, attempt=4), 2, 3)
-    manifest = Manifest.read(folder)
+    manifest = CheckpointManifest.read(folder)
     (folder / FILE_NAME).unlink()
-    assert Manifest.describe(folder, OURS, 4, Position(2, 3)) == manifest
+    assert CheckpointManifest.describe(folder, OURS, 4, Position(2, 3)) == manifest

@@ -8,9 +8,9 @@ import pytest
 
 from imagenet_workloads.dataset import FORMATS, Writer
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.dataset_key import Options, make_key
+from imagenet_workloads.prepare.dataset_key import DatasetOptions, make_key
 
-OPTIONS = Options(shards=8, resize=256)
+OPTIONS = DatasetOptions(shards=8, resize=256)
 WRITER = Writer("2", "planes")
 # For each option, values that give other bytes.
 OTHERS: dict[str, list[Any]] = {
@@ -24,12 +24,12 @@ OTHERS: dict[str, list[Any]] = {
 }
 
 
-def make(options: Options = OPTIONS, writer: Writer = WRITER) -> str:
+def make(options: DatasetOptions = OPTIONS, writer: Writer = WRITER) -> str:
     return make_key(writer, options, "source", None)
 
 
 def test_every_option_is_in_the_table() -> None:
-    assert set(OTHERS) == {field.name for field in dataclasses.fields(Options)}
+    assert set(OTHERS) == {field.name for field in dataclasses.fields(DatasetOptions)}
     assert {OPTIONS.format, *OTHERS["format"]} == set(FORMATS)
 
 
@@ -47,7 +47,7 @@ def test_no_two_inputs_share_a_key() -> None:
 
 
 def test_a_key_can_name_a_folder_and_is_made_again() -> None:
-    assert make() == make(Options(shards=8, resize=256))
+    assert make() == make(DatasetOptions(shards=8, resize=256))
     assert len(make()) == 32
     assert set(make()) <= set("0123456789abcdef")
 
@@ -56,4 +56,4 @@ def test_a_key_can_name_a_folder_and_is_made_again() -> None:
 def test_options_survive_the_round_trip(name: str) -> None:
     for value in OTHERS[name]:
         options = dataclasses.replace(OPTIONS, **{name: value})
-        assert Options.from_fields(Fields(options.to_document(), "options")) == options
+        assert DatasetOptions.from_fields(Fields(options.to_document(), "options")) == options

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import limits
-from imagenet_workloads.prepare.shards import Skipped
+from imagenet_workloads.prepare.shards import SkippedImage
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,9 @@ def test_a_wrong_limit_is_named(value: object, tmp_path: Path) -> None:
 
 
 def test_the_error_names_the_first_images_and_the_ways_out() -> None:
-    skipped = [Skipped(f"a/{number}\udcff.jpg", "a", f"reason {number}") for number in range(5)]
+    skipped = [
+        SkippedImage(f"a/{number}\udcff.jpg", "a", f"reason {number}") for number in range(5)
+    ]
     message = str(limits.too_many(skipped, 100, 3, "the dataset"))
     assert message == (
         r"5 damaged images in the dataset, and 3 of 100 are allowed (a/0\xff.jpg: reason 0; "

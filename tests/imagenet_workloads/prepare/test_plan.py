@@ -12,7 +12,7 @@ from imagenet_workloads.dataset import FORMATS, RECORD_IO, TF_RECORD, Writer
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan
-from imagenet_workloads.prepare.dataset_key import Options
+from imagenet_workloads.prepare.dataset_key import DatasetOptions
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -29,7 +29,7 @@ images = st.builds(
     name=names,
 )
 options = st.builds(
-    Options,
+    DatasetOptions,
     shards=st.integers(1, 64),
     format=st.sampled_from(FORMATS),
     resize=st.none() | st.integers(1, 4096),
@@ -40,7 +40,9 @@ options = st.builds(
 )
 
 
-def plan_of(options: Options, train: list[int], validation: list[int], classes: list[str]) -> Plan:
+def plan_of(
+    options: DatasetOptions, train: list[int], validation: list[int], classes: list[str]
+) -> Plan:
     format = formats.named(options.format)
     return Plan(
         key="ab" * 16,
@@ -56,7 +58,7 @@ def plan_of(options: Options, train: list[int], validation: list[int], classes: 
     )
 
 
-SMALL = plan_of(Options(shards=2), [2, 1], [1], ["a", "b"])
+SMALL = plan_of(DatasetOptions(shards=2), [2, 1], [1], ["a", "b"])
 
 
 @given(
@@ -66,7 +68,7 @@ SMALL = plan_of(Options(shards=2), [2, 1], [1], ["a", "b"])
     classes=st.lists(texts, unique=True, max_size=4),
 )
 def test_any_plan_survives_the_round_trip(
-    options: Options, train: list[int], validation: list[int], classes: list[str]
+    options: DatasetOptions, train: list[int], validation: list[int], classes: list[str]
 ) -> None:
     written = plan_of(options, train, validation, classes)
     assert Plan.from_fields(Fields.parse(written.to_json(), "plan.json")) == written
@@ -100,7 +102,7 @@ def test_images_are_read_back_in_their_order(
     first: list[PlannedImage], second: list[PlannedImage], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("dataset")
-    written = plan_of(Options(shards=2), [len(first), len(second)], [], ["a"])
+    written = plan_of(DatasetOptions(shards=2), [len(first), len(second)], [], ["a"])
     contents = dict(zip((shard.name for shard in written.shards), (first, second), strict=True))
     plan.write(folder, written, contents)
     assert plan.exists(folder)

@@ -14,7 +14,7 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan, shards
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import PlannedShard
-from imagenet_workloads.prepare.shards import Sidecar, Skipped
+from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 2**40)
@@ -28,7 +28,7 @@ sidecars = st.builds(
     index_sha256=st.none() | texts,
     per_class=st.lists(counts, max_size=5).map(tuple),
     statistics=st.builds(ChannelStatistics, counts, triples, triples),
-    skipped=st.lists(st.builds(Skipped, texts, texts, texts), max_size=3).map(tuple),
+    skipped=st.lists(st.builds(SkippedImage, texts, texts, texts), max_size=3).map(tuple),
 )
 
 

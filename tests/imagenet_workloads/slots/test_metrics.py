@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.slots.metrics import aggregate
-from imagenet_workloads.telemetry.names import TRAINING, Kind
+from imagenet_workloads.telemetry.names import TRAINING, MetricType
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 
@@ -104,7 +104,9 @@ def test_labels_and_types_stay() -> None:
     labels = 'attempt="0",imagenet_job="digits",namespace="default",role="worker"'
     assert f"imagenet_train_images_total{{{labels}}} 128.0\n" in page
     types = {
-        f"# TYPE {metric.name} {metric.kind}" for metric in TRAINING if metric.kind != Kind.GAUGE
+        f"# TYPE {metric.name} {metric.kind}"
+        for metric in TRAINING
+        if metric.kind != MetricType.GAUGE
     }
     assert types <= set(page.splitlines())
 

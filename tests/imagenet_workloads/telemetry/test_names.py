@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.telemetry.names import ALL, LABELS, Kind, Metric
+from imagenet_workloads.telemetry.names import ALL, LABELS, Metric, MetricType
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "telemetry.md"
 
@@ -11,9 +11,9 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "telemetry.md"
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
 def test_a_name_says_what_prometheus_expects_of_its_type(metric: Metric) -> None:
     assert re.fullmatch(r"imagenet_(train|prepare)_[a-z0-9_]+", metric.name)
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert metric.name.endswith("_total") == (metric.kind is MetricType.COUNTER)
     assert not metric.name.endswith(("_bucket", "_sum", "_count", "_created"))
-    assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+    assert bool(metric.buckets) == (metric.kind is MetricType.HISTOGRAM)
     assert list(metric.buckets) == sorted(set(metric.buckets))
     assert metric.help.endswith(".")
 

@@ -65,7 +65,7 @@ class FileSum:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class CheckpointManifest:
     """The content of manifest.json.
 
     Attributes:

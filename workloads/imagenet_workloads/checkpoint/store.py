@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.length import read_length
-from imagenet_workloads.checkpoint.manifest import FILE_NAME, Identity, Manifest, Position
+from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest, Identity, Position
 from imagenet_workloads.errors import InputError, PlaceError, SupersededError
 
 __all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
@@ -42,7 +42,7 @@ class Checkpoint:
 
     folder: Path
     position: Position
-    manifest: Manifest
+    manifest: CheckpointManifest
 
 
 class CheckpointStore:
@@ -105,7 +105,7 @@ class CheckpointStore:
         """
         for folder in self._candidates():
             try:
-                manifest = Manifest.read(folder)
+                manifest = CheckpointManifest.read(folder)
                 reason = self._foreign(manifest.identity)
                 if reason is None:
                     return _verified(folder, manifest)
@@ -141,7 +141,9 @@ class CheckpointStore:
             self._sweep()
             temporary.mkdir()
             yield temporary
-            manifest = Manifest.describe(temporary, self._identity, self._attempt, position)
+            manifest = CheckpointManifest.describe(
+                temporary, self._identity, self._attempt, position
+            )
             _seal(temporary, manifest)
             self._publish(temporary, final)
             self._prune(position)
@@ -185,7 +187,7 @@ class CheckpointStore:
 
     def _is_own_and_complete(self, folder: Path) -> bool:
         try:
-            manifest = Manifest.read(folder)
+            manifest = CheckpointManifest.read(folder)
             manifest.verify(folder)
         except InputError:
             return False
@@ -207,7 +209,7 @@ class CheckpointStore:
 
     def _is_own(self, folder: Path) -> bool:
         try:
-            return Manifest.read(folder).identity == self._identity
+            return CheckpointManifest.read(folder).identity == self._identity
         except InputError:
             return False
 
@@ -226,7 +228,7 @@ def _named(path: Path) -> Checkpoint:
         InputError: there is none; says why.
     """
     if (path / FILE_NAME).exists():
-        return _verified(path, Manifest.read(path))
+        return _verified(path, CheckpointManifest.read(path))
     attempts = [(0, path), *_attempts(path / "attempts")]
     found = [
         (position, number, folder)
@@ -235,7 +237,7 @@ def _named(path: Path) -> Checkpoint:
     ]
     for folder in _furthest_first(found):
         try:
-            return _verified(folder, Manifest.read(folder))
+            return _verified(folder, CheckpointManifest.read(folder))
         except InputError as error:
             _log.warning("checkpoint %s is passed over: damaged: %s", folder, error)
     raise InputError(
@@ -270,7 +272,7 @@ def _length(folder: Path) -> int | None:
         return None
 
 
-def _verified(folder: Path, manifest: Manifest) -> Checkpoint:
+def _verified(folder: Path, manifest: CheckpointManifest) -> Checkpoint:
     manifest.verify(folder)
     return Checkpoint(folder, manifest.position, manifest)
 
@@ -314,7 +316,7 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _seal(folder: Path, manifest: Manifest) -> None:
+def _seal(folder: Path, manifest: CheckpointManifest) -> None:
     """Brings the folder's files to the disk, then the manifest that speaks for them."""
     for path in folder.rglob("*"):
         _sync(path)

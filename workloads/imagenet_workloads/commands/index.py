@@ -19,8 +19,8 @@ from imagenet_workloads.prepare import sources
 from imagenet_workloads.process.program import run_program, write_termination_message
 
 if TYPE_CHECKING:
-    from imagenet_workloads.prepare.dataset_key import Options
-    from imagenet_workloads.prepare.index import Request
+    from imagenet_workloads.prepare.dataset_key import DatasetOptions
+    from imagenet_workloads.prepare.index import IndexRequest
 
 PROGRAM = "imagenet-index"
 
@@ -112,10 +112,10 @@ def _run(parsed: argparse.Namespace) -> None:
     write_termination_message(text)
 
 
-def _request(parsed: argparse.Namespace) -> "Request":
+def _request(parsed: argparse.Namespace) -> "IndexRequest":
     from imagenet_workloads.prepare import index
 
-    return index.Request(
+    return index.IndexRequest(
         source=sources.open_source(parsed),
         validation=sources.open_validation(parsed),
         data=parsed.data,
@@ -125,10 +125,10 @@ def _request(parsed: argparse.Namespace) -> "Request":
     )
 
 
-def _options(parsed: argparse.Namespace) -> "Options":
-    from imagenet_workloads.prepare.dataset_key import Options
+def _options(parsed: argparse.Namespace) -> "DatasetOptions":
+    from imagenet_workloads.prepare.dataset_key import DatasetOptions
 
-    return Options(
+    return DatasetOptions(
         format=parsed.format,
         resize=parsed.resize,
         quality=parsed.quality,

@@ -53,7 +53,7 @@ def _run(parsed: argparse.Namespace) -> None:
     recorder = preparation.start(environment)
     shard = parsed.shard if parsed.shard is not None else environment.completion_index
     pack.run(
-        pack.Request(
+        pack.PackRequest(
             data=parsed.data,
             key=parsed.key,
             open_source=lambda planned: sources.open_planned(planned, parsed),

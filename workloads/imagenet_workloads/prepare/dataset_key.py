@@ -28,7 +28,7 @@ _CAMEL = {
 
 
 @dataclass(frozen=True)
-class Options:
+class DatasetOptions:
     """What the ImageNetJob's spec.dataset says about the bytes.
 
     Attributes:
@@ -73,7 +73,7 @@ class Options:
 
 
 def make_key(
-    writer: Writer, options: Options, source: str, validation: tuple[str, str] | None
+    writer: Writer, options: DatasetOptions, source: str, validation: tuple[str, str] | None
 ) -> str:
     """The key, in hexadecimal digits.
 

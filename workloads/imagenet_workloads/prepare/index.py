@@ -20,7 +20,7 @@ from imagenet_workloads.prepare import atomic_files, estimate, formats, limits, 
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
-from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, Options, make_key
+from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
@@ -35,7 +35,7 @@ _NAMED = 20
 
 
 @dataclass(frozen=True)
-class Request:
+class IndexRequest:
     """What to index.
 
     Attributes:
@@ -50,13 +50,13 @@ class Request:
     source: Source
     validation: Validation | None
     data: Path
-    options: Options
+    options: DatasetOptions
     codec: str
     max_skipped_fraction: float
 
 
 @dataclass(frozen=True)
-class Result:
+class IndexResult:
     """What index tells the operator.
 
     Attributes:
@@ -114,7 +114,7 @@ class _Part:
             yield PlannedImage(position, label, *self.scan.row(number))
 
 
-def run(request: Request, recorder: PreparationRecorder) -> Result:
+def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     """Indexes a source.
 
     Raises:
@@ -139,7 +139,7 @@ def run(request: Request, recorder: PreparationRecorder) -> Result:
         else:
             _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
-    return Result(
+    return IndexResult(
         key=plan.key,
         classes=len(classes.names),
         train=plan.images(TRAIN),
@@ -150,7 +150,7 @@ def run(request: Request, recorder: PreparationRecorder) -> Result:
     )
 
 
-def _choose_classes(found: Scan, options: Options) -> Classes:
+def _choose_classes(found: Scan, options: DatasetOptions) -> Classes:
     counts = np.bincount(found.classes(), minlength=len(found.class_names)).tolist()
     classes = split.choose_classes(
         found.class_names, counts, found.notes.empty, options.min_images_per_class
@@ -165,7 +165,7 @@ def _choose_classes(found: Scan, options: Options) -> Classes:
 
 
 def _divide(
-    request: Request, found: Scan, classes: Classes, rows: Any, recorder: PreparationRecorder
+    request: IndexRequest, found: Scan, classes: Classes, rows: Any, recorder: PreparationRecorder
 ) -> dict[str, _Part]:
     options = request.options
     class_of = found.classes()
@@ -207,7 +207,7 @@ def _own_validation(
 
 
 def _plan(
-    request: Request, found: Scan, classes: Classes, parts: dict[str, _Part], codec: Codec
+    request: IndexRequest, found: Scan, classes: Classes, parts: dict[str, _Part], codec: Codec
 ) -> Plan:
     writer = datasets.Writer(version=WRITER_VERSION, codec=codec.name)
     validation = None

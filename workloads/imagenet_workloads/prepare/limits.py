@@ -12,7 +12,7 @@ from pathlib import Path
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.shards import Skipped
+from imagenet_workloads.prepare.shards import SkippedImage
 from imagenet_workloads.prepare.sources.source import readable
 
 _FILE = "limits.json"
@@ -50,7 +50,7 @@ def allowed(max_skipped_fraction: float, images: int) -> int:
     return math.floor(max_skipped_fraction * images + 1e-9)
 
 
-def too_many(skipped: Sequence[Skipped], images: int, allowed: int, where: str) -> InputError:
+def too_many(skipped: Sequence[SkippedImage], images: int, allowed: int, where: str) -> InputError:
     """The error for more damaged images than are allowed; the caller raises it."""
     first = "; ".join(f"{readable(image.name)}: {image.reason}" for image in skipped[:_NAMED])
     return InputError(

@@ -35,7 +35,7 @@ from imagenet_workloads.prepare.codecs.codec import (
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
 from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
-from imagenet_workloads.prepare.shards import Sidecar, Skipped
+from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
 from imagenet_workloads.prepare.sources.source import Source, readable
 from imagenet_workloads.prepare.transcode import transcode
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
@@ -52,7 +52,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclass(frozen=True)
-class Request:
+class PackRequest:
     """What to pack.
 
     Attributes:
@@ -84,7 +84,7 @@ class _Batch(NamedTuple):
     statistics: ChannelStatistics
 
 
-def run(request: Request, recorder: PreparationRecorder) -> None:
+def run(request: PackRequest, recorder: PreparationRecorder) -> None:
     """Writes the shards that are asked for and not whole.
 
     Raises:
@@ -122,7 +122,7 @@ def _wanted(plan: Plan, number: int | None) -> tuple[PlannedShard, ...]:
 
 
 def _pack_all(
-    request: Request,
+    request: PackRequest,
     plan: Plan,
     dataset: Path,
     missing: list[PlannedShard],
@@ -207,7 +207,7 @@ class _Packing:
         self._shard = shard
         self._allowed = allowed
         self._recorder = recorder
-        self._skipped: list[Skipped] = []
+        self._skipped: list[SkippedImage] = []
         self._per_class = [0] * len(plan.classes)
         self._statistics = ChannelStatistics()
         self._pace = _Pace(shard)
@@ -244,7 +244,7 @@ class _Packing:
 
     def _skip(self, image: PlannedImage, reason: str) -> None:
         _log.warning("skipped %s: %s", readable(image.name), reason)
-        self._skipped.append(Skipped(image.name, self._plan.classes[image.label], reason))
+        self._skipped.append(SkippedImage(image.name, self._plan.classes[image.label], reason))
         self._recorder.skipped()
         # Seal decides over all shards; but what is too much for them together is so for one.
         if len(self._skipped) > self._allowed:

@@ -15,7 +15,7 @@ from imagenet_workloads.dataset import Writer
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files, formats
-from imagenet_workloads.prepare.dataset_key import Options
+from imagenet_workloads.prepare.dataset_key import DatasetOptions
 from imagenet_workloads.prepare.formats.format import Format
 
 VERSION = 1
@@ -100,7 +100,7 @@ class Plan:
 
     key: str
     writer: Writer
-    options: Options
+    options: DatasetOptions
     classes: tuple[str, ...]
     dropped_classes: Mapping[str, int]
     sources: Mapping[str, Mapping[str, Any]]
@@ -137,7 +137,7 @@ class Plan:
         if fields.integer("version") != VERSION:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
         writer, sources = fields.object("writer"), fields.object("sources")
-        options = Options.from_fields(fields.object("options"))
+        options = DatasetOptions.from_fields(fields.object("options"))
         return cls(
             key=fields.text("key"),
             writer=Writer(version=writer.text("version"), codec=writer.text("codec")),

@@ -18,7 +18,7 @@ from imagenet_workloads.prepare import atomic_files, limits, shards
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedShard
-from imagenet_workloads.prepare.shards import Sidecar, Skipped
+from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
 
 REPORT = "skipped.jsonl"
 
@@ -123,7 +123,7 @@ def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
             yield block
 
 
-def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[Skipped]) -> Dataset:
+def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[SkippedImage]) -> Dataset:
     statistics = ChannelStatistics()
     for shard in plan.shards:
         if shard.split == TRAIN:

@@ -12,7 +12,7 @@ from imagenet_workloads.prepare.plan import Plan, PlannedShard
 VERSION = 1
 
 
-class Skipped(NamedTuple):
+class SkippedImage(NamedTuple):
     """A damaged image that was left out."""
 
     name: str
@@ -46,7 +46,7 @@ class Sidecar:
     index_sha256: str | None
     per_class: tuple[int, ...]
     statistics: ChannelStatistics
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedImage, ...]
 
     def to_json(self) -> str:
         """The text of the sidecar; equal shards give equal bytes."""
@@ -81,7 +81,7 @@ class Sidecar:
             per_class=fields.integers("perClass"),
             statistics=ChannelStatistics.from_fields(fields.object("channels")),
             skipped=tuple(
-                Skipped(image.text("name"), image.text("class"), image.text("reason"))
+                SkippedImage(image.text("name"), image.text("class"), image.text("reason"))
                 for image in fields.objects("skipped")
             ),
         )

@@ -16,7 +16,7 @@ STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 3
 WAIT_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """Prometheus's types of metrics."""
 
     COUNTER = "counter"
@@ -37,7 +37,7 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: MetricType
     unit: str
     help: str
     buckets: tuple[float, ...] = ()
@@ -45,76 +45,81 @@ class Metric:
 
 TRAIN_IMAGES = Metric(
     "imagenet_train_images_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "images",
     "Images that this worker has trained on.",
 )
 TRAIN_IMAGES_PER_SECOND = Metric(
     "imagenet_train_images_per_second",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "images per second",
     "Speed of this worker over its last display interval; a job's speed is the sum of its workers.",
 )
 TRAIN_STEP_SECONDS = Metric(
     "imagenet_train_step_seconds",
-    Kind.HISTOGRAM,
+    MetricType.HISTOGRAM,
     "seconds",
     "Time of one training step, waiting for its data included.",
     STEP_BUCKETS,
 )
 TRAIN_DATA_WAIT_SECONDS = Metric(
     "imagenet_train_data_wait_seconds",
-    Kind.HISTOGRAM,
+    MetricType.HISTOGRAM,
     "seconds",
     "The part of a training step that was spent waiting for its data.",
     WAIT_BUCKETS,
 )
-TRAIN_EPOCH = Metric("imagenet_train_epoch", Kind.GAUGE, "epochs", "The epoch in progress, from 0.")
+TRAIN_EPOCH = Metric(
+    "imagenet_train_epoch", MetricType.GAUGE, "epochs", "The epoch in progress, from 0."
+)
 TRAIN_EPOCHS = Metric(
-    "imagenet_train_epochs", Kind.GAUGE, "epochs", "Epochs that the training will run in all."
+    "imagenet_train_epochs", MetricType.GAUGE, "epochs", "Epochs that the training will run in all."
 )
 TRAIN_BATCH = Metric(
-    "imagenet_train_batch", Kind.GAUGE, "batches", "Batches done in the epoch in progress."
+    "imagenet_train_batch", MetricType.GAUGE, "batches", "Batches done in the epoch in progress."
 )
 TRAIN_BATCHES_PER_EPOCH = Metric(
-    "imagenet_train_batches_per_epoch", Kind.GAUGE, "batches", "Batches of this worker an epoch."
+    "imagenet_train_batches_per_epoch",
+    MetricType.GAUGE,
+    "batches",
+    "Batches of this worker an epoch.",
 )
 TRAIN_LOSS = Metric(
     "imagenet_train_loss",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "nats",
     "Mean cross-entropy over the training images of the epoch so far.",
 )
 TRAIN_TOP1 = Metric(
     "imagenet_train_top1",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "ratio",
     "Top-1 accuracy over the training images of the epoch so far.",
 )
 TRAIN_TOP5 = Metric(
     "imagenet_train_top5",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "ratio",
     "Top-5 accuracy over the training images of the epoch so far.",
 )
 TRAIN_VALIDATION_TOP1 = Metric(
     "imagenet_train_validation_top1",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "ratio",
     "Top-1 accuracy over all validation images, after the last finished epoch.",
 )
 TRAIN_VALIDATION_TOP5 = Metric(
     "imagenet_train_validation_top5",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "ratio",
     "Top-5 accuracy over all validation images, after the last finished epoch.",
 )
 TRAIN_LEARNING_RATE = Metric(
-    "imagenet_train_learning_rate", Kind.GAUGE, "1", "The optimizer's learning rate."
+    "imagenet_train_learning_rate", MetricType.GAUGE, "1", "The optimizer's learning rate."
 )
 TRAIN_RANK = Metric(
     "imagenet_train_rank",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "1",
     "This worker's rank in the kvstore, which is not its pod's number; "
     "a job's loss and accuracy are those of rank 0.",
@@ -122,31 +127,31 @@ TRAIN_RANK = Metric(
 
 PREPARE_IMAGES = Metric(
     "imagenet_prepare_images_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "images",
     "Images that this pod has listed (role index) or written (role pack).",
 )
 PREPARE_IMAGES_PLANNED = Metric(
     "imagenet_prepare_images_planned",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "images",
     "Images that this pod is to deal with, damaged ones included; an estimate while it lists.",
 )
 PREPARE_BYTES = Metric(
     "imagenet_prepare_bytes_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "bytes",
     "Bytes of records that this pod has written.",
 )
 PREPARE_SKIPPED_IMAGES = Metric(
     "imagenet_prepare_skipped_images_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "images",
     "Damaged images that this pod has left out.",
 )
 PREPARE_SHARD_PROGRESS = Metric(
     "imagenet_prepare_shard_progress_ratio",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "ratio",
     "Share of the planned images that are done, written or left out.",
 )

@@ -20,7 +20,7 @@ from imagenet_workloads.train.schedule import Schedule
 
 
 @dataclass
-class Outcome:
+class TrainingOutcome:
     """How a training went.
 
     Attributes:
@@ -64,9 +64,9 @@ class TrainingLoop:
     reporter: Reporter
     termination: Termination
 
-    def run(self, start: Position) -> Outcome:
+    def run(self, start: Position) -> TrainingOutcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave."""
-        outcome = Outcome()
+        outcome = TrainingOutcome()
         for epoch in range(start.epoch, self.epochs):
             first_batch = start.batch if epoch == start.epoch else 0
             outcome.stopped = self._epoch(epoch, first_batch, outcome)
@@ -86,7 +86,7 @@ class TrainingLoop:
         self.reporter.pause()
         return counts
 
-    def _epoch(self, epoch: int, first_batch: int, outcome: Outcome) -> bool:
+    def _epoch(self, epoch: int, first_batch: int, outcome: TrainingOutcome) -> bool:
         """Train one epoch; whether to leave before its end."""
         counts = Counts()
         started = time.monotonic()
@@ -129,7 +129,9 @@ class TrainingLoop:
             return Position(epoch + 1, 0)
         return Position(epoch, done)
 
-    def _finish_epoch(self, epoch: int, counts: Counts, seconds: float, outcome: Outcome) -> None:
+    def _finish_epoch(
+        self, epoch: int, counts: Counts, seconds: float, outcome: TrainingOutcome
+    ) -> None:
         workers = self.group.workers
         if self.group.collective:
             counts, workers = Counts(*self.group.add(counts.numbers())), 1

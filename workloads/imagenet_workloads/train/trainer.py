@@ -23,7 +23,7 @@ from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.data import Data
 from imagenet_workloads.train.framework import Framework, Learner, UpdatePlan
 from imagenet_workloads.train.group import Group
-from imagenet_workloads.train.loop import Outcome, TrainingLoop
+from imagenet_workloads.train.loop import TrainingLoop, TrainingOutcome
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import Result, write_result
@@ -214,7 +214,7 @@ def _result(
     group: Group,
     data: Data,
     resume_point: ResumePoint,
-    outcome: Outcome,
+    outcome: TrainingOutcome,
     started_at: datetime,
 ) -> Result:
     options, environment = worker.options, worker.environment

@@ -39,15 +39,15 @@ class Replicas:
         return cls(program, ({},) * count)
 
 
-class Strategy(Protocol):
+class MemberBuilder(Protocol):
     """What a strategy's module has."""
 
     def members(self, job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
         """Return the members of an attempt by role, in the order in which they are created."""
 
 
-def of_job(job: ImageNetJob) -> Strategy:
+def of_job(job: ImageNetJob) -> MemberBuilder:
     """Return the module of a job's strategy."""
     kind = job.spec.training.strategy.kind
     module = re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
-    return cast(Strategy, import_module(f"{PACKAGE}.{module}"))
+    return cast(MemberBuilder, import_module(f"{PACKAGE}.{module}"))

@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 
 from imagenet_workloads.dataset import Shard, Split
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.tensorflow.record_ranges import File, of_paths, of_rank, of_split
+from imagenet_workloads.frameworks.tensorflow.record_ranges import (
+    RecordFile,
+    of_paths,
+    of_rank,
+    of_split,
+)
 from imagenet_workloads.train.sharding import share
 
 
-def files(counts: list[int]) -> list[File]:
-    return [File(Path(f"f{place}"), count, 10) for place, count in enumerate(counts)]
+def files(counts: list[int]) -> list[RecordFile]:
+    return [RecordFile(Path(f"f{place}"), count, 10) for place, count in enumerate(counts)]
 
 
 @given(counts=st.lists(st.integers(0, 30), min_size=1, max_size=8), ranks=st.integers(1, 9))

@@ -62,7 +62,7 @@ def _dataset(options: Options, rank: int, ranks: int, accumulation_steps: int) -
 
 
 def _validation(
-    options: Options, inputs: Inputs, files: tuple[record_ranges.File, ...]
+    options: Options, inputs: Inputs, files: tuple[record_ranges.RecordFile, ...]
 ) -> RecordValidation | None:
     found = RecordValidation(options, inputs, files)
     return found if found.images else None

@@ -18,7 +18,7 @@ _LENGTH, _AROUND = struct.Struct("<Q"), 16
 
 
 @dataclass(frozen=True)
-class File:
+class RecordFile:
     """One TFRecord file, with its number of records and its bytes."""
 
     path: Path
@@ -35,7 +35,7 @@ class Piece:
     take: int
 
 
-def of_split(split: Split, folder: Path) -> tuple[File, ...]:
+def of_split(split: Split, folder: Path) -> tuple[RecordFile, ...]:
     """Give the files that dataset.json names.
 
     Raises:
@@ -51,11 +51,11 @@ def of_split(split: Split, folder: Path) -> tuple[File, ...]:
                 if size is not None
                 else f"{path}: no such file, though dataset.json names it"
             )
-        found.append(File(path, shard.records, shard.bytes))
+        found.append(RecordFile(path, shard.records, shard.bytes))
     return tuple(found)
 
 
-def of_paths(paths: str) -> tuple[File, ...]:
+def of_paths(paths: str) -> tuple[RecordFile, ...]:
     """Count the records of files named on the command line, `a.tfrecord;b.tfrecord`.
 
     Raises:
@@ -64,7 +64,7 @@ def of_paths(paths: str) -> tuple[File, ...]:
     return tuple(_counted(Path(name)) for name in paths.split(";") if name)
 
 
-def of_rank(files: Sequence[File], rank: int, ranks: int) -> list[Piece]:
+def of_rank(files: Sequence[RecordFile], rank: int, ranks: int) -> list[Piece]:
     """Give a rank's part; every record is in exactly one rank's."""
     images = sum(file.records for file in files)
     begin = sum(share(images, earlier, ranks) for earlier in range(rank))
@@ -78,7 +78,7 @@ def of_rank(files: Sequence[File], rank: int, ranks: int) -> list[Piece]:
     return pieces
 
 
-def _counted(path: Path) -> File:
+def _counted(path: Path) -> RecordFile:
     records = 0
     try:
         size = path.stat().st_size
@@ -90,4 +90,4 @@ def _counted(path: Path) -> File:
                 records += 1
     except (OSError, struct.error) as error:
         raise InputError(f"{path}: cannot be read as TFRecord: {error}") from error
-    return File(path, records, size)
+    return RecordFile(path, records, size)

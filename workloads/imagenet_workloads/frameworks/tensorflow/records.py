@@ -28,7 +28,7 @@ class RecordTraining:
         self,
         options: Options,
         inputs: Inputs,
-        files: Sequence[record_ranges.File],
+        files: Sequence[record_ranges.RecordFile],
         rank: int,
         ranks: int,
         accumulation_steps: int,
@@ -93,7 +93,7 @@ class RecordValidation:
     """Validation images, as they are but for a central crop; implements `ValidationData`."""
 
     def __init__(
-        self, options: Options, inputs: Inputs, files: Sequence[record_ranges.File]
+        self, options: Options, inputs: Inputs, files: Sequence[record_ranges.RecordFile]
     ) -> None:
         """Take the files, and how images are prepared."""
         self.images = sum(file.records for file in files)
