@@ -160,6 +160,30 @@ def test_says_that_there_is_no_such_path(tmp_path: Path) -> None:
             opens(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+def test_a_pipe_or_a_device_in_a_tar_is_passed_over(kind: bytes, tmp_path: Path) -> None:
+    def write(path: Path, *names: str) -> Path:
+        with tarfile.open(path, "w") as archive:
+            for name in names:
+                other = tarfile.TarInfo(name)
+                other.type = kind
+                archive.addfile(other)
+            archive.add(image, "a/1.jpg" if "a/2.jpg" in names else names[0].replace("2", "1"))
+        return path
+
+    image = tmp_path / "1.jpg"
+    image.write_bytes(b"x")
+    folders = volume.open_source(write(tmp_path / "folders.tar", "a/2.jpg"))
+    flat = volume.open_flat(write(tmp_path / "flat.tar", "2.jpg"))
+    image.write_bytes(tar({"1.jpg": b"x"}))
+    tars = volume.open_source(write(tmp_path / "tars.tar", "n2.tar"))
+    for source in (folders, flat, tars):
+        images, notes = scanned(source)
+        assert [image.name.rpartition("/")[2] for image in images] == ["1.jpg"]
+        assert notes.ignored == 1
+        source.close()
+
+
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
 def test_a_link_in_a_tar_is_an_error_with_the_way_out(kind: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.tar"

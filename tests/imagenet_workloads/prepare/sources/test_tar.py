@@ -167,3 +167,94 @@ def test_header_size_refuses_what_is_no_header() -> None:
     assert header_size(b"\0" * BLOCK) is None
     assert header_size(b"\xff\xd8" * (BLOCK // 2)) is None
     assert header_size(block[:100]) is None
+
+
+def header(size: bytes = b"", mtime: bytes = b"", kind: bytes = b"0") -> bytes:
+    """The header block of a member, with its own bytes for numbers and a right checksum."""
+    member = tarfile.TarInfo("a.jpg")
+    member.type = kind
+    block = bytearray(member.tobuf(tarfile.USTAR_FORMAT))
+    for start, field in ((124, size), (136, mtime)):
+        if field:
+            block[start : start + 12] = field.ljust(12, b"\0")
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def pax(records: bytes) -> bytes:
+    """A pax header of these records, with the member before which it stands."""
+    member = tarfile.TarInfo("pax")
+    member.type, member.size = tarfile.XHDTYPE, len(records)
+    return member.tobuf() + records.ljust(BLOCK, b"\0") + tar({"a": b"x"})
+
+
+def record(keyword: str, value: str) -> bytes:
+    """One record of a pax header."""
+    rest = f" {keyword}={value}\n".encode()
+    length = len(rest) + 1
+    while len(str(length)) + len(rest) != length:
+        length += 1
+    return str(length).encode() + rest
+
+
+NEGATIVE = [b"\xff" * 12, b"\xff" * 11 + b"\x00", b"-1", b"-1000", b"+1", b"0o7", b"1_0", b"1 1"]
+
+
+@pytest.mark.parametrize("number", NEGATIVE)
+@pytest.mark.parametrize("kind", [b"0", b"5", b"x", b"L", b"3"])
+def test_a_size_that_is_no_count_is_damage(number: bytes, kind: bytes) -> None:
+    with pytest.raises(InputError, match="no tar header at byte 0"):
+        walk(header(size=number, kind=kind) + tar({"b": b"y"}))
+
+
+@pytest.mark.parametrize("number", NEGATIVE)
+def test_a_time_that_is_no_count_is_damage(number: bytes) -> None:
+    with pytest.raises(InputError, match="no tar header at byte 0"):
+        walk(header(mtime=number) + tar({"b": b"y"}))
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [
+        ("size", "-1"), ("size", "-512"), ("size", "+1"), ("size", "1_0"), ("size", " 1"),
+        ("size", ""), ("size", "9" * 5000),
+        ("mtime", "-1"), ("mtime", "-0.5"), ("mtime", "NaN"), ("mtime", "sNaN"),
+        ("mtime", "Infinity"), ("mtime", "-Infinity"), ("mtime", "1e999999999"),
+        ("mtime", "1E99999"), ("mtime", ""), ("mtime", "."), ("mtime", "1_0"),
+        ("mtime", "9" * 5000),
+    ],
+)  # fmt: skip
+def test_a_number_of_a_pax_header_that_is_none_is_damage(keyword: str, value: str) -> None:
+    with pytest.raises(InputError, match="no tar header at byte 0"):
+        walk(pax(record(keyword, value)))
+
+
+@settings(max_examples=300, deadline=2000)
+@given(st.data())
+def test_no_bytes_of_a_header_hang_or_crash_the_walk(data: st.DataObject) -> None:
+    content = bytearray(pax(record("mtime", "12.5") + record("size", "1")))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.sampled_from([0, BLOCK, 2 * BLOCK]))
+        place = start + data.draw(st.integers(0, BLOCK - 1))
+        content[place] = data.draw(st.integers(0, 255))
+        # A right checksum leads the walk on.
+        for block in (0, 2 * BLOCK):
+            content[block + 148 : block + 156] = b" " * 8
+            content[block + 148 : block + 156] = b"%06o\0 " % sum(content[block : block + BLOCK])
+    try:
+        found = walk(bytes(content))
+    except InputError:
+        return
+    assert all(0 <= m.offset <= len(content) and m.size >= 0 and m.mtime >= 0 for m in found)
+
+
+def test_header_size_refuses_a_negative_size() -> None:
+    assert header_size(header(size=b"\xff" * 12)) is None
+
+
+def test_pipes_and_devices_are_told_from_files_of_types_that_are_not_known() -> None:
+    kinds = {b"3": Kind.OTHER, b"4": Kind.OTHER, b"6": Kind.OTHER, b"V": Kind.OTHER,
+             b"Q": Kind.FILE}  # fmt: skip
+    for kind, expected in kinds.items():
+        assert [m.kind for m in walk(header(kind=kind) + tar({}))] == [expected]

@@ -6,9 +6,9 @@ block at a time, by offset. Formats: v7, ustar, GNU (long names, base-256 number
 https://www.gnu.org/software/tar/manual/html_node/Standard.html and POSIX.1-2017 pax.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -77,8 +77,20 @@ _KINDS = {
     b"5": Kind.FOLDER,
     b"D": Kind.FOLDER,
     b"S": Kind.SPARSE,
+    # Devices, pipes, the archive's label, the rest of a file that another volume began.
+    b"3": Kind.OTHER,
+    b"4": Kind.OTHER,
+    b"6": Kind.OTHER,
+    b"V": Kind.OTHER,
+    b"M": Kind.OTHER,
 }
 _EXTENSIONS = frozenset((b"L", b"K", b"x", b"X", b"g"))
+
+_OCTAL = re.compile(rb"[0-7]*")
+# More digits than any archive has bytes, or any clock seconds.
+_DIGITS = 24
+_COUNT = re.compile(rb"[0-9]{1,%d}" % _DIGITS)
+_SECONDS = re.compile(rb"([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
 
 
 @dataclass
@@ -125,9 +137,10 @@ def header_size(header: bytes) -> int | None:
     if len(header) != BLOCK or header == _ZERO_BLOCK or not _sum_is_right(header):
         return None
     try:
-        return parse_number(header[124:136])
+        size = parse_number(header[124:136])
     except ValueError:
         return None
+    return size if size >= 0 else None
 
 
 def parse_number(field: bytes) -> int:
@@ -141,11 +154,15 @@ def parse_number(field: bytes) -> int:
         # A first byte of 0xff marks a negative number in two's complement.
         return value if field[0] == 0x80 else int.from_bytes(field, "big", signed=True)
     digits = field.partition(b"\0")[0].strip()
+    # int() takes more than digits: a sign, "0o7", "1_0".
+    if not _OCTAL.fullmatch(digits):
+        raise ValueError(f"{digits!r} is no octal number")
     return int(digits, 8) if digits else 0
 
 
 def _member(header: bytes, size: int, override: _Override, region: Region, position: int) -> Member:
-    kind = _KINDS.get(header[156:157], Kind.OTHER)
+    # POSIX: a type that is not known is that of a file.
+    kind = _KINDS.get(header[156:157], Kind.FILE)
     name = override.name if override.name is not None else _header_name(header)
     if kind is Kind.FILE and name.endswith(b"/"):
         kind = Kind.FOLDER  # as v7 tars write folders
@@ -183,17 +200,20 @@ def _extend(override: _Override, kind: bytes, data: bytes, region: Region, posit
 def _extend_by_record(
     override: _Override, keyword: bytes, value: bytes, region: Region, position: int
 ) -> None:
-    try:
-        if keyword == b"path":
-            override.name = value
-        elif keyword == b"size":
-            override.size = int(value)
-        elif keyword == b"mtime":
-            override.mtime = int(Decimal(value.decode("ascii")) * NANOSECONDS)
-        elif keyword.startswith(b"GNU.sparse."):
-            override.sparse = True
-    except (ValueError, InvalidOperation):
-        raise _damaged(region, position) from None
+    if keyword == b"path":
+        override.name = value
+    elif keyword == b"size":
+        if not _COUNT.fullmatch(value):
+            raise _damaged(region, position)
+        override.size = int(value)
+    elif keyword == b"mtime":
+        seconds = _SECONDS.fullmatch(value)
+        if seconds is None:
+            raise _damaged(region, position)
+        whole, fraction = seconds.groups(default=b"")
+        override.mtime = int(whole) * NANOSECONDS + int(fraction[:9].ljust(9, b"0"))
+    elif keyword.startswith(b"GNU.sparse."):
+        override.sparse = True
 
 
 def _pax_records(data: bytes, region: Region, position: int) -> Iterator[tuple[bytes, bytes]]:
@@ -201,7 +221,7 @@ def _pax_records(data: bytes, region: Region, position: int) -> Iterator[tuple[b
     start = 0
     while start < len(data) and data[start]:
         length_text, _, _ = data[start : start + 20].partition(b" ")
-        if not length_text.isdigit() or int(length_text) <= len(length_text) + 2:
+        if not _COUNT.fullmatch(length_text) or int(length_text) <= len(length_text) + 2:
             raise _damaged(region, position)
         end = start + int(length_text)
         keyword, equals, value = data[start + len(length_text) + 1 : end - 1].partition(b"=")
@@ -230,10 +250,14 @@ def _read(region: Region, position: int, size: int) -> bytes:
 
 
 def _number(field: bytes, region: Region, position: int) -> int:
+    """A size or time: a negative one is damage, and a negative size would lead the walk back."""
     try:
-        return parse_number(field)
+        number = parse_number(field)
     except ValueError:
         raise _damaged(region, position) from None
+    if number < 0:
+        raise _damaged(region, position)
+    return number
 
 
 def _check_sum(header: bytes, region: Region, position: int) -> None:

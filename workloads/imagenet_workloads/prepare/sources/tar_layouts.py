@@ -34,6 +34,9 @@ _COMPRESSED = {
     b"PK\x03\x04": ("zip", "unzip"),
 }
 
+# What is passed over, whatever its name: folders, and pipes and devices.
+_NO_FILES = (Kind.FOLDER, Kind.OTHER)
+
 
 def open_tar(blob: Blob) -> Source:
     """Opens a tar whose classes show in it: a tar of tars, or of folders. Closes it on an error.
@@ -87,7 +90,7 @@ def _first_name(blob: Blob) -> str:
     """The name of the first member that is an image or a tar."""
     for member in members(_whole(blob)):
         hidden = member.name.rpartition("/")[2].startswith(".")
-        if member.kind is Kind.FOLDER or hidden:
+        if member.kind in _NO_FILES or hidden:
             continue
         if member.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
             raise InputError(
@@ -101,6 +104,10 @@ def _first_name(blob: Blob) -> str:
 
 def _whole(blob: Blob) -> Region:
     return Region(blob, 0, blob.size, blob.where)
+
+
+def _is_image(member: Member) -> bool:
+    return member.kind not in _NO_FILES and is_image(member.name)
 
 
 def _require_data(member: Member, where: str) -> None:
@@ -151,7 +158,7 @@ class TarOfTars(_TarSource):
         seen: set[str] = set()
         for outer in members(_whole(self._blob)):
             base = outer.name.rpartition("/")[2]
-            if base.startswith(".") or not base.endswith(".tar") or outer.kind is Kind.FOLDER:
+            if base.startswith(".") or not base.endswith(".tar") or outer.kind in _NO_FILES:
                 notes.ignored += outer.kind is not Kind.FOLDER
                 continue
             _require_data(outer, self.where)
@@ -170,7 +177,7 @@ class TarOfTars(_TarSource):
         region = Region(self._blob, outer.offset, outer.offset + outer.size, where)
         # A class that was never downloaded can be a tar of 0 bytes.
         for member in members(region) if outer.size else ():
-            if not is_image(member.name) or member.kind is Kind.FOLDER:
+            if not _is_image(member):
                 notes.ignored += member.kind is not Kind.FOLDER
                 continue
             _require_data(member, where)
@@ -190,7 +197,7 @@ class TarOfFolders(_TarSource):
         """Yields the images in the order of the archive."""
         folders: dict[str, str] = {}
         for member in members(_whole(self._blob)):
-            if not is_image(member.name) or member.kind is Kind.FOLDER or "/" not in member.name:
+            if not _is_image(member) or "/" not in member.name:
                 notes.ignored += member.kind is not Kind.FOLDER
                 continue
             _require_data(member, self.where)
@@ -220,7 +227,7 @@ class FlatTar(_TarSource):
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in the order of the archive."""
         for member in members(_whole(self._blob)):
-            if not is_image(member.name) or member.kind is Kind.FOLDER:
+            if not _is_image(member):
                 notes.ignored += member.kind is not Kind.FOLDER
                 continue
             _require_data(member, self.where)
