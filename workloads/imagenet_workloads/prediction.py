@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields, read_json
 from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
@@ -204,7 +205,7 @@ def read_image(path: Path, channels: int = 3) -> Pixels:
         InputError: it cannot be read or is no image.
     """
     try:
-        content = np.fromfile(path, np.uint8)
+        content = np.frombuffer(regular_files.read_bytes(path), np.uint8)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     form = cv2.IMREAD_COLOR if channels == 3 else cv2.IMREAD_GRAYSCALE

@@ -34,6 +34,15 @@ def planned(tmp_path: Path, images: Collection, *options: str) -> tuple[Path, Pa
     return source, data, run_index(source, data, "--shards", "2", *options)["key"]
 
 
+def test_a_file_that_no_memory_holds_is_damaged(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "source", IMAGES)
+    with (source / "a" / "huge.jpg").open("wb") as file:
+        file.truncate(1 << 40)
+    dataset = prepare(source, tmp_path / "data", "--shards", "2", "--max-skipped-fraction", "0.05")
+    (line,) = (dataset / "skipped.jsonl").read_text().splitlines()
+    assert json.loads(line)["reason"] == f"has {1 << 40} bytes; at most {1 << 30} are read"
+
+
 def test_damaged_images_are_skipped_counted_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,7 +11,7 @@ from imagenet_workloads.prepare.formats.format import Format
 from imagenet_workloads.prepare.scan import Scan
 from imagenet_workloads.prepare.sources.source import Source
 from imagenet_workloads.prepare.split import Numbers
-from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.prepare.transcode import LARGEST_FILE, read_image, transcode
 
 SAMPLE = 32
 # What the sample may be off by.
@@ -35,8 +35,8 @@ def bytes_of(
     for number in numbers[:SAMPLE]:
         row = scan.row(int(number))
         try:
-            image = source.read(row.name, row.offset, row.size)
+            image = read_image(source, row.name, row.offset, row.size)
             made.append(len(transcode(image, recipe, codec).jpeg))
         except (DamagedImageError, PermissionError):
-            made.append(row.size)
+            made.append(row.size if row.size <= LARGEST_FILE else 0)
     return int(_MARGIN * len(numbers) * (np.mean(made) + format.overhead))

@@ -37,7 +37,7 @@ from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
 from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
 from imagenet_workloads.prepare.sources.source import Source, readable
-from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.prepare.transcode import read_image, transcode
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class _Work:
 
     def _one(self, image: PlannedImage, samples: list[Pixels]) -> StoredImage | _Damaged:
         try:
-            data = self._source.read(image.name, image.offset, image.size)
+            data = read_image(self._source, image.name, image.offset, image.size)
             packed = transcode(data, self._recipe, self._codec)
         except DamagedImageError as error:
             return _Damaged(image, str(error))

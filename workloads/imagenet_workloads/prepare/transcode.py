@@ -29,8 +29,25 @@ from imagenet_workloads.prepare.codecs.codec import (
     target_size,
 )
 from imagenet_workloads.prepare.formats.format import LARGEST_JPEG
+from imagenet_workloads.prepare.sources.source import Source
+
+# No image of so few pixels takes more, whatever its format.
+LARGEST_FILE = 1 << 30
 
 _JPEG = b"\xff\xd8\xff"
+
+
+def read_image(source: Source, name: str, offset: int, size: int) -> bytes:
+    """The bytes of one image of a source.
+
+    Raises:
+        DamagedImageError: it is too large to be one.
+        InputError: the source is not as it was when it was scanned.
+        PermissionError: this image may not be read.
+    """
+    if size > LARGEST_FILE:
+        raise DamagedImageError(f"has {size} bytes; at most {LARGEST_FILE} are read")
+    return source.read(name, offset, size)
 
 
 def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:

@@ -97,6 +97,26 @@ def test_another_meta_mat_is_an_error(content: bytes, tmp_path: Path) -> None:
         matlab.read_ids(tmp_path / "meta.mat")
 
 
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_an_id_that_is_no_number_is_an_error(number: float, tmp_path: Path) -> None:
+    synsets = np.empty((1, 1), dtype=[("ILSVRC2012_ID", "O"), ("WNID", "O")])
+    synsets[0, 0] = (number, "n01")
+    savemat(tmp_path / "meta.mat", {"synsets": synsets})
+    with pytest.raises(InputError, match=r"is not the meta\.mat of ILSVRC2012"):
+        matlab.read_ids(tmp_path / "meta.mat")
+
+
+def test_a_meta_mat_that_is_endless_when_decompressed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matlab, "_LARGEST", 1 << 16)
+    write_meta(tmp_path, {1: "n01"})
+    assert matlab.read_ids(tmp_path / "meta.mat") == {1: "n01"}
+    savemat(tmp_path / "meta.mat", {"synsets": np.zeros(1 << 20)}, do_compression=True)
+    with pytest.raises(InputError, match=r"is not the meta\.mat of ILSVRC2012"):
+        matlab.read_ids(tmp_path / "meta.mat")
+
+
 def test_a_mat_file_of_something_else_is_an_error(tmp_path: Path) -> None:
     savemat(tmp_path / "meta.mat", {"synsets": 3, "x": np.zeros((2, 2))})
     with pytest.raises(InputError, match=r"is not the meta\.mat of ILSVRC2012"):

@@ -77,12 +77,13 @@ def test_a_folder_is_listed_by_name_and_images_may_lie_deeper(tmp_path: Path) ->
 
 
 def test_follows_links_in_folders_and_names_a_dangling_one(tmp_path: Path) -> None:
-    write_folder(tmp_path / "elsewhere", {"a": {"1.jpg": b"x"}})
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a").symlink_to(tmp_path / "elsewhere" / "a")
+    # As Kubernetes mounts ConfigMaps and Secrets.
+    elsewhere = tmp_path / "source" / "..data"
+    write_folder(elsewhere, {"a": {"1.jpg": b"x"}})
+    (tmp_path / "source" / "a").symlink_to(elsewhere / "a")
     source = volume.open_source(tmp_path / "source")
     assert [image.size for image in scanned(source)[0]] == [1]
-    (tmp_path / "elsewhere" / "a" / "2.jpg").symlink_to("nothing")
+    (elsewhere / "a" / "2.jpg").symlink_to("nothing")
     with pytest.raises(InputError, match=r"a/2\.jpg: cannot be looked at"):
         scanned(source)
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources.links import Links, is_inside, place_of
 from imagenet_workloads.prepare.sources.source import (
     Image,
     Notes,
@@ -31,39 +33,54 @@ class Folder(Source):
     def __init__(self, root: Path) -> None:
         self.where = str(root)
         self._root = root
+        self._place = os.path.realpath(root)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images by class, and in a class by name."""
         total = sum(1 for _ in _listed(self._root))
+        links = Links(self._root)
         for number, name in enumerate(names(self._root)):
             notes.share = min(1.0, number / max(1, total))
             if name in _NOT_CLASSES or name.startswith("."):
                 continue
-            if not (self._root / name).is_dir():
+            status = links.look(f"{self._root}/{name}", is_wanted=False)
+            if status is None or not stat.S_ISDIR(status.st_mode):
                 notes.ignored += 1
                 continue
             class_name = class_name_in(name, str(self._root))
             images = 0
-            for image in self._scan_folder(class_name, class_name, notes):
+            for image in self._scan_class(class_name, links, notes):
                 images += 1
                 yield image
             if images == 0:
                 notes.empty.append(class_name)
 
-    def _scan_folder(self, class_name: str, folder: str, notes: Notes) -> Iterator[Image]:
-        for base in names(self._root / folder):
-            name = f"{folder}/{base}"
-            image = image_at(self._root, class_name, name) if is_image(name) else None
-            if image is not None:
-                yield image
-            elif not base.startswith(".") and (self._root / name).is_dir():
-                yield from self._scan_folder(class_name, name, notes)
+    def _scan_class(self, class_name: str, links: Links, notes: Notes) -> Iterator[Image]:
+        """Yields the images of one class; folders may lie in each other as deep as paths go."""
+        below = [self._enter(class_name, None, links)]
+        while below:
+            place, paths = below[-1]
+            name = next(paths, None)
+            if name is None:
+                below.pop()
+                continue
+            named_like_image = is_image(name)
+            hidden = name.rpartition("/")[2].startswith(".")
+            status = None if hidden else links.look(f"{self._root}/{name}", named_like_image)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                below.append(self._enter(name, place, links))
+            elif status is not None and named_like_image and stat.S_ISREG(status.st_mode):
+                yield _image(class_name, name, status)
             else:
                 notes.ignored += 1
 
+    def _enter(self, folder: str, parent: str | None, links: Links) -> tuple[str, Iterator[str]]:
+        place = links.enter(f"{self._root}/{folder}", parent)
+        return place, (f"{folder}/{base}" for base in names(self._root / folder))
+
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        return read_file(self._root, name, size)
+        return _read_file(self._root, self._place, name, size)
 
 
 class FlatFolder(Source):
@@ -74,19 +91,25 @@ class FlatFolder(Source):
     def __init__(self, root: Path) -> None:
         self.where = str(root)
         self._root = root
+        self._place = os.path.realpath(root)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in an order that depends on their names alone."""
+        links = Links(self._root)
         for name in names(self._root):
-            image = image_at(self._root, "", name) if is_image(name) else None
-            if image is not None:
-                yield image
+            status = links.look(f"{self._root}/{name}", is_wanted=True) if is_image(name) else None
+            if status is not None and stat.S_ISREG(status.st_mode):
+                yield _image("", name, status)
             else:
                 notes.ignored += 1
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        return read_file(self._root, name, size)
+        return _read_file(self._root, self._place, name, size)
+
+
+def _image(class_name: str, name: str, status: os.stat_result) -> Image:
+    return Image(class_name, name, 0, status.st_size, status.st_mtime_ns)
 
 
 def names(folder: Path) -> Iterator[str]:
@@ -120,39 +143,29 @@ def _listed(folder: Path) -> Iterator[str]:
         ) from error
 
 
-def image_at(root: Path, class_name: str, name: str) -> Image | None:
-    """The image that is a file of its own, None where it is no file; links are followed.
-
-    Raises:
-        InputError: it cannot be looked at, such as a link to nothing.
-    """
-    path = f"{root}/{name}"
-    try:
-        # Path's own would take longer than the system.
-        status = os.stat(path)  # noqa: PTH116
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be looked at: {error.strerror}; remove it or mend it"
-        ) from error
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return Image(class_name, name, 0, status.st_size, status.st_mtime_ns)
-
-
-def read_file(root: Path, name: str, size: int) -> bytes:
+def _read_file(root: Path, place: str, name: str, size: int) -> bytes:
     """The bytes of one image that is a file of its own.
 
+    Args:
+        root: of the source.
+        place: where the root lies, without links.
+        name: of the image, below the root.
+        size: of the image when it was scanned.
+
     Raises:
-        InputError: it is gone, or of another size than when it was scanned.
+        InputError: it is gone, of another size than when it was scanned, or no longer in the
+            source.
         PermissionError: it may not be read.
     """
     # Paths and file objects would take longer than the reading.
     path = f"{root}/{name}"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = regular_files.open_file(path)
     except FileNotFoundError:
         raise changed(path, "is gone") from None
     try:
+        if not is_inside(place_of(descriptor, path), place):
+            raise changed(path, "leads out of the source")
         data = os.read(descriptor, size + 1)
         if len(data) != size:
             found = os.fstat(descriptor).st_size

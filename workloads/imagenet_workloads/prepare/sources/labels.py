@@ -8,6 +8,7 @@ ILSVRC2012's own ID, which the development kit's meta.mat, in the same folder, t
 """
 
 import hashlib
+import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import matlab
 from imagenet_workloads.prepare.sources.source import readable
@@ -51,10 +53,10 @@ def fingerprint(path: Path) -> str:
     """
     digest = hashlib.sha256()
     try:
-        digest.update(path.read_bytes())
+        digest.update(regular_files.read_bytes(path))
         translation = path.with_name(matlab.FILE_NAME)
         if translation.exists():
-            digest.update(b"\0" + translation.read_bytes())
+            digest.update(b"\0" + regular_files.read_bytes(translation))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     return digest.hexdigest()
@@ -154,7 +156,8 @@ def _named(text: str, position: dict[str, int], by_rank: list[str], path: Path, 
 
 def _lines(path: Path) -> Iterator[list[str]]:
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+        descriptor = regular_files.open_file(path)
+        with os.fdopen(descriptor, encoding="utf-8", errors="surrogateescape") as file:
             for number, line in enumerate(file, 1):
                 fields = line.replace(",", " ").split()
                 if fields and not (number == 1 and fields[0] == "ImageId"):

@@ -10,11 +10,14 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 
 FILE_NAME = "meta.mat"
 
 _HEADER = 128
+# The development kit's takes less than a hundredth of this, decompressed.
+_LARGEST = 1 << 28
 _VARIABLE = "synsets"
 _ID, _NAME = "ILSVRC2012_ID", "WNID"
 
@@ -35,12 +38,20 @@ def read_ids(path: Path) -> dict[int, str]:
         InputError: the file cannot be read, or is not as the development kit's.
     """
     try:
-        content = path.read_bytes()
+        content = regular_files.read_bytes(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         return _read(content)
-    except (ValueError, LookupError, struct.error, zlib.error, StopIteration):
+    except (
+        ValueError,
+        LookupError,
+        ArithmeticError,
+        TypeError,
+        struct.error,
+        zlib.error,
+        StopIteration,
+    ):
         raise InputError(
             f"{path}: is not the meta.mat of ILSVRC2012's development kit; "
             "give that one, or write class names into the label file"
@@ -51,13 +62,20 @@ def _read(content: bytes) -> dict[int, str]:
     order = {b"IM": "<", b"MI": ">"}[content[126:128]]
     for kind, data in _elements(memoryview(content)[_HEADER:], order):
         if kind == _COMPRESSED:
-            kind, data = next(_elements(memoryview(zlib.decompress(data)), order))
+            kind, data = next(_elements(memoryview(_decompressed(data)), order))
         if kind == _MATRIX:
             parts = _elements(data, order)
             array_class, count, name = _head(parts, order)
             if name == _VARIABLE and array_class == _STRUCTURE:
                 return _read_synsets(parts, count, order)
     raise LookupError(_VARIABLE)
+
+
+def _decompressed(data: memoryview) -> bytes:
+    content = zlib.decompressobj().decompress(data, _LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError("a variable is too large")
+    return content
 
 
 def _read_synsets(parts: Iterator[_Element], count: int, order: str) -> dict[int, str]:

@@ -4,6 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.folder import FlatFolder, Folder
@@ -30,7 +31,7 @@ class File:
         """
         self.where = str(path)
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = regular_files.open_file(path)
         except FileNotFoundError:
             raise InputError(f"{path}: no such file or folder") from None
         except OSError as error:
