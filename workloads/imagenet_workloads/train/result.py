@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from imagenet_workloads.errors import PlaceError
+from imagenet_workloads.errors import StorageError
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.data import Inputs
 from imagenet_workloads.train.reporter import finite
@@ -98,7 +98,7 @@ def write_result(
     """Write the model, then the labels, then result.json, each renamed into place when complete.
 
     Raises:
-        PlaceError: the folder cannot be written.
+        StorageError: the folder cannot be written.
     """
     model = export(folder / MODEL, result.epochs)
     if classes:
@@ -139,6 +139,6 @@ def put(path: Path, write: Callable[[Path], object]) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise PlaceError(f"cannot write {path}: {error.strerror}") from error
+        raise StorageError(f"cannot write {path}: {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)

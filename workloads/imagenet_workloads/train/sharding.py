@@ -23,13 +23,15 @@ def share(images: int, rank: int, ranks: int) -> int:
     return min(step * (rank + 1), images) - min(step * rank, images)
 
 
-def batches_per_epoch(images: int, ranks: int, batch_size: int, accumulation_steps: int) -> int:
+def batches_per_epoch(
+    images: int, ranks: int, batch_size_per_process: int, accumulation_steps: int
+) -> int:
     """Count the steps of an epoch, the same for every rank, so that nobody waits for nobody.
 
     Enough for the largest share; ranks with less begin theirs again. A whole number of macrobatches
     of `accumulation_steps` batches.
     """
-    batches = -(-share(images, 0, ranks) // batch_size)
+    batches = -(-share(images, 0, ranks) // batch_size_per_process)
     return -(-batches // accumulation_steps) * accumulation_steps
 
 

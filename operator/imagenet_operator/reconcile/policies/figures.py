@@ -34,7 +34,9 @@ class TerminationMessage(Model):
     """Over all workers, without evaluations and checkpoints; None if no image was trained."""
 
 
-def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) -> TrainingStatus:
+def carried(
+    training: TrainingStatus, sample: Sample | None, global_batch_size: int
+) -> TrainingStatus:
     """Return the attempt's status with the figures of a sample of the same attempt.
 
     A figure that lasts keeps its value if the sample lacks it; any other is removed.
@@ -42,31 +44,31 @@ def carried(training: TrainingStatus, sample: Sample | None, batch_size: int) ->
     Args:
         training: The attempt.
         sample: The newest, of any attempt.
-        batch_size: Images of one step over all workers, which take a step together.
+        global_batch_size: Images of one step over all workers, which take a step together.
     """
     if sample is None or sample.attempt != training.attempt:
         return training
     new = {**_lasting(training), **sample.figures}
-    remaining = remaining_seconds(sample, batch_size)
+    remaining = remaining_seconds(sample, global_batch_size)
     if remaining is not None:
         new[REMAINING] = remaining
     found = figures.with_values(training, new)
     return found.model_copy(update={"last_progress_time": sample.progressed_at})
 
 
-def remaining_seconds(sample: Sample, batch_size: int) -> int | None:
+def remaining_seconds(sample: Sample, global_batch_size: int) -> int | None:
     """Return the seconds that the remaining batches take at the sample's speed; None if unknown.
 
     Args:
         sample: Epoch and batch, how many there are of each, and the speed of all workers.
-        batch_size: Images of one step over all workers.
+        global_batch_size: Images of one step over all workers.
     """
     epoch, speed = sample.epoch, sample.figures.get(SPEED)
     if epoch is None or sample.epochs is None or not sample.batches_per_epoch or not speed:
         return None
     done = epoch * sample.batches_per_epoch + (sample.batch or 0)
     left = max(0, sample.epochs * sample.batches_per_epoch - done)
-    seconds = left * batch_size / speed
+    seconds = left * global_batch_size / speed
     return round(seconds) if seconds <= COUNT_MAXIMUM else None
 
 

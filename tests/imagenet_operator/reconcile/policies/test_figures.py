@@ -37,7 +37,7 @@ def test_a_sample_is_carried_over() -> None:
         validation_accuracy=1.5,
         progressed_at=later(-1),
     )
-    found = figures.carried(FORMER, heard, batch_size=100)
+    found = figures.carried(FORMER, heard, global_batch_size=100)
     assert (found.epoch, found.images_per_second) == (3, 200.0)
     assert found.accuracy == Accuracy(train=0.9333, validation=1.0)
     assert found.data_wait_share == 0.0625
@@ -47,11 +47,11 @@ def test_a_sample_is_carried_over() -> None:
 
 def test_members_that_are_silent_from_the_start_change_nothing() -> None:
     silent = Sample(taken_at=NOW, asked=1, silent_since=later(-60))
-    assert figures.carried(FORMER, silent, batch_size=100) == FORMER
+    assert figures.carried(FORMER, silent, global_batch_size=100) == FORMER
 
 
 def test_what_is_not_heard_keeps_its_last_value_unless_it_is_of_now() -> None:
-    found = figures.carried(FORMER, Sample(taken_at=NOW, attempt=1), batch_size=100)
+    found = figures.carried(FORMER, Sample(taken_at=NOW, attempt=1), global_batch_size=100)
     assert (found.epoch, found.accuracy) == (2, FORMER.accuracy)
     assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
 
@@ -70,7 +70,7 @@ def test_a_worker_that_is_late_costs_no_write(late: str) -> None:
     texts = {"a": text(0), "b": text(1)}
     whole = parse_sample(texts, None, NOW, asked)
     part = parse_sample({pod: texts[pod] for pod in texts if pod != late}, whole, later(15), asked)
-    before, after = (figures.carried(FORMER, item, batch_size=100) for item in (whole, part))
+    before, after = (figures.carried(FORMER, item, global_batch_size=100) for item in (whole, part))
     assert (before.images_per_second, before.estimated_remaining_seconds) == (200.0, 32)
     assert after == before
     assert not matters_differently(Status(training=before), Status(training=after))
@@ -78,7 +78,7 @@ def test_a_worker_that_is_late_costs_no_write(late: str) -> None:
 
 @pytest.mark.parametrize("heard", [None, sample(NOW, attempt=0, epoch=9)])
 def test_another_attempt_says_nothing(heard: Sample | None) -> None:
-    assert figures.carried(FORMER, heard, batch_size=100) == FORMER
+    assert figures.carried(FORMER, heard, global_batch_size=100) == FORMER
 
 
 def test_an_attempt_that_has_ended_has_no_speed() -> None:
@@ -188,4 +188,4 @@ def test_the_estimate_is_what_is_left_at_the_speed_of_now(
 ) -> None:
     known = {"epoch": 1, "epochs": 10, "batch": 10, "batches_per_epoch": 20}
     heard = sample(NOW, **{**known, "images_per_second": 5.0, **fields})
-    assert figures.remaining_seconds(heard, batch_size=100) == seconds
+    assert figures.remaining_seconds(heard, global_batch_size=100) == seconds

@@ -112,7 +112,7 @@ class SyntheticData:
         self,
         image_shape: tuple[int, int, int],
         classes: int,
-        batch_size: int,
+        batch_size_per_process: int,
         images: int,
         rank: int,
         ranks: int,
@@ -120,11 +120,15 @@ class SyntheticData:
         seed: int,
     ) -> None:
         """Draw this rank's part of one batch; `images` only decides how long an epoch is."""
-        data, label = draw(seed, rank * batch_size, batch_size, image_shape, classes)
-        self._batch = Batch(mx.nd.array(data), mx.nd.array(label), batch_size)
-        wanted = min(images, MOST_BATCHES * batch_size * ranks)
-        self.batches_per_epoch = batches_per_epoch(wanted, ranks, batch_size, accumulation_steps)
-        self.images = self.batches_per_epoch * batch_size * ranks
+        data, label = draw(
+            seed, rank * batch_size_per_process, batch_size_per_process, image_shape, classes
+        )
+        self._batch = Batch(mx.nd.array(data), mx.nd.array(label), batch_size_per_process)
+        wanted = min(images, MOST_BATCHES * batch_size_per_process * ranks)
+        self.batches_per_epoch = batches_per_epoch(
+            wanted, ranks, batch_size_per_process, accumulation_steps
+        )
+        self.images = self.batches_per_epoch * batch_size_per_process * ranks
 
     def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
         """Give the same batch for what is left of the epoch."""

@@ -36,7 +36,7 @@ class Reader:
     def __init__(
         self,
         image_shape: tuple[int, int, int],
-        batch_size: int,
+        batch_size_per_process: int,
         mean: tuple[float, float, float],
         std: tuple[float, float, float],
         threads: int,
@@ -46,16 +46,16 @@ class Reader:
 
         Args:
             image_shape: channels, height, width.
-            batch_size: images.
+            batch_size_per_process: images.
             mean: red, green, blue in 0..255, subtracted.
             std: likewise, divides.
             threads: that decode; MXNet takes no more than half of the machine's cores.
             gpu: whose pinned memory batches are put into; None without GPUs.
         """
-        self.batch_size = batch_size
+        self.batch_size_per_process = batch_size_per_process
         self._settings: dict[str, Any] = {
             "data_shape": image_shape,
-            "batch_size": batch_size,
+            "batch_size": batch_size_per_process,
             "label_width": 1,
             "preprocess_threads": threads,
             "device_id": -1 if gpu is None else gpu,
@@ -68,7 +68,7 @@ class Reader:
 
     def length(self, files: RecordFiles, part: int, parts: int) -> int:
         """Count the batches of one part of the records."""
-        return -(-share(files.images, part, parts) // self.batch_size)
+        return -(-share(files.images, part, parts) // self.batch_size_per_process)
 
     def read(
         self, files: RecordFiles, part: int, parts: int, wanted: int, **more: Any
@@ -141,7 +141,7 @@ class RecordTraining:
             )
         self.images = files.images
         self.batches_per_epoch = batches_per_epoch(
-            files.images, ranks, reader.batch_size, accumulation_steps
+            files.images, ranks, reader.batch_size_per_process, accumulation_steps
         )
         self._reader, self._files = reader, files
         self._rank, self._ranks, self._seed = rank, ranks, seed
@@ -181,7 +181,7 @@ class RecordTraining:
             **self._augmentation,
         )
         for images, labels in batches:
-            yield Batch(images, labels, self._reader.batch_size)
+            yield Batch(images, labels, self._reader.batch_size_per_process)
 
 
 class RecordValidation:
@@ -208,7 +208,7 @@ class RecordValidation:
             **self._resize,
         )
         for data, labels in batches:
-            images = min(left, self._reader.batch_size)
+            images = min(left, self._reader.batch_size_per_process)
             left -= images
             yield Batch(data, labels, images)
 

@@ -101,7 +101,7 @@ class Replicas:
         self,
         symbol: mx.sym.Symbol,
         contexts: Sequence[mx.Context],
-        batch_size: int,
+        batch_size_per_process: int,
         image_shape: tuple[int, int, int],
         accumulate: bool = False,
     ) -> None:
@@ -110,7 +110,7 @@ class Replicas:
         Args:
             symbol: ends in a softmax, takes `data` and `softmax_label`.
             contexts: the devices.
-            batch_size: images a step over all of them.
+            batch_size_per_process: images a step over all of them.
             image_shape: channels, height, width.
             accumulate: backward passes add to the gradients until `clear_gradients`.
         """
@@ -119,7 +119,7 @@ class Replicas:
         self.statistic_names = symbol.list_auxiliary_states()
         self.on_cpu = all(context.device_type == "cpu" for context in contexts)
         self._accumulate = accumulate
-        edges = np.linspace(0, batch_size, len(contexts) + 1).astype(int)
+        edges = np.linspace(0, batch_size_per_process, len(contexts) + 1).astype(int)
         self._shares = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
         self._buckets: list[list[mx.nd.NDArray]] = []
         self._executors = [
