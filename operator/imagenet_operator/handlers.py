@@ -126,7 +126,7 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
         )
 
     @kopf.on.event(GROUP, VERSION, kinds.JOB.plural, registry=registry)
-    async def look_again(event: kopf.RawEvent, **_: Any) -> None:
+    async def enqueue(event: kopf.RawEvent, **_: Any) -> None:
         operator.job_event(event["type"], dict(event["object"]))
 
     return registry

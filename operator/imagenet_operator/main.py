@@ -94,30 +94,30 @@ async def run(configured: Configuration, where: Connection, port: int) -> int:
         await server.start()
         work = asyncio.create_task(operator.run(), name="operator")
         kopf = await handlers.start(operator, where, configured.namespaces)
-        told = _when_told()
+        terminated = _termination_signal()
         try:
-            await asyncio.wait({work, kopf, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, kopf, terminated}, return_when=asyncio.FIRST_COMPLETED)
             return _report(work, kopf)
         finally:
-            for task in (work, kopf, told):
+            for task in (work, kopf, terminated):
                 task.cancel()
-            await asyncio.gather(work, kopf, told, return_exceptions=True)
+            await asyncio.gather(work, kopf, terminated, return_exceptions=True)
             await operator.close()
             await server.stop()
 
 
-def _when_told() -> asyncio.Future[None]:
+def _termination_signal() -> asyncio.Future[None]:
     """Return what is done as soon as a signal asks for the end."""
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[None] = loop.create_future()
+    terminated: asyncio.Future[None] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _tell, told)
-    return told
+        loop.add_signal_handler(number, _terminate, terminated)
+    return terminated
 
 
-def _tell(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
+def _terminate(terminated: asyncio.Future[None]) -> None:
+    if not terminated.done():
+        terminated.set_result(None)
 
 
 def _report(*tasks: asyncio.Task[None]) -> int:

@@ -40,7 +40,9 @@ GOOD = [
 
 def pods(job: ImageNetJob) -> list[Manifest]:
     """Return the specs of all pods that a job makes."""
-    built = preview.everything(job, status=job.status.dataset or preview.stand_in(job, KEY))
+    built = preview.everything(
+        job, status=job.status.dataset or preview.placeholder_status(job, KEY)
+    )
     templates = [item["spec"]["template"] for item in built if item["kind"] == "Job"]
     return [pod["spec"] for pod in [*templates, *(i for i in built if i["kind"] == "Pod")]]
 

@@ -10,7 +10,7 @@ from imagenet_operator.api.status import DatasetStatus
 from imagenet_operator.manifests import preview
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
 from imagenet_workloads import environment as workloads
-from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
+from imagenet_workloads.errors import InputError, StorageError, WorkloadError
 from imagenet_workloads.prepare.index import IndexResult
 from imagenet_workloads.rendezvous import horovod_server
 from imagenet_workloads.rendezvous.horovod import Slot
@@ -142,7 +142,7 @@ def test_the_rendezvous_reads_every_worker_and_each_worker_its_place() -> None:
 
 
 def test_the_exit_codes_of_failures_that_last_are_the_same_on_both_sides() -> None:
-    assert {InputError("").exit_code, PlaceError("").exit_code} == {PERMANENT}
+    assert {InputError("").exit_code, StorageError("").exit_code} == {PERMANENT}
     assert WorkloadError("").exit_code not in (BAD_ARGUMENTS, PERMANENT)
 
 

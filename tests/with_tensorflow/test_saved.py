@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.errors import InputError, PlaceError
+from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.frameworks.tensorflow.checkpoint_files import restore
 from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
 from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
@@ -92,5 +92,5 @@ def test_plain_tensorflow_classifies_alike(tmp_path: Path, devices: int) -> None
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PlaceError, match=r"gone/model-0001\.npz"):
+    with pytest.raises(StorageError, match=r"gone/model-0001\.npz"):
         learner(MLP).export(tmp_path / "gone" / "model", 1)

@@ -18,7 +18,7 @@ class InputError(WorkloadError):
     exit_code = 3
 
 
-class PlaceError(WorkloadError):
+class StorageError(WorkloadError):
     """The place to write to is wrong: read-only, too small, not ours; a retry gives the same."""
 
     exit_code = 3

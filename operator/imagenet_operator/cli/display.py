@@ -44,7 +44,7 @@ class Display(Protocol):
     def show(self, view: View) -> None:
         """Show how far the job is."""
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Show an event."""
 
     def say(self, text: str) -> None:
@@ -98,7 +98,7 @@ class Terminal:
                 said=bar.speed,
             )
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Print an event above the bars."""
         style = "yellow" if event.type == "Warning" else "green"
         line = Text.assemble((event.reason, style), "  ", event.message)
@@ -170,17 +170,17 @@ class Lines:
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._told: dict[str, object] = {}
+        self._steps: dict[str, object] = {}
 
     def show(self, view: View) -> None:
         """Write what moved by a step since the last time."""
         for bar in bars(view):
             step = _step(bar, view)
-            if step is not None and self._told.get(bar.name) != step:
-                self._told[bar.name] = step
+            if step is not None and self._steps.get(bar.name) != step:
+                self._steps[bar.name] = step
                 self._write(_line(bar))
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Write an event."""
         self._write(f"{event.reason}: {event.message}")
 
@@ -228,7 +228,7 @@ class JsonLines:
     def show(self, view: View) -> None:
         """Say nothing: a script follows a run by its events."""
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Write an event."""
         self.write(
             {

@@ -21,7 +21,7 @@ from imagenet_operator.errors import (
 )
 from imagenet_operator.manifests import preview
 
-STAND_IN_UID = "JOB-UID"
+PLACEHOLDER_UID = "JOB-UID"
 """Stands for the UID of a job that no cluster has seen."""
 
 _WRITTEN = frozenset({"name", "generate_name", "namespace", "labels", "annotations"})
@@ -99,7 +99,7 @@ def as_stored(job: ImageNetJob) -> ImageNetJob:
     """The job with placeholders for what a cluster would give to it, where it has none."""
     metadata = job.metadata
     given = {
-        "uid": metadata.uid or STAND_IN_UID,
+        "uid": metadata.uid or PLACEHOLDER_UID,
         "name": metadata.name or f"{metadata.generate_name}{GENERATED}",
     }
     return job.model_copy(update={"metadata": metadata.model_copy(update=given)})

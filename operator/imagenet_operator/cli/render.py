@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--key",
-        default=preview.STAND_IN_KEY,
+        default=preview.PLACEHOLDER_KEY,
         help="the dataset's key, as the index Job reports it (default: a placeholder)",
     )
     parser.add_argument(
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     rendered = [
         preview.everything(
             job,
-            status=preview.stand_in(job, arguments.key, arguments.shards),
+            status=preview.placeholder_status(job, arguments.key, arguments.shards),
             attempt=arguments.attempt,
         )
         for job in jobs
@@ -83,15 +83,15 @@ def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[s
     """Say which values stand in for what is not known yet."""
     name = job.metadata.name
     yield f"What a cluster gets for {name}, in the order of creation."
-    if job.metadata.uid == files.STAND_IN_UID:
-        uid = files.STAND_IN_UID
+    if job.metadata.uid == files.PLACEHOLDER_UID:
+        uid = files.PLACEHOLDER_UID
         yield f"{uid} is set by the cluster; its first 8 characters are used in paths."
     if name == f"{job.metadata.generate_name}{files.GENERATED}":
         yield f"{files.GENERATED} is chosen by the cluster."
     if job.spec.dataset.source.fields.sealed_path is not None:
         return
-    if arguments.key == preview.STAND_IN_KEY:
-        yield f"{preview.STAND_IN_KEY} is reported by {name}-index; give it with --key."
+    if arguments.key == preview.PLACEHOLDER_KEY:
+        yield f"{preview.PLACEHOLDER_KEY} is reported by {name}-index; give it with --key."
     if arguments.shards is None:
         yield f"{name}-pack gets completions for validation, too; give all with --shards."
 

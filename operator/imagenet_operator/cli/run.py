@@ -164,7 +164,7 @@ def _machine(
 @contextmanager
 def _cluster(machine: Machine, folder: JobFolder, display: Display) -> Iterator[LocalCluster]:
     """The local cluster; whatever happens, none of its processes outlives it."""
-    with closing(LocalCluster(machine, folder.save, display.tell)) as cluster:
+    with closing(LocalCluster(machine, folder.save, display.show_event)) as cluster:
         yield cluster
 
 

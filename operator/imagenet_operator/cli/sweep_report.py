@@ -83,14 +83,14 @@ class Report:
         if self._json:
             print(json.dumps(self._document(end, failed, plot)), flush=True)
         else:
-            self._tell_written(plot)
+            self._say_written(plot)
             if failed:
                 self.say(f"failed: {', '.join(failed)}; {remedy(failed)}")
             if interrupted:
                 self.say("interrupted; type the same command again to go on")
         return code
 
-    def _tell_written(self, plot: Path | None) -> None:
+    def _say_written(self, plot: Path | None) -> None:
         if self._rows:
             written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
             self.say("written: " + ", ".join(map(str, written)))

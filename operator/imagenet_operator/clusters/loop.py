@@ -27,7 +27,7 @@ the events of other jobs must not wait for them."""
 DEBOUNCE_SECONDS: Final = 0.5
 """How long a pod's news waits for more. Kubernetes' Job controller waits a second."""
 
-_SPREAD: Final = 0.1
+_JITTER: Final = 0.1
 """By which share a long wait is shortened at random, so that jobs do not stay in step."""
 
 _LONG_WAIT: Final = 60.0
@@ -166,7 +166,9 @@ class Loop:
             result = "success"
             self.queue.succeeded(key)
             if requeue_after is not None:
-                self.queue.add_at(key, time.monotonic() + _spread(requeue_after.total_seconds()))
+                self.queue.add_at(
+                    key, time.monotonic() + _with_jitter(requeue_after.total_seconds())
+                )
         except (AlreadyExists, Conflict) as error:
             result = "again"
             delay = self.queue.failed(key, time.monotonic())
@@ -185,7 +187,7 @@ class Loop:
             self._measure(result, time.monotonic() - began)
 
 
-def _spread(seconds: float) -> float:
+def _with_jitter(seconds: float) -> float:
     if seconds < _LONG_WAIT:
         return seconds
-    return seconds * random.uniform(1 - _SPREAD, 1)
+    return seconds * random.uniform(1 - _JITTER, 1)

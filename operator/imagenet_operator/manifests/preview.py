@@ -13,10 +13,12 @@ from imagenet_operator.manifests import attempt as attempts
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 
-STAND_IN_KEY = "KEY-FROM-INDEX"
+PLACEHOLDER_KEY = "KEY-FROM-INDEX"
 
 
-def stand_in(job: ImageNetJob, key: str = STAND_IN_KEY, shards: int | None = None) -> DatasetStatus:
+def placeholder_status(
+    job: ImageNetJob, key: str = PLACEHOLDER_KEY, shards: int | None = None
+) -> DatasetStatus:
     """Return a dataset's status for a job whose images are not listed yet.
 
     Args:
@@ -45,7 +47,7 @@ def everything(
     Raises:
         InvalidTemplate: A template has no meaning, or overrides what is the operator's.
     """
-    known = status or stand_in(job)
+    known = status or placeholder_status(job)
     preparation = (
         [
             *protection.of_preparation(job, settings),

@@ -101,19 +101,19 @@ def sweep(
         fixed = [point for point, found in verdicts if good and _asks_for_others(point, found)]
         kept += good
         if fixed:
-            left_out.append(_told_left_out(variant, fixed))
-        wrong += _told_wrong(verdicts, fixed)
+            left_out.append(_left_out_sentence(variant, fixed))
+        wrong += _problem_lines(verdicts, fixed)
     if wrong:
         raise InvalidSweep("\n".join([_headline(manifest), *wrong]))
     return Sweep(tuple(kept), tuple(left_out))
 
 
-def _told_left_out(variant: Variant, fixed: Sequence[Point]) -> str:
+def _left_out_sentence(variant: Variant, fixed: Sequence[Point]) -> str:
     numbers = " and ".join(str(point.workers) for point in fixed)
     return f"{variant.label}: {numbers} workers are left out; it takes one"
 
 
-def _told_wrong(
+def _problem_lines(
     verdicts: Sequence[tuple[Point, list[Problem]]], fixed: Sequence[Point]
 ) -> list[str]:
     return [

@@ -146,7 +146,7 @@ def test_lines_are_sparse() -> None:
 def test_events_are_lines() -> None:
     written: list[str] = []
     with Lines(written.append) as lines:
-        lines.tell(Event("Normal", "Running", "all members of attempt 0 run"))
+        lines.show_event(Event("Normal", "Running", "all members of attempt 0 run"))
         lines.say("stopping")
 
     assert written == ["Running: all members of attempt 0 run", "stopping"]
@@ -157,7 +157,7 @@ def test_a_terminal_shows_bars_below_events() -> None:
     console = Console(file=output, force_terminal=True, width=120, color_system=None)
     with Terminal(console) as terminal:
         terminal.show(view(INDEXED, prepared("pack", succeeded=2), dataset=DATASET))
-        terminal.tell(Event("Warning", "Restarting", "attempt 0: [bold]it[/bold] failed"))
+        terminal.show_event(Event("Warning", "Restarting", "attempt 0: [bold]it[/bold] failed"))
         terminal.say("going on")
         terminal.show(training(44, 0))
         terminal.show(training(45, 0))
@@ -245,7 +245,7 @@ def test_json_lines_are_one_object_each() -> None:
     with JsonLines(output) as lines:
         lines.show(training(1, 1))
         lines.say("for people")
-        lines.tell(Event("Warning", "Restarting", 'a "quoted"\nmessage'))
+        lines.show_event(Event("Warning", "Restarting", 'a "quoted"\nmessage'))
 
     (line,) = output.getvalue().splitlines()
     event = json.loads(line)

@@ -33,7 +33,7 @@ RENDEZVOUS = ("own-image-r2-rendezvous-0", "own-image-r2")
 def members() -> list[Manifest]:
     (document,) = load(EXAMPLE)
     job = files.as_stored(parse(document))
-    built = preview.everything(job, status=preview.stand_in(job, KEY), attempt=2)
+    built = preview.everything(job, status=preview.placeholder_status(job, KEY), attempt=2)
     return [item for item in built if item["kind"] == "Pod"]
 
 

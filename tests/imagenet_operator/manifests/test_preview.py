@@ -42,12 +42,12 @@ def test_a_job_that_nobody_has_listed_gets_a_stand_in() -> None:
     assert pack["spec"]["completions"] == job.spec.dataset.preprocessing.shards
     for built in (pack, seal):
         args = built["spec"]["template"]["spec"]["containers"][0]["args"]
-        assert args[args.index("--key") + 1] == preview.STAND_IN_KEY
+        assert args[args.index("--key") + 1] == preview.PLACEHOLDER_KEY
 
 
 def test_what_is_known_is_taken() -> None:
     job = parse(TABLE["defaults"])
-    built = preview.everything(job, status=preview.stand_in(job, KEY, 11))
+    built = preview.everything(job, status=preview.placeholder_status(job, KEY, 11))
     assert jobs_of(built)[1]["spec"]["completions"] == 11
     where = {"name": "IMAGENET_DATASET", "value": f"$(IMAGENET_DATA)/datasets/{KEY}"}
     assert where in built[-1]["spec"]["containers"][0]["env"]

@@ -8,7 +8,7 @@ import pytest
 
 from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
-from imagenet_workloads.errors import InputError, PlaceError, SupersededError
+from imagenet_workloads.errors import InputError, StorageError, SupersededError
 
 OURS = Identity(job_uid="6d1f", spec_hash="ab12")
 
@@ -247,7 +247,7 @@ def test_nothing_is_left_of_a_block_that_raises(tmp_path: Path) -> None:
 
 def test_a_full_volume_is_named(tmp_path: Path) -> None:
     checkpoints = store(tmp_path)
-    with pytest.raises(PlaceError) as caught, checkpoints.begin(Position(1, 0)) as folder:
+    with pytest.raises(StorageError) as caught, checkpoints.begin(Position(1, 0)) as folder:
         (folder / "params").symlink_to("/dev/full")
         (folder / "params").write_text("much")
     assert f"cannot write checkpoint {checkpoints.attempt_folder}" in str(caught.value)
@@ -257,7 +257,7 @@ def test_a_full_volume_is_named(tmp_path: Path) -> None:
 
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "attempts").write_text("a file in the way")
-    with pytest.raises(PlaceError, match=f"cannot make {tmp_path}/attempts/r0 as user"):
+    with pytest.raises(StorageError, match=f"cannot make {tmp_path}/attempts/r0 as user"):
         store(tmp_path).refuse_later_attempt()
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.errors import PlaceError, WorkloadError
+from imagenet_workloads.errors import StorageError, WorkloadError
 from imagenet_workloads.prepare import atomic_files
 
 
@@ -77,10 +77,10 @@ def test_sweeps_up_what_is_old_and_only_that(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "kind", "message"),
     [
-        (errno.ENOSPC, PlaceError, "No space left.*is full; enlarge it"),
-        (errno.EDQUOT, PlaceError, "is full"),
-        (errno.EFBIG, PlaceError, "is full"),
-        (errno.EROFS, PlaceError, "Read-only file system"),
+        (errno.ENOSPC, StorageError, "No space left.*is full; enlarge it"),
+        (errno.EDQUOT, StorageError, "is full"),
+        (errno.EFBIG, StorageError, "is full"),
+        (errno.EROFS, StorageError, "Read-only file system"),
         (errno.EIO, WorkloadError, "cannot be written: Input/output error"),
     ],
 )
@@ -106,7 +106,7 @@ def test_asks_for_the_space_that_is_missing(
     monkeypatch.setattr(os, "statvfs", lambda _: free)
     atomic_files.require_space(tmp_path, 3 * 2**20, "the dataset")
     with pytest.raises(
-        PlaceError, match=r"the dataset needs about 2\.0 GiB, and 3\.0 MiB are free"
+        StorageError, match=r"the dataset needs about 2\.0 GiB, and 3\.0 MiB are free"
     ):
         atomic_files.require_space(tmp_path, 2 * 2**30, "the dataset")
 
@@ -120,7 +120,7 @@ def test_writes_amounts_as_people_read_them(
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=1))
     if amount:
-        with pytest.raises(PlaceError, match=f"about {text}, and 0 B are free"):
+        with pytest.raises(StorageError, match=f"about {text}, and 0 B are free"):
             atomic_files.require_space(tmp_path, amount, "it")
 
 
@@ -177,7 +177,7 @@ def test_a_volume_that_is_full_while_a_file_grows_is_told(
     with atomic_files.NewFile(tmp_path / "x") as new:
         os.dup2(os.open("/dev/full", os.O_WRONLY), new.file.fileno())
         new.file.write(b"abcd")
-        with pytest.raises(PlaceError, match=r"/x: No space left on device: the volume"):
+        with pytest.raises(StorageError, match=r"/x: No space left on device: the volume"):
             new.write_behind()
     assert names(tmp_path) == []
 

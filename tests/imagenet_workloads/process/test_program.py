@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.errors import InputError, PlaceError, SupersededError, WorkloadError
+from imagenet_workloads.errors import InputError, StorageError, SupersededError, WorkloadError
 from imagenet_workloads.process.program import run_program, write_termination_message
 
 
@@ -41,7 +41,7 @@ def test_a_body_that_ends_well(
     [
         (WorkloadError("the scheduler left"), 1),
         (InputError("a.tar: is cut off"), 3),
-        (PlaceError("/data: read-only"), 3),
+        (StorageError("/data: read-only"), 3),
         (SupersededError("attempt 1 ends"), 3),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_termination_log_that_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     variables = {"IMAGENET_TERMINATION_LOG": str(tmp_path / "missing" / "log")}
-    with pytest.raises(PlaceError, match="IMAGENET_TERMINATION_LOG"):
+    with pytest.raises(StorageError, match="IMAGENET_TERMINATION_LOG"):
         write_termination_message("{}", variables)
     # As last words it must not hide the error that they are about.
     assert run_program("imagenet-pack", failing(WorkloadError("first")), variables) == 1

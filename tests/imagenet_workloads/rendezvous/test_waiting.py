@@ -164,7 +164,7 @@ def test_a_watch_ends_with_what_it_watches(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(waiting, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(waiting, "POLL_INTERVAL", 0.01)
     monkeypatch.setattr(waiting, "REPORT_INTERVAL", 0.0)
     left = iter(["3 of 5 members", "1 of 5 members", None])
     waiting.watch(lambda: next(left), 60, pytest.fail, threading.Event())

@@ -229,7 +229,7 @@ def test_kill_9_of_the_launcher_leaves_no_slot(pod: Pod) -> None:
         ({"0": "says first", "1": "hold"}, (None, "4"), "slot 1 ended with exit code 4"),
     ],
 )
-def test_the_last_words_of_the_slot_that_counts_are_the_pods(
+def test_the_termination_messages_of_the_slot_that_counts_are_the_pods(
     pod: Pod, orders: dict[str, str], codes: tuple[str | None, ...], expected: str
 ) -> None:
     pod.start(orders)
@@ -242,7 +242,7 @@ def test_the_last_words_of_the_slot_that_counts_are_the_pods(
 
 
 @pytest.mark.parametrize("code", [0, 4])
-def test_last_words_that_are_too_long_lose_their_beginning_and_change_no_exit_code(
+def test_termination_messages_that_are_too_long_lose_their_beginning_and_change_no_exit_code(
     pod: Pod, code: int
 ) -> None:
     # Kubernetes keeps the last 4096 bytes: half of an é would be the first of them.
@@ -253,7 +253,7 @@ def test_last_words_that_are_too_long_lose_their_beginning_and_change_no_exit_co
     assert pod.message.read_text() == "é" * 2047 + "."
 
 
-def test_last_words_that_nobody_can_write_down_change_no_exit_code(pod: Pod) -> None:
+def test_termination_messages_that_nobody_can_write_down_change_no_exit_code(pod: Pod) -> None:
     pod.message = pod.folder / "missing" / "message"
     pod.start({"0": "says first", "1": "0"})
     pod.begun()

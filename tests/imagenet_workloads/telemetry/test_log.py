@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_workloads.errors import InputError, PlaceError
+from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.telemetry.events import (
     CheckpointWritten,
     EpochFinished,
@@ -153,14 +153,16 @@ def test_a_log_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{tmp_path}/metrics.jsonl: cannot be read: No such"):
         list(read_events(tmp_path / FILE_NAME))
     (tmp_path / FILE_NAME).mkdir()
-    with pytest.raises(PlaceError, match=f"cannot write {tmp_path}/metrics.jsonl: Is a directory"):
+    with pytest.raises(
+        StorageError, match=f"cannot write {tmp_path}/metrics.jsonl: Is a directory"
+    ):
         EventLog(tmp_path)
 
 
 def test_a_full_volume_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).symlink_to("/dev/full")
     with (
-        pytest.raises(PlaceError, match=r"metrics\.jsonl: No space left on device"),
+        pytest.raises(StorageError, match=r"metrics\.jsonl: No space left on device"),
         EventLog(tmp_path) as log,
     ):
         log.write(Finished(1))
@@ -217,7 +219,7 @@ def test_the_readable_log_goes_to_stderr_and_a_file(tmp_path: Path) -> None:
     )
     assert done.stderr.endswith(" INFO training of 3 epochs is done\n")
     assert (tmp_path / "r0" / "train.log").read_text() == done.stderr
-    with pytest.raises(PlaceError, match="cannot write"):
+    with pytest.raises(StorageError, match="cannot write"):
         log_readably(tmp_path)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from imagenet_workloads.checkpoint.length import read_length
 from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest, Identity, Position
-from imagenet_workloads.errors import InputError, PlaceError, SupersededError
+from imagenet_workloads.errors import InputError, StorageError, SupersededError
 
 __all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
 
@@ -79,7 +79,7 @@ class CheckpointStore:
 
         Raises:
             SupersededError: a later attempt's folder exists.
-            PlaceError: the folder cannot be made.
+            StorageError: the folder cannot be made.
         """
         # In this order no two attempts that start at one time can both miss the other.
         _make_folder(self.attempt_folder)
@@ -131,7 +131,7 @@ class CheckpointStore:
 
         Raises:
             SupersededError: a later attempt exists.
-            PlaceError: the volume cannot be written, or is full.
+            StorageError: the volume cannot be written, or is full.
         """
         self.refuse_later_attempt()
         final = self._folder / position.name
@@ -149,7 +149,7 @@ class CheckpointStore:
             self._prune(position)
         except OSError as error:
             name = f" ({error.filename})" if error.filename else ""
-            raise PlaceError(
+            raise StorageError(
                 f"cannot write checkpoint {final}{name}: {error.strerror or error}"
             ) from error
         finally:
@@ -310,7 +310,7 @@ def _make_folder(folder: Path) -> None:
             # A folder's name is safe from a power failure once its parent is on the disk.
             _sync(path.parent)
     except OSError as error:
-        raise PlaceError(
+        raise StorageError(
             f"cannot make {folder} as user {os.getuid()}: {error.strerror}; "
             "the output volume must be writable to the training pods"
         ) from error

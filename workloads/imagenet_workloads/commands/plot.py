@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads.errors import InputError, PlaceError, WorkloadError
+from imagenet_workloads.errors import InputError, StorageError, WorkloadError
 from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _run(parsed: argparse.Namespace) -> None:
     try:
         figure.savefig(path, format="png")
     except OSError as error:
-        raise PlaceError(f"cannot write {path}: {error.strerror or error}") from error
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
     print(path)
 
 

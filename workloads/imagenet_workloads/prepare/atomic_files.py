@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 
-from imagenet_workloads.errors import PlaceError, WorkloadError
+from imagenet_workloads.errors import StorageError, WorkloadError
 
 # A temporary file that nobody has written to for so long belongs to no living run. Ages are taken
 # by the volume's own clock.
@@ -43,16 +43,16 @@ def explain(path: Path, error: OSError) -> NoReturn:
     """Raises what an OSError about writing `path` means.
 
     Raises:
-        PlaceError: the volume is full, read-only, or not ours.
+        StorageError: the volume is full, read-only, or not ours.
         WorkloadError: anything else that the system says, which may pass.
     """
     if error.errno in _FULL:
-        raise PlaceError(
+        raise StorageError(
             f"{path}: {error.strerror}: the volume, or this process's share of it, is full; "
             "enlarge it, then run again: finished shards are kept"
         ) from error
     if error.errno in _FORBIDDEN:
-        raise PlaceError(
+        raise StorageError(
             f"{path}: cannot be written: {error.strerror}{_owner(path)}; "
             "give this user the folder, such as by securityContext.fsGroup"
         ) from error
@@ -72,7 +72,7 @@ def make_folder(folder: Path) -> None:
     """Makes a folder and those above it, and makes sure that files can be written to it.
 
     Raises:
-        PlaceError: they cannot.
+        StorageError: they cannot.
     """
     with telling_where(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,11 +94,11 @@ def require_space(folder: Path, needed: int, what: str) -> None:
         what: takes them, for the message.
 
     Raises:
-        PlaceError: it has less.
+        StorageError: it has less.
     """
     free = free_bytes(folder)
     if free < needed:
-        raise PlaceError(
+        raise StorageError(
             f"{folder}: {what} needs about {_readable(needed)}, and {_readable(free)} are free; "
             "enlarge the volume, or give a smaller resize or quality"
         )
@@ -114,7 +114,7 @@ class NewFile:
         """Opens it.
 
         Raises:
-            PlaceError: it cannot be made here.
+            StorageError: it cannot be made here.
         """
         self.path = path
         self._temporary = temporary_for(path)
@@ -181,27 +181,27 @@ def write_file(path: Path, content: bytes) -> None:
     """Writes a small file as a whole.
 
     Raises:
-        PlaceError: it cannot be written.
+        StorageError: it cannot be written.
         WorkloadError: its temporary file vanishes again and again.
     """
     for _ in range(_TRIES):
         # A run that seals the same dataset may just have swept the temporary file up.
         with contextlib.suppress(FileNotFoundError):
-            write_pieces(path, [content])
+            write_chunks(path, [content])
             return
     raise WorkloadError(f"{path}: somebody removes what is being written there")
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Writes a file as a whole, from its pieces.
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+    """Writes a file as a whole, from its chunks.
 
     Raises:
-        PlaceError: it cannot be written.
+        StorageError: it cannot be written.
         FileNotFoundError: somebody swept the temporary file away.
     """
     with NewFile(path) as new:
         with telling_where(path):
-            new.file.writelines(pieces)
+            new.file.writelines(chunks)
         new.finish()
         new.publish()
     sync_folder(path.parent)
@@ -245,7 +245,7 @@ def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
     """A file without a name on the volume, gone at the end of the block or of the process.
 
     Raises:
-        PlaceError: it cannot be made here.
+        StorageError: it cannot be made here.
     """
     temporary = temporary_for(folder / "scan")
     with telling_where(folder):

@@ -119,7 +119,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
 
     Raises:
         InputError: the source, or what is asked of it, is wrong.
-        PlaceError: the volume cannot be written, or is too small.
+        StorageError: the volume cannot be written, or is too small.
     """
     codec = choose(request.codec)
     atomic_files.make_folder(request.data / "datasets")
@@ -128,7 +128,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         atomic_files.unnamed_file(request.data) as own_rows,
     ):
         found = scan(request.source, rows, recorder.listed)
-        _tell_notes(found)
+        _log_notes(found)
         classes = _choose_classes(found, request.options)
         parts = _divide(request, found, classes, own_rows, recorder)
         plan = _plan(request, found, classes, parts, codec)
@@ -187,7 +187,7 @@ def _own_validation(
 ) -> _Part:
     # The training images' source has said how many are to be expected; these are few beside them.
     listed = scan(validation.source, rows, lambda images, _: recorder.listed(images))
-    _tell_notes(listed)
+    _log_notes(listed)
     class_of = labels.read(
         validation.labels, lambda: (row.name for row in listed.rows()), found.class_names
     )
@@ -294,7 +294,7 @@ def _lacking(dataset: Path, shard: datasets.Shard) -> str | None:
     return None
 
 
-def _tell_notes(found: Scan) -> None:
+def _log_notes(found: Scan) -> None:
     if found.notes.ignored:
         _log.info("passed over %d files that are not named like images", found.notes.ignored)
 

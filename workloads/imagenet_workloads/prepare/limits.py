@@ -23,7 +23,7 @@ def write(dataset: Path, max_skipped_fraction: float) -> None:
     """Says how large a share of the images may be damaged; the latest run's word counts.
 
     Raises:
-        PlaceError: it cannot be written.
+        StorageError: it cannot be written.
     """
     content = json.dumps({"maxSkippedFraction": max_skipped_fraction}).encode() + b"\n"
     path = dataset / _FILE

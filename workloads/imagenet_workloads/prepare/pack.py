@@ -90,7 +90,7 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> None:
     Raises:
         InputError: there is no such plan or shard, the source is not as planned, or too many of
             its images are damaged.
-        PlaceError: the volume cannot be written, or is full.
+        StorageError: the volume cannot be written, or is full.
     """
     plan = plans.read(request.data, request.key)
     dataset = plans.folder_of(request.data, request.key)

@@ -184,12 +184,12 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
         images: by the name of the shard.
 
     Raises:
-        PlaceError: it cannot be written.
+        StorageError: it cannot be written.
     """
     with atomic_files.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
             content = (json.dumps(image).encode() + b"\n" for image in images[shard.name])
-            atomic_files.write_pieces(folder / _images_file(shard), content)
+            atomic_files.write_chunks(folder / _images_file(shard), content)
         atomic_files.write_file(folder / _FILE, plan.to_json().encode())
 
 

@@ -65,7 +65,7 @@ class Scan:
         """Takes down one image.
 
         Raises:
-            PlaceError: the volume is full.
+            StorageError: the volume is full.
         """
         number = self._numbers.get(image.class_name)
         if number is None:

@@ -37,7 +37,7 @@ def run(data: Path, key: str, threads: int) -> None:
 
     Raises:
         InputError: a shard is missing or damaged, or too many images are.
-        PlaceError: the volume cannot be written.
+        StorageError: the volume cannot be written.
     """
     plan = plans.read(data, key)
     dataset = plans.folder_of(data, key)

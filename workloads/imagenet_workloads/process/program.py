@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Never
 
-from imagenet_workloads.errors import PlaceError, WorkloadError
+from imagenet_workloads.errors import StorageError, WorkloadError
 from imagenet_workloads.process import missing_library
 
 TERMINATED = 128 + signal.SIGTERM
@@ -91,7 +91,7 @@ def write_termination_message(message: str, variables: Mapping[str, str] = os.en
         variables: the environment.
 
     Raises:
-        PlaceError: the file cannot be written.
+        StorageError: the file cannot be written.
         ValueError: the message is longer.
     """
     path = variables.get("IMAGENET_TERMINATION_LOG")
@@ -107,7 +107,7 @@ def write_termination_message(message: str, variables: Mapping[str, str] = os.en
         # Written in place: in a pod it is a bind mount, over which nothing can be renamed.
         Path(path).write_bytes(content)
     except OSError as error:
-        raise PlaceError(
+        raise StorageError(
             f"IMAGENET_TERMINATION_LOG: cannot write {path}: {error.strerror}"
         ) from error
 
@@ -122,7 +122,7 @@ def leave_message(message: str, variables: Mapping[str, str]) -> None:
     shortened = message.encode()[:TERMINATION_MESSAGE_BYTES].decode(errors="ignore")
     try:
         write_termination_message(shortened, variables)
-    except PlaceError as error:
+    except StorageError as error:
         # The program already has an end of its own, which must stay the one that is seen.
         say(f"(and no termination message: {error})")
 

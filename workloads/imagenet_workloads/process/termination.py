@@ -18,7 +18,7 @@ from imagenet_workloads.process.program import TERMINATED
 _log = logging.getLogger(__name__)
 
 # Seconds between two looks at whether there is any hope for a checkpoint.
-LOOK_INTERVAL = 0.2
+POLL_INTERVAL = 0.2
 
 
 class Termination:
@@ -92,7 +92,7 @@ class Termination:
                 self._grace,
             )
             end = time.monotonic() + self._grace
-            while not self._left.wait(LOOK_INTERVAL):
+            while not self._left.wait(POLL_INTERVAL):
                 if time.monotonic() >= end:
                     _log.warning("no checkpoint within %g s: others do not answer", self._grace)
                     break

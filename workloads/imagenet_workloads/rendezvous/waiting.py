@@ -26,7 +26,7 @@ REPORT_INTERVAL = 15.0
 # of which goes through all search domains, and a name server may remember its no for some seconds.
 RESOLVE_INTERVAL = 1.0
 # Seconds between two looks at who has joined.
-LOOK_INTERVAL = 1.0
+POLL_INTERVAL = 1.0
 
 
 def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> str:
@@ -61,7 +61,7 @@ def watch(
     """
     started = time.monotonic()
     reported = 0.0
-    while not over.wait(min(LOOK_INTERVAL, timeout)):
+    while not over.wait(min(POLL_INTERVAL, timeout)):
         wanted = missing()
         if wanted is None:
             return

@@ -48,7 +48,7 @@ class Slots:
     grace: float
     failed: tuple[int, int] | None = None
     killing_at: float | None = None
-    _told: bool = field(default=False, repr=False)
+    _ending: bool = field(default=False, repr=False)
 
     def attend(self, waited: set[signal.Signals]) -> None:
         """Pass signals on and take in who ends, until all have."""
@@ -61,7 +61,7 @@ class Slots:
                 for process, code in reap():
                     self._ended(process, code)
             else:
-                self._told = self._told or received.si_signo in ENDING
+                self._ending = self._ending or received.si_signo in ENDING
                 if is_for_children(received):
                     self._send(received.si_signo)
 
@@ -75,7 +75,7 @@ class Slots:
         if local_rank is None or code == 0 or self.failed is not None:
             return
         self.failed = local_rank, code
-        if self.running and not self._told:
+        if self.running and not self._ending:
             _log.warning("slot %d ended with exit code %d; the others follow", local_rank, code)
             self.killing_at = time.monotonic() + self.grace
             self._send(signal.SIGTERM)
@@ -118,7 +118,7 @@ def launch(
             share["IMAGENET_TERMINATION_LOG"] = str(Path(folder, str(local_rank)))
         metrics.begin([(share["POD_IP"], int(share["IMAGENET_METRICS_PORT"])) for share in shares])
         failed = _run(whole, shares, grace)
-        if text := _last_words(failed, Path(folder)):
+        if text := _termination_message(failed, Path(folder)):
             leave_message(text, variables)
     return failed[1] if failed else 0
 
@@ -149,11 +149,11 @@ def _run(
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    following_it = [sys.executable, "-m", parent_death_signal.__name__, str(os.getpid())]
-    return os.posix_spawn(sys.executable, [*following_it, *command], environment, setsigmask=[])
+    command_of_child = [sys.executable, "-m", parent_death_signal.__name__, str(os.getpid())]
+    return os.posix_spawn(sys.executable, [*command_of_child, *command], environment, setsigmask=[])
 
 
-def _last_words(failed: tuple[int, int] | None, messages: Path) -> str:
+def _termination_message(failed: tuple[int, int] | None, messages: Path) -> str:
     """Give what the slot that failed first, or the first one, has left for whoever looks."""
     local_rank, code = failed or (0, 0)
     message = messages / str(local_rank)

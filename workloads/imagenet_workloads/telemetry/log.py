@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from imagenet_workloads.errors import PlaceError
+from imagenet_workloads.errors import StorageError
 from imagenet_workloads.telemetry.events import Event, to_line
 
 FILE_NAME = "metrics.jsonl"
@@ -36,7 +36,7 @@ class EventLog:
             clock: gives the seconds since 1970.
 
         Raises:
-            PlaceError: the folder or file cannot be written.
+            StorageError: the folder or file cannot be written.
         """
         self.path = folder / FILE_NAME
         self._clock = clock
@@ -49,19 +49,19 @@ class EventLog:
             if end and os.pread(self._descriptor, 1, end - 1) != b"\n":
                 self._append(b"\n")
         except OSError as error:
-            raise PlaceError(f"cannot write {self.path}: {error.strerror}") from error
+            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
 
     def write(self, event: Event) -> None:
         """Appends one event, stamped with the time of this call.
 
         Raises:
-            PlaceError: the line cannot be written, such as on a full volume.
+            StorageError: the line cannot be written, such as on a full volume.
         """
         line = to_line(event, self._clock()) + "\n"
         try:
             self._append(line.encode())
         except OSError as error:
-            raise PlaceError(f"cannot write {self.path}: {error.strerror}") from error
+            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
         _log.info(event.sentence())
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ def log_readably(path: Path | None = None) -> None:
     Lines read `2017-12-04 09:30:00,000 INFO message`. Calling it again replaces what it set up.
 
     Raises:
-        PlaceError: the file cannot be written.
+        StorageError: the file cannot be written.
     """
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if path is not None:
@@ -102,7 +102,7 @@ def log_readably(path: Path | None = None) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             handlers.append(logging.FileHandler(path, encoding="utf-8"))
         except OSError as error:
-            raise PlaceError(f"cannot write {path}: {error.strerror}") from error
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",

@@ -21,7 +21,7 @@ class Sink(Protocol):
         """Sets a gauge."""
 
 
-class Nobody:
+class NullSink:
     """A sink for programs whose metrics nobody asks for."""
 
     def add(self, metric: Metric, amount: float) -> None:
@@ -90,7 +90,7 @@ def start(environment: Environment) -> PreparationRecorder:
     Only then is prometheus_client loaded, which takes longer than packing a hundred images.
     """
     if environment.metrics_port == 0:
-        return PreparationRecorder(Nobody())
+        return PreparationRecorder(NullSink())
     from imagenet_workloads.telemetry import server
 
     return PreparationRecorder(server.start(environment))

@@ -148,13 +148,13 @@ class Client:
             while True:
                 page = await asked
                 page["items"] = page.get("items") or []
-                following = page["metadata"].get("continue")
-                if following:
-                    asked = self._ask(path, accept, {**parameters, "continue": following})
+                continue_token = page["metadata"].get("continue")
+                if continue_token:
+                    asked = self._ask(path, accept, {**parameters, "continue": continue_token})
                     # Sent before this page is read, which takes a while without any await.
                     await asyncio.sleep(0)
                 yield page
-                if not following:
+                if not continue_token:
                     return
         finally:
             asked.cancel()

@@ -80,16 +80,16 @@ def requests(pod: Manifest) -> dict[str, Fraction]:
     do together.
     """
     spec = pod["spec"]
-    together: dict[str, Fraction] = {}
+    total: dict[str, Fraction] = {}
     for container in spec["containers"]:
         for resource, amount in _asked(container).items():
-            together[resource] = together.get(resource, Fraction(0)) + amount
+            total[resource] = total.get(resource, Fraction(0)) + amount
     for container in spec.get("initContainers") or ():
         for resource, amount in _asked(container).items():
-            together[resource] = max(together.get(resource, Fraction(0)), amount)
+            total[resource] = max(total.get(resource, Fraction(0)), amount)
     for resource, amount in (spec.get("overhead") or {}).items():
-        together[resource] = together.get(resource, Fraction(0)) + parse(amount)
-    return together
+        total[resource] = total.get(resource, Fraction(0)) + parse(amount)
+    return total
 
 
 def _asked(container: Manifest) -> dict[str, Fraction]:

@@ -293,9 +293,9 @@ class Reconciler:
         status = rejection.rejected_status(
             job.status, error.generation, reason, message, self._clock()
         )
-        told = Event("Warning", reason, message[:EVENT_MAXIMUM])
+        due = Event("Warning", reason, message[:EVENT_MAXIMUM])
         try:
-            await self._apply(key, job, Decision(status, events=(told,)))
+            await self._apply(key, job, Decision(status, events=(due,)))
         except ApiError as refused:
             if refused.code != UNPROCESSABLE:
                 raise

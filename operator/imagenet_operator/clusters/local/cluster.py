@@ -38,7 +38,7 @@ class LocalCluster:
     Args:
         machine: What it may give to pods.
         save: Stores the job with its status.
-        tell: Shows an event to the user.
+        show_event: Shows an event to the user.
         changed: Called after a pod has started or ended, an object is gone, or `wake` was called.
     """
 
@@ -46,13 +46,13 @@ class LocalCluster:
         self,
         machine: Machine,
         save: Callable[[Manifest], None],
-        tell: Callable[[Event], None],
+        show_event: Callable[[Event], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.changed = changed
         self._machine = machine
         self._save = save
-        self._tell = tell
+        self._show_event = show_event
         self._objects = Objects()
         self._selector = selectors.EpollSelector()
         self._wakeup, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -137,7 +137,7 @@ class LocalCluster:
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
         """Show an event to the user."""
         del job
-        self._tell(event)
+        self._show_event(event)
 
     def wake(self) -> None:
         """Have `changed` called soon; from any thread or signal handler."""

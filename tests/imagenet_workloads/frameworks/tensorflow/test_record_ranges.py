@@ -27,12 +27,12 @@ def test_every_record_is_in_one_piece_of_one_rank(counts: list[int], ranks: int)
     whole = [(f"f{place}", number) for place, count in enumerate(counts) for number in range(count)]
     found = []
     for rank in range(ranks):
-        pieces = of_rank(files(counts), rank, ranks)
-        assert sum(piece.take for piece in pieces) == share(sum(counts), rank, ranks)
-        for piece in pieces:
-            assert piece.take > 0
-            last = piece.skip + piece.take
-            found += [(piece.path.name, number) for number in range(piece.skip, last)]
+        ranges = of_rank(files(counts), rank, ranks)
+        assert sum(record_range.take for record_range in ranges) == share(sum(counts), rank, ranks)
+        for record_range in ranges:
+            assert record_range.take > 0
+            last = record_range.skip + record_range.take
+            found += [(record_range.path.name, number) for number in range(record_range.skip, last)]
     assert found == whole
 
 

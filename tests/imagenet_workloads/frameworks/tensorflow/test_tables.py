@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.errors import PlaceError
+from imagenet_workloads.errors import StorageError
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
 from imagenet_workloads.telemetry import events
 
@@ -43,5 +43,5 @@ def test_a_loss_that_is_none_is_no_number(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PlaceError, match=r"cannot write .*training\.log"):
+    with pytest.raises(StorageError, match=r"cannot write .*training\.log"):
         Tables(tmp_path / "gone", 20, 1).write(events.Progress(0, 1, 1.0), lambda: 0.0)

@@ -1,4 +1,4 @@
-"""Bytes that come in blocks of any length, read in pieces of any other."""
+"""Bytes that come in blocks of any length, read in chunks of any other."""
 
 import hashlib
 import io
@@ -39,14 +39,14 @@ def test_skipping_beyond_the_end_is_noticed(blocks: list[bytes], beyond: int) ->
 @given(blocks=blocks)
 def test_pieces_are_parts_of_blocks(blocks: list[bytes]) -> None:
     length = sum(map(len, blocks))
-    pieces = list(Stream(iter(blocks)).pieces(length))
-    assert pieces == [block for block in blocks if block]
+    chunks = list(Stream(iter(blocks)).chunks(length))
+    assert chunks == [block for block in blocks if block]
 
 
 def test_no_more_is_taken_than_is_asked_for() -> None:
     stream = Stream(iter([b"abcdef"]))
-    pieces = stream.pieces(4)
-    assert next(pieces) == b"abcd"
+    chunks = stream.chunks(4)
+    assert next(chunks) == b"abcd"
     assert stream.read(2) == b"ef"
 
 

@@ -48,9 +48,9 @@ def test_what_is_written_is_read_back(payloads: list[bytes]) -> None:
     assert list(tfrecord.records(file_of(payloads))) == payloads
 
 
-@given(pieces=st.lists(st.binary(max_size=9), max_size=6))
-def test_pieces_make_one_record(pieces: list[bytes]) -> None:
-    assert b"".join(encode(pieces)) == b"".join(encode([b"".join(pieces)]))
+@given(chunks=st.lists(st.binary(max_size=9), max_size=6))
+def test_pieces_make_one_record(chunks: list[bytes]) -> None:
+    assert b"".join(encode(chunks)) == b"".join(encode([b"".join(chunks)]))
 
 
 @given(payloads=payloads, block=st.integers(1, 50))

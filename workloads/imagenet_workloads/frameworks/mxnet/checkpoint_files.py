@@ -101,15 +101,15 @@ def read(resume_point: ResumePoint) -> LoadedCheckpoint | None:
 
 
 def prepare(
-    options: Options, replicas: Replicas, resume_point: ResumePoint, saved: LoadedCheckpoint | None
+    options: Options, replicas: Replicas, resume_point: ResumePoint, loaded: LoadedCheckpoint | None
 ) -> None:
     """Give the replicas their first values.
 
     Raises:
         InputError: saved values are of another network.
     """
-    if saved is not None:
-        parameters, origin = saved.parameters, resume_point.resumed_from
+    if loaded is not None:
+        parameters, origin = loaded.parameters, resume_point.resumed_from
     elif options.output.load_epoch is not None:
         origin = f"{options.output.model_prefix}-{options.output.load_epoch:04}.params"
         parameters = load_parameters(Path(origin))
@@ -123,17 +123,17 @@ def prepare(
 
 
 def restore_optimizer(
-    strategy: Strategy, resume_point: ResumePoint, saved: LoadedCheckpoint | None
+    strategy: Strategy, resume_point: ResumePoint, loaded: LoadedCheckpoint | None
 ) -> None:
     """Give the optimizer its saved state, where this training goes on with its own.
 
     Raises:
         InputError: the state is another optimizer's.
     """
-    if saved is None or saved.states is None or not resume_point.continues:
+    if loaded is None or loaded.states is None or not resume_point.continues:
         return
     try:
-        strategy.load_states(saved.states)
+        strategy.load_states(loaded.states)
     except KeyError as error:
         raise InputError(
             f"{resume_point.resumed_from}: holds no optimizer state for {error}; it is another "
@@ -166,7 +166,7 @@ def export_model(prefix: Path, replicas: Replicas, epoch: int) -> Mapping[str, s
         the files' names.
 
     Raises:
-        PlaceError: the folder cannot be written.
+        StorageError: the folder cannot be written.
     """
     symbol = prefix.with_name(f"{prefix.name}-symbol.json")
     put(symbol, lambda path: path.write_text(replicas.symbol.tojson()))

@@ -80,7 +80,7 @@ def _with_late_operators(fill: Callable[..., None]) -> Callable[..., None]:
 def _made_when_called(make: _Make) -> _Make:
     """Give stand-ins for operators; the first call of one makes it."""
 
-    def stand_in(handle: Any, name: str, func_name: str) -> _Operator:
+    def lazy_operator(handle: Any, name: str, func_name: str) -> _Operator:
         made = functools.cache(functools.partial(make, handle, name, func_name))
 
         def operator(*arguments: Any, **options: Any) -> Any:
@@ -91,4 +91,4 @@ def _made_when_called(make: _Make) -> _Make:
         operator.__doc__ = ""
         return operator
 
-    return stand_in
+    return lazy_operator

@@ -74,10 +74,10 @@ class MXNet:
         """Build the network, load or draw its values, and give them to every rank."""
         options, strategy = self._options, self._strategy
         replicas = _replicas(options, data, plan.accumulation_steps)
-        saved = checkpoint_files.read(resume_point)
-        checkpoint_files.prepare(options, replicas, resume_point, saved)
+        loaded = checkpoint_files.read(resume_point)
+        checkpoint_files.prepare(options, replicas, resume_point, loaded)
         strategy.start(replicas, _optimizer(options, strategy, replicas, plan))
-        checkpoint_files.restore_optimizer(strategy, resume_point, saved)
+        checkpoint_files.restore_optimizer(strategy, resume_point, loaded)
         return MXNetLearner(replicas, strategy, _monitor(options, replicas))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from imagenet_workloads.errors import InputError, PlaceError
+from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.weights import (
     Arrays,
@@ -84,7 +84,7 @@ def export(prefix: Path, model: Any, epoch: int) -> Mapping[str, str]:
         their names.
 
     Raises:
-        PlaceError: the folder cannot be written.
+        StorageError: the folder cannot be written.
     """
     weights, statistics = named(model)
     values = read_values([*weights, *statistics])
@@ -97,7 +97,7 @@ def export(prefix: Path, model: Any, epoch: int) -> Mapping[str, str]:
             shutil.rmtree(prefix)
         aside.rename(prefix)
     except (OSError, tf.errors.OpError) as error:
-        raise PlaceError(f"cannot write {prefix}: {error}") from error
+        raise StorageError(f"cannot write {prefix}: {error}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return {"savedModel": prefix.name, "weights": arrays.name}

@@ -1,7 +1,7 @@
 """Which records of which files a rank reads; pure, and a look at lengths where nobody tells them.
 
 A TFRecord file has no index. So a rank's part is a range of the files' records one after the other,
-as MXNet's is: whole files, and pieces of the first and the last.
+as MXNet's is: whole files, and ranges of the first and the last.
 """
 
 import struct
@@ -27,7 +27,7 @@ class RecordFile:
 
 
 @dataclass(frozen=True)
-class Piece:
+class RecordRange:
     """`take` records of a file, after `skip` others."""
 
     path: Path
@@ -64,18 +64,18 @@ def of_paths(paths: str) -> tuple[RecordFile, ...]:
     return tuple(_counted(Path(name)) for name in paths.split(";") if name)
 
 
-def of_rank(files: Sequence[RecordFile], rank: int, ranks: int) -> list[Piece]:
+def of_rank(files: Sequence[RecordFile], rank: int, ranks: int) -> list[RecordRange]:
     """Give a rank's part; every record is in exactly one rank's."""
     images = sum(file.records for file in files)
     begin = sum(share(images, earlier, ranks) for earlier in range(rank))
     end = begin + share(images, rank, ranks)
-    pieces, first = [], 0
+    ranges, first = [], 0
     for file in files:
         skip, stop = max(begin - first, 0), min(end - first, file.records)
         if skip < stop:
-            pieces.append(Piece(file.path, skip, stop - skip))
+            ranges.append(RecordRange(file.path, skip, stop - skip))
         first += file.records
-    return pieces
+    return ranges
 
 
 def _counted(path: Path) -> RecordFile:

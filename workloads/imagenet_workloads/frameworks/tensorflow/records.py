@@ -84,9 +84,9 @@ class RecordTraining:
         )
         return decode.normalized(pixels, self._inputs), label
 
-    def _shuffled(self, mine: Sequence[record_ranges.Piece]) -> int:
+    def _shuffled(self, mine: Sequence[record_ranges.RecordRange]) -> int:
         mean = sum(file.bytes for file in self._files) / self.images
-        return max(min(sum(piece.take for piece in mine), int(SHUFFLED_BYTES / mean)), 1)
+        return max(min(sum(one.take for one in mine), int(SHUFFLED_BYTES / mean)), 1)
 
 
 class RecordValidation:
@@ -119,12 +119,12 @@ class RecordValidation:
         return decode.normalized(decode.central(pixels, self._inputs), self._inputs), label
 
 
-def _records(mine: Sequence[record_ranges.Piece]) -> Any:
+def _records(mine: Sequence[record_ranges.RecordRange]) -> Any:
     """Read record_ranges, several at a time, always in the same order."""
     columns = (
-        [str(piece.path) for piece in mine],
-        tf.constant([piece.skip for piece in mine], tf.int64),
-        tf.constant([piece.take for piece in mine], tf.int64),
+        [str(one.path) for one in mine],
+        tf.constant([one.skip for one in mine], tf.int64),
+        tf.constant([one.take for one in mine], tf.int64),
     )
     return tf.data.Dataset.from_tensor_slices(columns).interleave(
         _as_it_stands(lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take)),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from imagenet_workloads.errors import PlaceError
+from imagenet_workloads.errors import StorageError
 from imagenet_workloads.telemetry import events
 
 TRAINING, EVALUATION = "training.log", "evaluation.log"
@@ -42,7 +42,7 @@ class Tables:
             penalty: gives what weight decay adds to the loss.
 
         Raises:
-            PlaceError: the line cannot be written.
+            StorageError: the line cannot be written.
         """
         if isinstance(event, events.Progress):
             step = event.epoch * self._batches + event.batch
@@ -70,4 +70,4 @@ class Tables:
                     file.write(head + "\n")
                 file.write(line + "\n")
         except OSError as error:
-            raise PlaceError(f"cannot write {path}: {error.strerror}") from error
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error

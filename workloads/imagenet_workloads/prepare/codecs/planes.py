@@ -120,6 +120,6 @@ def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
         step -= step % 2
         brightness = brightness[::step, ::step]
         blue, red = (plane[:: step // 2, :: step // 2] for plane in (blue, red))
-    together = np.empty((*brightness.shape, 3), np.uint8)
-    together[:, :, 0], together[:, :, 1], together[:, :, 2] = brightness, red, blue
-    return cv2.cvtColor(together, cv2.COLOR_YCrCb2RGB, together).astype(np.uint8, copy=False)
+    ycrcb = np.empty((*brightness.shape, 3), np.uint8)
+    ycrcb[:, :, 0], ycrcb[:, :, 1], ycrcb[:, :, 2] = brightness, red, blue
+    return cv2.cvtColor(ycrcb, cv2.COLOR_YCrCb2RGB, ycrcb).astype(np.uint8, copy=False)

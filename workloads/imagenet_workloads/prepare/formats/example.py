@@ -22,7 +22,7 @@ _BYTES_LIST, _INT64_LIST = _FIRST, _THIRD
 
 
 def encode(image: StoredImage) -> list[bytes]:
-    """The bytes of the Example, in pieces; the JPEG, which is most of them, is not copied."""
+    """The bytes of the Example, in chunks; the JPEG, which is most of them, is not copied."""
     before = b"".join(
         (
             _CHANNELS,

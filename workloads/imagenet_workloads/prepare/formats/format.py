@@ -102,7 +102,7 @@ class HashedFile:
 
 
 class Stream:
-    """Bytes that come in blocks, read in pieces of other lengths."""
+    """Bytes that come in blocks, read in chunks of other lengths."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         """Reads nothing yet."""
@@ -125,10 +125,10 @@ class Stream:
         Raises:
             ValueError: fewer are left.
         """
-        return b"".join(self.pieces(length))
+        return b"".join(self.chunks(length))
 
-    def pieces(self, length: int) -> Iterator[bytes]:
-        """The next bytes, so many, in pieces as they come; as much of them as is taken.
+    def chunks(self, length: int) -> Iterator[bytes]:
+        """The next bytes, so many, in chunks as they come; as much of them as is taken.
 
         Raises:
             ValueError: fewer are left.
@@ -136,10 +136,10 @@ class Stream:
         while length:
             if self.at_end():
                 raise ValueError("the file ends inside a record")
-            piece = self._block[self._position : self._position + length]
-            self._position += len(piece)
-            length -= len(piece)
-            yield piece
+            chunk = self._block[self._position : self._position + length]
+            self._position += len(chunk)
+            length -= len(chunk)
+            yield chunk
 
     def skip(self, length: int) -> None:
         """Passes over the next bytes, so many.

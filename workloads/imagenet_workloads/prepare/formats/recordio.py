@@ -48,15 +48,15 @@ class Writer:
         Raises:
             ValueError: one is too large for a record.
         """
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         lines: list[bytes] = []
         position = self.bytes
         for image in images:
             lines.append(b"%d\t%d\n" % (image.key, position))
             record = encode(_IMAGE_HEADER.pack(0, image.label, image.key, 0), image.jpeg)
-            pieces += record
+            chunks += record
             position += sum(map(len, record))
-        self._record.write(b"".join(pieces))
+        self._record.write(b"".join(chunks))
         self._index.write(b"".join(lines))
         self.records += len(lines)
 
@@ -66,7 +66,7 @@ class Writer:
 
 
 def encode(header: bytes, image: bytes) -> list[bytes]:
-    """The bytes of one record, in pieces.
+    """The bytes of one record, in chunks.
 
     Args:
         header: the first part of its data, of a length that is a multiple of 4.

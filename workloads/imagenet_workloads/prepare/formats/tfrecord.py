@@ -39,11 +39,11 @@ class Writer:
 
     def append(self, images: Iterable[StoredImage]) -> None:
         """Writes a few images."""
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         for image in images:
-            pieces += encode(example.encode(image))
+            chunks += encode(example.encode(image))
             self.records += 1
-        self._record.write(b"".join(pieces))
+        self._record.write(b"".join(chunks))
 
     def sha256(self) -> tuple[str, str | None]:
         """The hex SHA-256 of the file, which has no index."""
@@ -51,7 +51,7 @@ class Writer:
 
 
 def encode(data: list[bytes]) -> list[bytes]:
-    """The bytes of one record, in pieces, given the pieces of its data."""
+    """The bytes of one record, in chunks, given the chunks of its data."""
     length = _LENGTH.pack(sum(map(len, data)))
     return [length + _masked([length]), *data, _masked(data)]
 
@@ -69,17 +69,17 @@ def count_records(blocks: Iterator[bytes]) -> int:
         # Before the length is believed.
         if stream.read(_CHECKSUM.size) != _masked([length]):
             raise ValueError("the checksum of a record's length is wrong")
-        found = _masked(stream.pieces(*_LENGTH.unpack(length)))
+        found = _masked(stream.chunks(*_LENGTH.unpack(length)))
         if stream.read(_CHECKSUM.size) != found:
             raise ValueError("the checksum of a record's data is wrong")
         records += 1
     return records
 
 
-def _masked(pieces: Iterable[bytes]) -> bytes:
+def _masked(chunks: Iterable[bytes]) -> bytes:
     crc = 0
-    for piece in pieces:
-        crc = google_crc32c.extend(crc, piece)
+    for chunk in chunks:
+        crc = google_crc32c.extend(crc, chunk)
     rotated = crc >> 15 | crc << 17
     return _CHECKSUM.pack(rotated + _MASK_DELTA & 0xFFFFFFFF)
 

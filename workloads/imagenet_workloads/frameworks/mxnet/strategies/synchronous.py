@@ -59,7 +59,7 @@ class Synchronous:
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Give rank 0's values to every device, and keep the optimizer here."""
         self._replicas = replicas
-        self._spread_weights(replicas)
+        self._broadcast_weights(replicas)
         self._server.broadcast_statistics(replicas)
         self._updater = LocalUpdater(optimizer, replicas)
         self._server.reserve(_FLAGS, 2)
@@ -70,7 +70,7 @@ class Synchronous:
             # one that is not compressed.
             self._server.wait_for_all()
 
-    def _spread_weights(self, replicas: Replicas) -> None:
+    def _broadcast_weights(self, replicas: Replicas) -> None:
         """Give rank 0's weights to every device, by way of the gradients: servers know only those.
 
         They would keep what has a key of its own for as long as they live.
