@@ -108,14 +108,16 @@ format: $(INSTALLED) ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(INSTALLED) $(HELM) ## Write the CRD, two pages of docs/ and the chart's snapshot
+generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the table of options, the chart's snapshot
 	$(BIN)/python -m imagenet_operator.cli.generate
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page
+	PYTHONPATH=tests $(BIN)/python -m support.program_options
 	$(RENDER) > $(SNAPSHOT)
 
 verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source; lint the chart
 	$(BIN)/python -m imagenet_operator.cli.generate --check
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page --check
+	PYTHONPATH=tests $(BIN)/python -m support.program_options --check
 	$(HELM) lint --strict --quiet $(CHART)
 	$(RENDER) | diff -u $(SNAPSHOT) - || { echo "$(SNAPSHOT): run make generate"; exit 1; }
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 import celpy
 import jsonschema
 from celpy.adapter import json_to_cel
+from celpy.evaluation import CELFunction
 
 Node = dict[str, Any]
 
@@ -149,10 +150,18 @@ def _broken_rules(schema: Node, value: Any, before: Any, path: str) -> Iterator[
         yield from _broken_rules(node, child, None, path + step)
 
 
+def _is_sorted(items: Any) -> celpy.celtypes.BoolType:
+    return celpy.celtypes.BoolType(list(items) == sorted(items))
+
+
+# Of Kubernetes' own CEL library.
+_LIBRARY: dict[str, CELFunction] = {"isSorted": _is_sorted}
+
+
 @cache
 def _program(expression: str) -> celpy.Runner:
     environment = celpy.Environment()
-    return environment.program(environment.compile(expression))
+    return environment.program(environment.compile(expression), functions=_LIBRARY)
 
 
 def _holds(expression: str, value: Any, before: Any) -> bool:

@@ -50,6 +50,21 @@ class Optimizer(Model):
 
     rules = (
         Rule(
+            cel=(
+                "self.stepEpochs.isSorted()"
+                " && self.stepEpochs.all(one, self.stepEpochs.exists_one(other, other == one))"
+            ),
+            message="must rise from one epoch to the next",
+            field="stepEpochs",
+            holds=lambda optimizer: (
+                list(optimizer.step_epochs) == sorted(set(optimizer.step_epochs))
+            ),
+            explain=lambda optimizer: (
+                f"must rise from one epoch to the next, not {list(optimizer.step_epochs)}",
+                f"write {sorted(set(optimizer.step_epochs))}",
+            ),
+        ),
+        Rule(
             cel="self.warmupStrategy != 'lars' || self.name == 'lbsgd'",
             message="can be lars only with the optimizer lbsgd",
             field="warmupStrategy",

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from imagenet_operator.api import hints, plain, templates
+from imagenet_operator.api import extra_arguments, hints, plain, templates
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
 from imagenet_operator.errors import InvalidJob, Problem
@@ -49,7 +49,7 @@ def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem
             for rule in ImageNetJob.transition_rules
             if not rule.holds(job, previous)
         ]
-    return problems + templates.operator_problems(job)
+    return problems + extra_arguments.problems(job.spec.training) + templates.operator_problems(job)
 
 
 def parse(document: Any) -> ImageNetJob:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 
-from imagenet_operator.api import Problem
+from imagenet_operator.api import Problem, extra_arguments, parse
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.errors import UnreadableManifest
 
@@ -39,11 +40,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check every file and report; return the exit code."""
-    reports = {name: _check(name) for name in arguments.files}
+    reports: dict[str, _Report] = {}
+    warnings: list[str] = []
+    for name in arguments.files:
+        reports[name], found = _check(name)
+        warnings += [f"{name}: warning: {problem}" for problem in found]
     if arguments.output == "json":
         _print_json(reports)
     else:
         _print_lines(reports)
+    for warning in warnings:
+        print(warning, file=sys.stderr)
     good = not any(any(report) for report in reports.values())
     return exit_codes.SUCCESS if good else exit_codes.USAGE
 
@@ -52,11 +59,17 @@ _Report = list[list[Problem]]
 """The problems of each document of a file."""
 
 
-def _check(file: str) -> _Report:
+def _check(file: str) -> tuple[_Report, list[Problem]]:
+    """Return the problems of a file, and the warnings for its good documents."""
     try:
-        return [files.problems(document) for document in files.documents(file)]
+        documents = files.documents(file)
     except UnreadableManifest as error:
-        return [[Problem("", error.message, None, "document")]]
+        return [[Problem("", error.message, None, "document")]], []
+    report = [files.problems(document) for document in documents]
+    jobs = [parse(document) for document, found in zip(documents, report, strict=True) if not found]
+    return report, [
+        problem for job in jobs for problem in extra_arguments.warnings(job.spec.training)
+    ]
 
 
 def _print_lines(reports: dict[str, _Report]) -> None:

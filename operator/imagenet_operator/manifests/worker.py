@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, extra_arguments
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import arguments, rendezvous, volumes
@@ -42,7 +42,7 @@ def program(
         slots: How many processes `imagenet-slots` runs in each worker; None for one without it.
 
     Raises:
-        InvalidJob: The job has options for `imagenet-train`, and another program to run.
+        InvalidJob: The job has options that its program would refuse.
     """
     workers = job.spec.training.workers
     mounts = _mounts(job)
@@ -70,9 +70,10 @@ def _is_own(job: ImageNetJob) -> bool:
 
     It need not serve /readyz; its template may have a probe.
     """
-    if problems := own_program.problems(job.spec.training):
+    training = job.spec.training
+    if problems := [*own_program.problems(training), *extra_arguments.problems(training)]:
         raise InvalidJob(problems)
-    return own_program.has_command(job.spec.training.workers.template)
+    return own_program.has_command(training.workers.template)
 
 
 def _image(job: ImageNetJob, settings: Settings) -> str:

@@ -7,10 +7,10 @@ framework is therefore one module here, with one `Framework`, and one entry in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
 
@@ -105,6 +105,11 @@ class StrategySupport:
     environment: LocalEnvironment | None = None
 
 
+def _none(training: Any, given: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    del training, given
+    return ()
+
+
 @dataclass(frozen=True)
 class Framework:
     """The descriptor of one framework.
@@ -126,6 +131,8 @@ class Framework:
         lacks_augmentations: Fields of `Augmentation`, by their Python names.
         lacks_grey_augmentations: Those that it has only for images of 3 channels.
         lacks_options: Options of `imagenet-train` without a field in the resource, without dashes.
+        contradictions: Yields what is wrong with `spec.training` and its extraArgs (value by
+            option), and what to write instead. Each option by itself is right.
         training_rules: Further rules for `spec.training`. They apply to this framework alone, so
             they need not compare its name.
     """
@@ -142,6 +149,7 @@ class Framework:
     lacks_augmentations: tuple[str, ...] = ()
     lacks_grey_augmentations: tuple[str, ...] = ()
     lacks_options: tuple[str, ...] = ()
+    contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = _none
     training_rules: tuple[Rule, ...] = ()
 
     def local_environment(self, strategy: str) -> LocalEnvironment | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from imagenet_operator.api.base import Rule
@@ -47,6 +48,18 @@ _RATIOS = Rule(
     explain=_explain_ratios,
 )
 
+_COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
+"""Kvstores that can compress gradients."""
+
+
+def _contradictions(training: Any, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    store = getattr(training.strategy.chosen, "kv_store", training.strategy.kind)
+    compression = given.get("--gc-type", "none")
+    if compression != "none" and store not in _COMPRESSING:
+        remedy = f"remove it, or write kvStore: {' or '.join(_COMPRESSING)}"
+        yield f"--gc-type {compression}: {store} does not compress gradients", remedy
+
+
 MXNET = Framework(
     name="MXNet",
     formats=("RecordIO",),
@@ -75,5 +88,6 @@ MXNET = Framework(
         "saturation",
         "pca_noise",
     ),
+    contradictions=_contradictions,
     training_rules=(_RATIOS,),
 )

@@ -33,7 +33,9 @@ class ModelOptions:
     )
     dtype: str = option("float32", "precision of the network", choices=("float32", "float16"))
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
-    loss: str = option("", "ce, nll_loss or both with a comma; the log shows this loss anyway")
+    loss: str = option(
+        "", "ce, nll_loss or both with a comma; the log shows this loss anyway", kinds.losses
+    )
     top_k: int = option(0, "also log the top-k accuracy for this k; 0 is off", kinds.count)
 
 

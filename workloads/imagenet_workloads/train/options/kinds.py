@@ -150,3 +150,10 @@ def colour_scale(text: str) -> tuple[float, float, float]:
     if min(scale) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} must be above 0 for each colour")
     return scale
+
+
+def losses(text: str) -> str:
+    """Read the names of losses, with commas between them."""
+    if not {name.strip() for name in text.split(",")} - {""} <= {"ce", "nll", "nll_loss"}:
+        raise argparse.ArgumentTypeError(f"{text!r}: write ce, nll_loss or both with a comma")
+    return text

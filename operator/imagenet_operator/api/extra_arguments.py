@@ -1,0 +1,147 @@
+"""`spec.training.extraArgs`: the verdict that `imagenet-train` would give after preparation.
+
+`validate` and the worker's builder ask for it. Names, kinds of values and presets are those of the
+program's own parser, which `make generate` writes into `program_options`. The two packages do not
+import each other; a contract test compares the verdicts over random jobs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.base import Rule
+from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_operator.api.options import OPERATOR_OPTIONS
+from imagenet_operator.api.program_options import CHOICES, KINDS, PRESETS
+from imagenet_operator.errors import Problem
+
+if TYPE_CHECKING:
+    from imagenet_operator.api.training import TrainingSpec
+
+FIELD = "spec.training.extraArgs"
+
+_NUMBER = r"([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?"
+_ABOVE_ZERO = rf"(?=[0-9.]*[1-9]){_NUMBER}"
+_READERS = {
+    "amount": (_NUMBER, "a number of at least 0"),
+    "amount_above_zero": (_ABOVE_ZERO, "a number above 0"),
+    "colour": (rf"-?{_NUMBER}(,-?{_NUMBER}){{2}}", "RED,GREEN,BLUE"),
+    "colour_scale": (rf"{_ABOVE_ZERO}(,{_ABOVE_ZERO}){{2}}", "RED,GREEN,BLUE, each above 0"),
+    "count": (r"[0-9]{1,18}", "a whole number of at least 0"),
+    "losses": (r"(ce|nll|nll_loss)(,(ce|nll|nll_loss))*|", "ce, nll_loss, or both with a comma"),
+    "positive": (r"0*[1-9][0-9]{0,17}", "a whole number of at least 1"),
+    "str": (r".*", "text"),
+    "switch": ("[01]", "0 or 1"),
+}
+"""A kind of value → the pattern of the texts that are one, and its words."""
+
+_PRINTS = ("-h", "--help")
+"""Options with which the program ends without training."""
+
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
+"""The values with a dash that argparse does not take for options."""
+
+
+def problems(training: TrainingSpec) -> list[Problem]:
+    """Return every reason why `imagenet-train` would refuse the arguments.
+
+    With an image of the user's, whose program may know further options, unknown ones are none.
+    """
+    unknown, wrong, given = _parsed(training.extra_args)
+    refused = [*wrong] if training.image is not None else [*unknown, *wrong]
+    refused += [
+        (f"{option} only prints", "remove it")
+        for option in (text.partition("=")[0] for text in training.extra_args)
+        if option in _PRINTS
+    ]
+    # Another rule refuses a job with no strategy, or two.
+    if not refused and len(training.strategy.given) == 1:
+        contradictions = FRAMEWORKS[training.framework].contradictions(training, given)
+        refused = [*_preset_problems(training, given), *contradictions]
+    return [Problem(FIELD, message, hint, "operator") for message, hint in refused]
+
+
+def warnings(training: TrainingSpec) -> list[Problem]:
+    """Return what only the program in the user's image can judge."""
+    if training.image is None:
+        return []
+    unknown, _, _ = _parsed(training.extra_args)
+    return [Problem(FIELD, message, hint, "operator") for message, hint in unknown]
+
+
+_Finding = tuple[str, str | None]
+
+
+def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dict[str, str]]:
+    """Return what is unknown, what is wrong, and the values by option."""
+    unknown: list[_Finding] = []
+    wrong: list[_Finding] = []
+    given: dict[str, str] = {}
+    rest = list(texts)
+    while rest:
+        option, equals, value = rest.pop(0).partition("=")
+        if option in _PRINTS:
+            continue
+        if option not in {*KINDS, *CHOICES}:
+            # Another rule refuses those that the operator sets.
+            if option not in OPERATOR_OPTIONS:
+                unknown.append((f"imagenet-train has no {option}", _nearest(option)))
+            # Whatever follows may be its value.
+            if not equals and rest and not rest[0].startswith("-"):
+                rest.pop(0)
+            continue
+        if not equals:
+            if not rest or (rest[0].startswith("-") and not _NEGATIVE.fullmatch(rest[0])):
+                wrong.append((f"{option} has no value", f"write {option}=VALUE"))
+                continue
+            value = rest.pop(0)
+        wrong += _value_problems(option, value)
+        given[option] = value
+    return unknown, wrong, given
+
+
+def _nearest(option: str) -> str | None:
+    near = difflib.get_close_matches(option, [*KINDS, *CHOICES], n=1)
+    return f"write {near[0]}" if near else "see imagenet-train --help"
+
+
+def _value_problems(option: str, value: str) -> Iterator[_Finding]:
+    if option in CHOICES:
+        if value not in CHOICES[option]:
+            yield f"{option} cannot be {value!r}", f"write one of {', '.join(CHOICES[option])}"
+        return
+    pattern, words = _READERS[KINDS[option]]
+    if not re.fullmatch(pattern, value, re.DOTALL):
+        yield f"{option} cannot be {value!r}", f"write {words}"
+
+
+def _preset_problems(training: TrainingSpec, given: dict[str, str]) -> Iterator[_Finding]:
+    """Yield the rules that a preset breaks together with the job's fields."""
+    presets = [
+        (f"{option} {value}", PRESETS[f"{option}={value}"])
+        for option, value in given.items()
+        if f"{option}={value}" in PRESETS
+    ]
+    # An option of a field wins; at its default the builder leaves it out.
+    unchanged = {
+        name
+        for name, field in Augmentation.model_fields.items()
+        if getattr(training.augmentation, name) == field.default
+    }
+    for option, values in presets:
+        changes = {name: value for name, value in values.items() if name in unchanged}
+        varied = training.augmentation.model_copy(update=changes)
+        changed = training.model_copy(update={"augmentation": varied})
+        for rule, model in _rules(changed):
+            if not rule.holds(model):
+                message = rule.explain(model)[0] if rule.explain else rule.message
+                yield f"{option} sets augmentation: {message}", f"remove {option}"
+
+
+def _rules(training: TrainingSpec) -> Iterator[tuple[Rule, object]]:
+    yield from ((rule, training) for rule in type(training).rules)
+    yield from ((rule, training.augmentation) for rule in Augmentation.rules)
