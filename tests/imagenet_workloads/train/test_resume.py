@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.checkpoint.length import note_length
+from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
@@ -73,7 +73,7 @@ def store(folder: Path, identity: Identity, attempt: int = 0) -> CheckpointStore
 
 def write(folder: Path, identity: Identity, position: Position) -> Path:
     with store(folder, identity).begin(position) as place:
-        note_length(place, batches_per_epoch=20)
+        write_batches_per_epoch(place, batches_per_epoch=20)
     return folder / "attempts/r0/checkpoints" / position.name
 
 

@@ -15,6 +15,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
 FILE_NAME = "manifest.json"
+LENGTH_FILE = "training.json"
 VERSION = 1
 
 
@@ -149,3 +150,21 @@ def _read_file_sum(files: Fields, name: str) -> FileSum:
         raise files.wrong(name, "must be a path within the checkpoint")
     file = files.object(name)
     return FileSum(bytes=file.integer("bytes"), sha256=file.text("sha256"))
+
+
+def write_batches_per_epoch(folder: Path, batches_per_epoch: int) -> None:
+    """Writes how long an epoch is, without which a position says little.
+
+    Another batch size makes epochs of another length: batch 700 of 5004 is less than batch 620 of
+    626.
+    """
+    (folder / LENGTH_FILE).write_text(json.dumps({"batchesPerEpoch": batches_per_epoch}))
+
+
+def read_batches_per_epoch(folder: Path) -> int:
+    """Gives the batches of an epoch when the checkpoint was written.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    return Fields.read(folder / LENGTH_FILE).integer("batchesPerEpoch", minimum=1)

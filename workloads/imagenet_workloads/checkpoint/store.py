@@ -18,8 +18,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.length import read_length
-from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest, Identity, Position
+from imagenet_workloads.checkpoint.manifest import (
+    FILE_NAME,
+    CheckpointManifest,
+    Identity,
+    Position,
+    read_batches_per_epoch,
+)
 from imagenet_workloads.errors import InputError, StorageError, SupersededError
 
 __all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
@@ -267,7 +272,7 @@ def _furthest_first(found: Sequence[tuple[Position, int, Path]]) -> list[Path]:
 
 def _length(folder: Path) -> int | None:
     try:
-        return read_length(folder)
+        return read_batches_per_epoch(folder)
     except InputError:
         return None
 

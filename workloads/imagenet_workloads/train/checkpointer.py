@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.length import note_length
+from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry import events
@@ -65,7 +65,7 @@ class Checkpointer:
             started = self._clock()
             with self._termination.writing(), self._store.begin(position) as folder:
                 self._learner.save(folder)
-                note_length(folder, self._batches_per_epoch)
+                write_batches_per_epoch(folder, self._batches_per_epoch)
             self._last_saved = self._clock()
             self._reporter.write(
                 events.CheckpointWritten(

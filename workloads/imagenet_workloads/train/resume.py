@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.length import read_length
+from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch
 from imagenet_workloads.checkpoint.store import Checkpoint, CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
@@ -73,7 +73,7 @@ def find_resume_point(
         return ResumePoint(Position(options.output.load_epoch or 0, 0))
     if not own:
         return ResumePoint(Position(0, 0), found.folder)
-    was = read_length(found.folder)
+    was = read_batches_per_epoch(found.folder)
     position = translate(found.position, was, batches_per_epoch, accumulation_steps)
     return ResumePoint(position, found.folder, continues=True)
 

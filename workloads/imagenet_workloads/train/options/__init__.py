@@ -1,8 +1,7 @@
 """The command line of `imagenet-train`: from declared groups of options to one typed value.
 
 `declare` turns dataclasses into argparse arguments and back, `groups` are those dataclasses,
-`kinds` reads single values, `presets` are defaults that go together, `variations` refuses changes
-to images that cannot be had, `description` is what a
+`kinds` reads single values, `presets` are defaults that go together, `description` is what a
 framework adds, `command_line` puts them together. Import-light: no MXNet, no numpy.
 """
 

@@ -8,10 +8,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
-from imagenet_workloads.train.options import variations
 from imagenet_workloads.train.options.declare import add_group, collect
 from imagenet_workloads.train.options.description import FrameworkDescription
-from imagenet_workloads.train.options.groups import Options
+from imagenet_workloads.train.options.groups import AugmentationOptions, Options
 from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
 
 # Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
@@ -128,6 +127,32 @@ def _contradiction(options: Options) -> str | None:
             f"argument --batch-size: {optimizer.batch_size} images cannot be split over "
             f"{len(options.cluster.gpus)} GPUs"
         )
-    if problem := variations.contradiction(options.augmentation):
+    if problem := _augmentation_contradiction(options.augmentation):
         return problem
+    return None
+
+
+def _augmentation_contradiction(varied: AugmentationOptions) -> str | None:
+    """Name augmentations that no framework can combine, or give None.
+
+    The resource refuses the same. What one framework alone refuses is in its description.
+    """
+    if not varied.random_resized_crop:
+        return None
+    if varied.random_crop or (varied.min_random_scale, varied.max_random_scale) != (1, 1):
+        return (
+            "argument --random-resized-crop: not together with --random-crop, --min-random-scale "
+            "or --max-random-scale, which MXNet refuses"
+        )
+    if varied.min_random_area > varied.max_random_area:
+        return (
+            f"argument --min-random-area: {varied.min_random_area:g} is above --max-random-area "
+            f"{varied.max_random_area:g}: write {varied.max_random_area:g} or less"
+        )
+    smallest, largest = varied.min_random_aspect_ratio, varied.max_random_aspect_ratio
+    if smallest is not None and smallest > largest:
+        return (
+            f"argument --max-random-aspect-ratio: {largest:g} is below --min-random-aspect-ratio "
+            f"{smallest:g}: write {smallest:g} or more"
+        )
     return None
