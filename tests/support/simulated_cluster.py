@@ -25,8 +25,8 @@ from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.observe import sort
+from imagenet_operator.reconcile.policies.figures import is_worth_a_write
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.status import matters_differently
 from imagenet_operator.reconcile.types import (
     DEFAULTS,
     Capacity,
@@ -159,7 +159,7 @@ class SimulatedCluster(SimulatedWorld):
 
     def _check_status(self, old: Status, new: Status) -> None:
         read_back = Status.model_validate_json(json.dumps(new.to_manifest()))
-        assert not matters_differently(new, read_back), "a status changes by being stored"
+        assert not is_worth_a_write(new, read_back), "a status changes by being stored"
         kinds = [condition.type for condition in new.conditions]
         assert len(kinds) == len(set(kinds))
         assert len(_true(new)) < 2, "two ends"

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from imagenet_operator.api.crd import root_schema
 from imagenet_operator.api.fields import FORMS
-from imagenet_operator.api.metadata import ObjectMeta
+from imagenet_operator.api.job import ObjectMeta
 from imagenet_operator.api.schema import Schema
 
 Location = Sequence[str | int]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
 
 from imagenet_operator.api import compatibility, sharing
 from imagenet_operator.api.base import Model, Rule, TransitionRule
 from imagenet_operator.api.dataset import DatasetSpec
+from imagenet_operator.api.fields import Time
 from imagenet_operator.api.immutability import IMMUTABILITY
-from imagenet_operator.api.metadata import ObjectMeta
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.api.run_policy import RunPolicy
 from imagenet_operator.api.status import Status
@@ -18,6 +20,31 @@ from imagenet_operator.api.training import TrainingSpec
 GROUP = "imagenet.dev"
 VERSION = "v1alpha1"
 KIND = "ImageNetJob"
+
+
+class ObjectMeta(Model):
+    """Every field of Kubernetes' ``meta/v1`` ObjectMeta, so that an unknown one is an error."""
+
+    name: str = ""
+    generate_name: str | None = None
+    namespace: str = "default"
+    uid: str = ""
+    resource_version: str | None = None
+    generation: int = 1
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    deletion_grace_period_seconds: int | None = None
+    self_link: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    owner_references: tuple[dict[str, Any], ...] = ()
+    finalizers: tuple[str, ...] = ()
+    managed_fields: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def final_name(self) -> str:
+        """The name, or one like that which the API server will generate (five characters more)."""
+        return self.name or (f"{self.generate_name}xxxxx" if self.generate_name else "")
 
 
 class ImageNetJobSpec(Model):

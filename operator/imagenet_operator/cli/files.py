@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
+from imagenet_operator.api.job import ObjectMeta
 from imagenet_operator.api.load import parse as parse_text
-from imagenet_operator.api.metadata import ObjectMeta
 from imagenet_operator.errors import (
     ImageNetJobError,
     InvalidJob,

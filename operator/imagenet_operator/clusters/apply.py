@@ -14,7 +14,7 @@ from itertools import groupby
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import Cluster, ClusterError
-from imagenet_operator.reconcile.status import matters_differently
+from imagenet_operator.reconcile.policies.figures import is_worth_a_write
 from imagenet_operator.reconcile.types import Decision, Patch
 
 _CLAIM = "PersistentVolumeClaim"
@@ -35,7 +35,7 @@ class Applied:
 
 def writes_status(job: ImageNetJob, decision: Decision) -> bool:
     """Whether the decision's status differs from the job's in something that matters."""
-    return matters_differently(job.status, decision.status)
+    return is_worth_a_write(job.status, decision.status)
 
 
 async def apply(cluster: Cluster, job: ImageNetJob, decision: Decision) -> Applied:

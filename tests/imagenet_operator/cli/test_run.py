@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.api.metadata import ObjectMeta
+from imagenet_operator.api.job import ObjectMeta
 from imagenet_operator.cli import run
 from support import stand_ins
 from support.processes import wait_until

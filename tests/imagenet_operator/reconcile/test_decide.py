@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from imagenet_operator.api.status import Status
-from imagenet_operator.reconcile.status import matters_differently
+from imagenet_operator.reconcile.policies.figures import is_worth_a_write
 from imagenet_operator.reconcile.types import Decision, ReconcileSettings
 from support.job_stories import (
     ROOMY,
@@ -118,7 +118,7 @@ def test_a_reconcile_without_news_changes_nothing() -> None:
     before = cluster.status
     decision = cluster.reconcile()
     assert (decision.create, decision.delete, decision.patch, decision.events) == ((), (), (), ())
-    assert not matters_differently(before, decision.status)
+    assert not is_worth_a_write(before, decision.status)
     assert decision.requeue_after == timedelta(seconds=100)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from imagenet_operator.reconcile.status import matters_differently
+from imagenet_operator.reconcile.policies.figures import is_worth_a_write
 from support.job_stories import (
     condition_of,
     creating,
@@ -64,7 +64,7 @@ def test_that_room_comes_and_goes_elsewhere_is_not_worth_a_write() -> None:
     before = cluster.status
     for room in (3, 4, 3):
         cluster.slots["a"] = room
-        assert not matters_differently(before, cluster.reconcile().status)
+        assert not is_worth_a_write(before, cluster.reconcile().status)
     cluster.slots = {}
     assert "there is no node" in condition_of(cluster.reconcile().status, "Running")[2]
 

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from imagenet_operator.api import ImageNetJob, validation
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.dataset import DatasetSpec
-from imagenet_operator.api.job import ImageNetJobSpec
-from imagenet_operator.api.metadata import ObjectMeta
+from imagenet_operator.api.job import ImageNetJobSpec, ObjectMeta
 from imagenet_operator.api.run_policy import MANAGER, RunPolicy
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec

@@ -8,8 +8,8 @@ import pytest
 
 from imagenet_operator.api.status import Accuracy, MemberStatus, Role, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import figures
+from imagenet_operator.reconcile.policies.figures import is_worth_a_write
 from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
-from imagenet_operator.reconcile.status import matters_differently
 from support.attempt_members import NOW, later
 from support.samples import sample
 
@@ -73,7 +73,7 @@ def test_a_worker_that_is_late_costs_no_write(late: str) -> None:
     before, after = (figures.carried(FORMER, item, global_batch_size=100) for item in (whole, part))
     assert (before.images_per_second, before.estimated_remaining_seconds) == (200.0, 32)
     assert after == before
-    assert not matters_differently(Status(training=before), Status(training=after))
+    assert not is_worth_a_write(Status(training=before), Status(training=after))
 
 
 @pytest.mark.parametrize("heard", [None, sample(NOW, attempt=0, epoch=9)])
@@ -152,20 +152,20 @@ def test_another_termination_message_leaves_the_last_sample(
 def test_what_is_worth_a_write(changes: dict[str, Any], matters: bool) -> None:
     old = Status(training=FORMER)
     new = Status(training=FORMER.model_copy(update=changes))
-    assert matters_differently(old, new) is matters
+    assert is_worth_a_write(old, new) is matters
 
 
 def test_that_an_attempt_was_heard_is_worth_a_write() -> None:
     """An operator that comes back learns from it that silence means something."""
     old = Status(training=TrainingStatus())
     new = Status(training=TrainingStatus(last_progress_time=NOW))
-    assert matters_differently(old, new)
+    assert is_worth_a_write(old, new)
 
 
 def test_everything_outside_the_figures_is_worth_a_write() -> None:
-    assert matters_differently(Status(), Status(restarts=1))
-    assert matters_differently(Status(), Status(training=FORMER))
-    assert not matters_differently(Status(), Status())
+    assert is_worth_a_write(Status(), Status(restarts=1))
+    assert is_worth_a_write(Status(), Status(training=FORMER))
+    assert not is_worth_a_write(Status(), Status())
 
 
 @pytest.mark.parametrize(
