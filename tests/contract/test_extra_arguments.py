@@ -87,7 +87,7 @@ def manifests(draw: st.DrawFn) -> dict[str, Any]:
 
 def worker_arguments(job: ImageNetJob) -> list[str]:
     """Return what `imagenet-train` gets in the last worker, as the kubelet hands it over."""
-    built = preview.everything(job, status=preview.stand_in(job, KEY))
+    built = preview.everything(job, status=preview.placeholder_status(job, KEY))
     container = built[-1]["spec"]["containers"][0]
     variables = {item["name"]: item.get("value", "10.0.0.1") for item in container["env"]}
     expanded = [
