@@ -90,7 +90,8 @@ class Preprocessing(Model):
     """Decides the validation split and the order of images, and nothing else does."""
 
     max_skipped_fraction: Fraction = 0.001
-    """The fraction of damaged images beyond which preparation fails."""
+    """The fraction of damaged images, and of validation images with labels of unknown classes,
+    beyond which preparation fails."""
 
     template: Template | None = None
     """A PodTemplateSpec, merged strategically into the pods of index, pack and seal."""

@@ -192,7 +192,7 @@ def test_validation_images_may_have_their_own_source(
     options = (
         "--validation-source", str(tmp_path / "val"),
         "--validation-labels", str(tmp_path / "labels.txt"),
-        "--min-images-per-class", "10", "--shards", "2",
+        "--min-images-per-class", "10", "--shards", "2", "--max-skipped-fraction", "0.2",
     )  # fmt: skip
     result = run_index(source, tmp_path / "data", *options)
     # Those of the dropped class and of the one that the training lacks are left out.
@@ -219,6 +219,48 @@ def test_labels_of_no_known_class_are_an_error(
         "--validation-source", tmp_path / "val.tar", "--validation-labels", tmp_path / "labels.txt",
     )  # fmt: skip
     assert "none of its classes is a class of the training images" in message
+
+
+def own_validation(tmp_path: Path, classes: list[str]) -> tuple[str | Path, ...]:
+    """Options for one validation image of each of these classes."""
+    images = {f"val_{number:03}.JPEG": jpeg(number) for number in range(len(classes))}
+    (tmp_path / "val.tar").write_bytes(tar(images))
+    (tmp_path / "labels.txt").write_text("".join(f"{name}\n" for name in classes))
+    return (
+        "--validation-source", tmp_path / "val.tar",
+        "--validation-labels", tmp_path / "labels.txt", "--shards", "1",
+    )  # fmt: skip
+
+
+def test_more_labels_of_unknown_classes_than_allowed_are_an_error(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = own_validation(tmp_path, ["n01"] * 90 + ["N01"] * 4 + ["n77", "-1"] * 3)
+    common = ("--source", source, "--data", tmp_path / "data", *options)
+    message = refused(capfd, *common, "--max-skipped-fraction", "0.09")
+    assert (
+        f"{tmp_path}/labels.txt: 10 of 100 validation images are of classes that the training "
+        "images lack, and 9 are allowed: N01 (4 images; the training images have n01), "
+        "n77 (3 images), -1 (3 images); correct the labels, or raise --max-skipped-fraction "
+        "(maxSkippedFraction)"
+    ) in message
+    assert not list((tmp_path / "data").rglob("plan*"))
+
+
+def test_labels_of_unknown_classes_are_named_where_they_are_allowed(
+    source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    options = own_validation(tmp_path, ["rare"] * 8 + ["n01"] * 90 + ["n77", "n78"])
+    options = (*options, "--max-skipped-fraction", "0.02", "--min-images-per-class", "5")
+    result = run_index(source, tmp_path / "data", *map(str, options))
+    # Those of a class with too few images are none of an unknown class.
+    assert result["images"]["validation"] == 90
+    assert (
+        "2 of 100 validation images are of classes that the training images lack, and left out: "
+        "n77 (1 image), n78 (1 image)"
+    ) in caplog.text
+    assert "8 validation images are of classes with too few images, and left out" in caplog.text
 
 
 def test_a_volume_that_is_too_small_is_refused_before_any_work(

@@ -80,7 +80,8 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         type=types.fraction,
         default=0.001,
         metavar="F",
-        help="fail when more than this share of the images is damaged (default: %(default)s)",
+        help="fail when more than this share of the images is damaged, or of the validation images "
+        "is of unknown classes (default: %(default)s)",
     )
     group.add_argument(
         "--codec",

@@ -6,6 +6,7 @@ and leave the plan. Nothing before the last step is visible to anybody.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,7 +175,9 @@ def _divide(
     )
     parts = {TRAIN: _Part(request.source, found, train, class_of, classes.labels)}
     if request.validation is not None:
-        parts[VALIDATION] = _own_validation(request.validation, found, classes, rows, recorder)
+        parts[VALIDATION] = _own_validation(
+            request, request.validation, found, classes, rows, recorder
+        )
     elif len(drawn):
         parts[VALIDATION] = _Part(request.source, found, drawn, class_of, classes.labels)
     for name, part in parts.items():
@@ -183,13 +186,19 @@ def _divide(
 
 
 def _own_validation(
-    validation: Validation, found: Scan, classes: Classes, rows: Any, recorder: PreparationRecorder
+    request: IndexRequest,
+    validation: Validation,
+    found: Scan,
+    classes: Classes,
+    rows: Any,
+    recorder: PreparationRecorder,
 ) -> _Part:
     # The training images' source has said how many are to be expected; these are few beside them.
     listed = scan(validation.source, rows, lambda images, _: recorder.listed(images))
     _log_notes(listed)
+    unknown = Counter[str]()
     class_of = labels.read(
-        validation.labels, lambda: (row.name for row in listed.rows()), found.class_names
+        validation.labels, lambda: (row.name for row in listed.rows()), found.class_names, unknown
     )
     # One more label at the end, where the number -1 of an unknown class leads.
     label_of = np.append(classes.labels, split.DROPPED)
@@ -198,11 +207,13 @@ def _own_validation(
         raise InputError(
             f"{validation.labels}: none of its classes is a class of the training images"
         )
-    if len(kept) < len(listed):
-        _log.info(
-            "%d validation images are of classes that are not in the dataset, and left out",
-            len(listed) - len(kept),
-        )
+    # A class without an image was dropped like one with too few.
+    unknown = Counter({name: n for name, n in unknown.items() if name not in classes.dropped})
+    allowed = limits.allowed(request.max_skipped_fraction, len(listed))
+    limits.check_unknown_labels(validation.labels, unknown, found.class_names, len(listed), allowed)
+    rare = len(listed) - len(kept) - unknown.total()
+    if rare:
+        _log.info("%d validation images are of classes with too few images, and left out", rare)
     return _Part(validation.source, listed, kept, class_of, label_of)
 
 

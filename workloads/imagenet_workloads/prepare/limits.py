@@ -1,12 +1,14 @@
-"""How many images may be damaged: `limits.json` beside the plan, and the error beyond it.
+"""How many images may be left out: `limits.json` beside the plan, and the error beyond it.
 
 It stands outside the plan and the key, since it changes no byte of a dataset: a run that allows
 more goes on with the shards that are there.
 """
 
 import json
+import logging
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
@@ -17,6 +19,9 @@ from imagenet_workloads.prepare.sources.source import readable
 
 _FILE = "limits.json"
 _NAMED = 3
+_NAMED_CLASSES = 10
+
+_log = logging.getLogger(__name__)
 
 
 def write(dataset: Path, max_skipped_fraction: float) -> None:
@@ -58,3 +63,40 @@ def too_many(skipped: Sequence[SkippedImage], images: int, allowed: int, where: 
         f"({first}{'; …' if len(skipped) > _NAMED else ''}); mend or remove them, or raise "
         "--max-skipped-fraction (maxSkippedFraction)"
     )
+
+
+def check_unknown_labels(
+    path: Path, unknown: Counter[str], class_names: Sequence[str], images: int, allowed: int
+) -> None:
+    """Says which classes of a label file the training images lack.
+
+    Args:
+        path: the label file.
+        unknown: its images of each such class.
+        class_names: of the training images.
+        images: all validation images.
+        allowed: how many may be left out.
+
+    Raises:
+        InputError: there are more.
+    """
+    count = unknown.total()
+    if not count:
+        return
+    similar = {name.strip().casefold(): name for name in class_names}
+    first = [_unknown(*entry, similar) for entry in unknown.most_common(_NAMED_CLASSES)]
+    named = ", ".join(first) + (", …" if len(unknown) > len(first) else "")
+    lacking = f"{count} of {images} validation images are of classes that the training images lack"
+    if count > allowed:
+        raise InputError(
+            f"{path}: {lacking}, and {allowed} are allowed: {named}; correct the labels, or raise "
+            "--max-skipped-fraction (maxSkippedFraction)"
+        )
+    _log.warning("%s: %s, and left out: %s", path, lacking, named)
+
+
+def _unknown(name: str, images: int, similar: Mapping[str, str]) -> str:
+    """A class that the training images lack, for a message."""
+    meant = similar.get(name.strip().casefold())
+    hint = "" if meant is None else f"; the training images have {meant}"
+    return f"{readable(name)} ({images} {'image' if images == 1 else 'images'}{hint})"

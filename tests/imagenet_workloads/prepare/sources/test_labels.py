@@ -1,5 +1,6 @@
 """Label files: every form that is read, and a message for every way in which one can be wrong."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,66 @@ def read(tmp_path: Path, text: str, class_names: list[str] = CLASSES) -> list[st
     path.write_text(text)
     found = labels.read(path, names, class_names)
     return [class_names[number] if number >= 0 else "?" for number in found.tolist()]
+
+
+SPACED = ["golden retriever", "golden", "tench, Tinca tinca", "cat"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "img_1 golden retriever\nimg_2.JPEG golden\nimg_3 tench, Tinca tinca\n",
+        'img_1,golden retriever\nimg_2,golden\nimg_3,"tench, Tinca tinca"\n',
+        "ImageId,PredictionString\nimg_3,tench, Tinca tinca 1 2 3 4\n"
+        "img_1,golden retriever 9 9\nimg_2,golden 5\n",
+        "img_1\tgolden retriever\textra\nimg_2\tgolden\nimg_3\t tench, Tinca tinca\n",
+        "img_1 2\nimg_2 1\nimg_3 3\n",
+        "golden retriever\ngolden\ntench, Tinca tinca\n",
+        'golden retriever\r\ngolden\r\n"tench, Tinca tinca"\r\n',
+    ],
+)
+def test_names_of_classes_may_hold_spaces_and_commas(text: str, tmp_path: Path) -> None:
+    assert read(tmp_path, text, SPACED) == ["tench, Tinca tinca", "golden retriever", "golden"]
+
+
+def test_a_class_with_a_space_that_the_training_lacks_is_unknown(tmp_path: Path) -> None:
+    assert read(tmp_path, "golden\nsilver retriever\ncat\n", SPACED) == ["cat", "golden", "?"]
+    assert read(tmp_path, "silver one\ngolden retriever\ncat\n", SPACED)[1:] == [
+        "?", "golden retriever",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text",
+    ["n01\nn02\nn03\n", "img_1 n01\nimg_2 n02\nimg_3 n03\n",
+     "ImageId,PredictionString\r\nimg_1,n01 1\r\nimg_2,n02\r\nimg_3,n03\r\n"],
+)  # fmt: skip
+def test_a_byte_order_mark_is_no_part_of_a_name(text: str, encoding: str, tmp_path: Path) -> None:
+    mark = "" if encoding in ("utf-8-sig", "utf-16") else "\ufeff"
+    (tmp_path / "labels.txt").write_bytes((mark + text).encode(encoding))
+    found = labels.read(tmp_path / "labels.txt", names, CLASSES)
+    assert [CLASSES[number] for number in found] == ["n03", "n01", "n02"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("n01\nN02\nn03\n", {"N02": 1}),
+        ("img_1 n77\nimg_2 n77\nimg_3 N03\nimg_4 n99\n", {"n77": 2, "N03": 1}),
+        ("img_1 -1\nimg_2 2\nimg_3 \u00b2\n", {"-1": 1, "\u00b2": 1}),
+        ("-1\nn01\nn02\n", {"-1": 1}),
+        ("img_1 n01\nimg_2 n02\nimg_3 n03\n", {}),
+    ],
+)
+def test_labels_of_unknown_classes_are_counted_by_class(
+    text: str, unknown: dict[str, int], tmp_path: Path
+) -> None:
+    (tmp_path / "labels.txt").write_text(text)
+    counted = Counter[str]()
+    found = labels.read(tmp_path / "labels.txt", names, CLASSES, counted)
+    assert counted == unknown
+    assert [number for number in found if number < 0] == [labels.UNKNOWN] * counted.total()
 
 
 def write_meta(folder: Path, ids: dict[int, str], compressed: bool = True) -> None:
@@ -75,6 +136,10 @@ def test_translates_the_ids_of_ilsvrc2012(compressed: bool, tmp_path: Path) -> N
         ("img_1 n01\nimg_2\nimg_3 n03\n", "line 2 has one column"),
         ("img_1 n01\nimg_2 n02\n", "has no line for the image val/img_3.JPEG"),
         ("img_1 n01\nimg_1 n02\nimg_3 n03\nimg_2 n01", "names an image twice"),
+        ("img_1 0\n\nimg_2 3\nimg_3 0\n", "line 3: there is no class 3"),
+        ("ImageId,x\nimg_1 0\nimg_2 3\nimg_3 0\n", "line 3: there is no class 3"),
+        (f"img_1 0\nimg_2 {'9' * 5000}\nimg_3 0\n", "line 2: there is no class 9999"),
+        ("n01\n\nn02 n03\nn03\n", "line 3 has two columns"),
         ("img_1 0\nimg_2 3\nimg_3 0\n", "line 2: there is no class 3: the source has 3"),
         ("490\n1\n2\n", "line 1: 490 is no class's name.*meta.mat"),
     ],

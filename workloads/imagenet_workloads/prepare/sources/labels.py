@@ -4,13 +4,20 @@ A line is `NAME CLASS` (or `NAME,CLASS`; more columns are ignored, a heading `Im
 Caffe's val.txt and Kaggle's LOC_val_solution.csv, or `CLASS` alone for the n-th image by name, as
 ILSVRC2012_validation_ground_truth.txt. NAME may lack its suffix. CLASS is a class's name, or a
 number: beside a NAME the position among the sorted names of all classes, from 0; alone
-ILSVRC2012's own ID, which the development kit's meta.mat, in the same folder, translates.
+ILSVRC2012's own ID, which the development kit's meta.mat, in the same folder, translates. A class's
+name may hold spaces and commas: the longest name that a line's rest begins with counts. The file is
+UTF-8, or begins with a byte order mark.
 """
 
+import codecs
 import hashlib
+import io
 import os
+import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,26 +30,40 @@ from imagenet_workloads.prepare.sources.source import readable
 
 UNKNOWN = -1
 
+_SEPARATORS = ", \t\r\n\v\f"
+_COLUMN = re.compile(r"[^\s,]+")
+_DIGITS = 18
+
 Labels = npt.NDArray[np.int32]
 
 
-def read(path: Path, names: Callable[[], Iterator[str]], class_names: Sequence[str]) -> Labels:
+def read(
+    path: Path,
+    names: Callable[[], Iterator[str]],
+    class_names: Sequence[str],
+    unknown: Counter[str] | None = None,
+) -> Labels:
     """The class of each image, as a position in `class_names`; UNKNOWN for a class not in it.
 
     Args:
         path: the label file.
         names: the images' names in the order of the result; may be asked for again.
         class_names: all classes of the training source, the dropped ones too, in any order.
+        unknown: takes the number of images of each class that is not in it.
 
     Raises:
         InputError: the file cannot be read, a line is wrong, or an image has no line.
     """
-    first = next(_lines(path), None)
-    if first is None:
+    if next(_lines(path), None) is None:
         raise InputError(f"{path}: holds no labels")
-    if len(first) == 1:
-        return _by_order(path, names, class_names)
-    return _by_name(path, names, class_names)
+    classes = _ClassNames(class_names)
+    by_order = _is_by_order(path, classes)
+    labels = (_by_order if by_order else _by_name)(path, names, classes)
+    if unknown is not None:
+        numbers, counts = np.unique(-labels[labels < 0], return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            unknown[classes.unknown[number - 1]] += count
+    return np.maximum(labels, UNKNOWN)
 
 
 def fingerprint(path: Path) -> str:
@@ -62,14 +83,77 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _by_order(path: Path, names: Callable[[], Iterator[str]], class_names: Sequence[str]) -> Labels:
+class _ClassNames:
+    """The names of the classes, as lines have them.
+
+    Attributes:
+        unknown: those that lines had and the training lacks; the n-th has the number -n.
+    """
+
+    def __init__(self, class_names: Sequence[str]) -> None:
+        self._position = {name: number for number, name in enumerate(class_names)}
+        self._by_rank = sorted(class_names)
+        self._words = max((len(_COLUMN.findall(name)) for name in class_names), default=1)
+        self._numbers: dict[str, int] = {}
+        self.unknown: list[str] = []
+
+    @property
+    def have_spaces(self) -> bool:
+        """Whether any name is several columns of a line."""
+        return self._words > 1
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._position
+
+    def named(self, text: str) -> str:
+        """The class that begins the rest of a line: the longest, else the first column."""
+        if text.startswith('"') and text[1:].partition('"')[0] in self._position:
+            return text[1:].partition('"')[0]
+        if self.have_spaces:
+            ends = [column.end() for column in islice(_COLUMN.finditer(text), self._words)]
+            for end in reversed(ends):
+                if text[:end] in self._position:
+                    return text[:end]
+        first: str = _COLUMN.findall(text)[0]
+        return first
+
+    def number(self, name: str) -> int:
+        """The position of a class, or the negative number of an unknown one."""
+        if name in self._position:
+            return self._position[name]
+        if name not in self._numbers:
+            self.unknown.append(name)
+            self._numbers[name] = -len(self.unknown)
+        return self._numbers[name]
+
+    def at_rank(self, text: str, path: Path, line: int) -> int:
+        """The position of the class that digits name by its rank."""
+        # No file has so many classes; int() refuses more digits than it likes.
+        if len(text) > _DIGITS or int(text) >= len(self._by_rank):
+            raise InputError(
+                f"{path}: line {line}: there is no class {text[:_DIGITS]}: the source has "
+                f"{len(self._by_rank)}, counted from 0"
+            )
+        return self._position[self._by_rank[int(text)]]
+
+
+def _is_by_order(path: Path, classes: _ClassNames) -> bool:
+    """Whether each line is a class alone."""
+    lines = (text for _, text in _lines(path))
+    first = next(lines)
+    if len(_COLUMN.findall(first)) == 1 or _unquoted(first) in classes:
+        return True
+    return classes.have_spaces and any(_unquoted(text) in classes for text in lines)
+
+
+def _by_order(path: Path, names: Callable[[], Iterator[str]], classes: _ClassNames) -> Labels:
     listed = array("i")
-    position = {name: number for number, name in enumerate(class_names)}
-    translate = _translation(path, position)
-    for number, fields in enumerate(_lines(path), 1):
-        if len(fields) != 1:
+    translate = _translation(path, classes)
+    for number, text in _lines(path):
+        name = _unquoted(text)
+        if len(_COLUMN.findall(name)) > 1 and name not in classes and not classes.have_spaces:
             raise InputError(f"{path}: line {number} has two columns, and the first has one")
-        listed.append(translate(fields[0], number))
+        listed.append(translate(name, number))
     order = _order_by_name(names)
     if len(order) != len(listed):
         raise InputError(
@@ -87,19 +171,19 @@ def _order_by_name(names: Callable[[], Iterator[str]]) -> npt.NDArray[np.int64]:
     return np.array(sorted(range(len(bases)), key=bases.__getitem__), np.int64)
 
 
-def _translation(path: Path, position: dict[str, int]) -> Callable[[str, int], int]:
+def _translation(path: Path, classes: _ClassNames) -> Callable[[str, int], int]:
     """How a line with one column names a class."""
     ids: dict[str, str] | None = None
 
     def translate(text: str, line: int) -> int:
         nonlocal ids
-        if text in position or not text.isdigit():
-            return position.get(text, UNKNOWN)
+        if text in classes or not _is_number(text):
+            return classes.number(text)
         if ids is None:
             ids = _ids(path, line, text)
         if text not in ids:
             raise InputError(f"{path}: line {line}: {matlab.FILE_NAME} knows no class {text}")
-        return position.get(ids[text], UNKNOWN)
+        return classes.number(ids[text])
 
     return translate
 
@@ -114,56 +198,64 @@ def _ids(path: Path, line: int, text: str) -> dict[str, str]:
     return {str(number): name for number, name in matlab.read_ids(translation).items()}
 
 
-def _by_name(path: Path, names: Callable[[], Iterator[str]], class_names: Sequence[str]) -> Labels:
-    hashes, classes = _table(path, class_names)
+def _by_name(path: Path, names: Callable[[], Iterator[str]], classes: _ClassNames) -> Labels:
+    hashes, numbers = _table(path, classes)
     labels = array("i")
     for name in names():
         wanted = _hash(_base(name))
         place = int(np.searchsorted(hashes, wanted))
         if place == len(hashes) or hashes[place] != wanted:
             raise InputError(f"{path}: has no line for the image {readable(name)}")
-        labels.append(int(classes[place]))
+        labels.append(int(numbers[place]))
     return np.frombuffer(labels, np.int32) if labels else np.empty(0, np.int32)
 
 
-def _table(path: Path, class_names: Sequence[str]) -> tuple[npt.NDArray[np.uint64], Labels]:
+def _table(path: Path, classes: _ClassNames) -> tuple[npt.NDArray[np.uint64], Labels]:
     """The labels by the sorted hashes of their images' names: 12 bytes a line, not the names."""
-    hashes, classes = array("Q"), array("i")
-    position = {name: number for number, name in enumerate(class_names)}
-    by_rank = sorted(class_names)
-    for number, fields in enumerate(_lines(path), 1):
-        if len(fields) < 2:
-            raise InputError(f"{path}: line {number} has one column, and the first has two")
-        hashes.append(_hash(_stem(fields[0])))
-        classes.append(_named(fields[1], position, by_rank, path, number))
+    hashes, numbers = array("Q"), array("i")
+    for line, text in _lines(path):
+        columns = [column.span() for column in islice(_COLUMN.finditer(text), 2)]
+        if len(columns) < 2:
+            raise InputError(f"{path}: line {line} has one column, and the first has two")
+        (start, end), (rest, _) = columns
+        hashes.append(_hash(_stem(text[start:end])))
+        name = classes.named(text[rest:])
+        is_rank = name not in classes and _is_number(name)
+        numbers.append(classes.at_rank(name, path, line) if is_rank else classes.number(name))
     found = np.frombuffer(hashes, np.uint64)
     order = np.argsort(found, kind="stable")
     if len(found) > 1 and (np.diff(found[order]) == 0).any():
         raise InputError(f"{path}: names an image twice")
-    return found[order], np.frombuffer(classes, np.int32)[order]
+    return found[order], np.frombuffer(numbers, np.int32)[order]
 
 
-def _named(text: str, position: dict[str, int], by_rank: list[str], path: Path, line: int) -> int:
-    if text in position or not text.isdigit():
-        return position.get(text, UNKNOWN)
-    if int(text) >= len(by_rank):
-        raise InputError(
-            f"{path}: line {line}: there is no class {text}: the source has {len(by_rank)}, "
-            "counted from 0"
-        )
-    return position[by_rank[int(text)]]
-
-
-def _lines(path: Path) -> Iterator[list[str]]:
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The number and the text of each line that is neither empty nor a heading."""
     try:
-        descriptor = regular_files.open_file(path)
-        with os.fdopen(descriptor, encoding="utf-8", errors="surrogateescape") as file:
-            for number, line in enumerate(file, 1):
-                fields = line.replace(",", " ").split()
-                if fields and not (number == 1 and fields[0] == "ImageId"):
-                    yield fields
+        with os.fdopen(regular_files.open_file(path), "rb") as file:
+            text = io.TextIOWrapper(file, _encoding(file.peek(2)), "surrogateescape")
+            for number, line in enumerate(text, 1):
+                columns = _COLUMN.search(line)
+                if columns and not (number == 1 and columns[0] == "ImageId"):
+                    yield number, line[columns.start() :].rstrip(_SEPARATORS)
+    except UnicodeError as error:
+        raise InputError(f"{path}: is not text in UTF-8: {error}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _encoding(start: bytes) -> str:
+    """UTF-8, with or without a byte order mark, unless the mark is that of UTF-16."""
+    return "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
+def _unquoted(text: str) -> str:
+    """A text without the quotes that CSV puts around it."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _base(name: str) -> str:
