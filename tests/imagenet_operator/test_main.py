@@ -14,7 +14,7 @@ import yaml
 
 from imagenet_operator.main import BAD_CONFIGURATION, main
 from support import kubeconfigs
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.operator_harness import cluster_of, job, node
 from support.training_cluster import free_port
 
@@ -32,14 +32,19 @@ def kubeconfig(folder: Path, url: str) -> Path:
 
 
 async def answer(port: int, path: str) -> tuple[int, str]:
-    """What the operator answers, once it listens."""
-    async with aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(f"http://127.0.0.1:{port}{path}") as response:
-                    return response.status, await response.text()
-            except aiohttp.ClientConnectionError:
-                await asyncio.sleep(0.05)
+    """What the operator answers; 0 while it does not listen."""
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}{path}") as response,
+        ):
+            return response.status, await response.text()
+    except aiohttp.ClientConnectionError:
+        return 0, ""
+
+
+async def is_ready(port: int) -> bool:
+    return (await answer(port, "/readyz"))[0] == 200
 
 
 @asynchronous
@@ -54,8 +59,7 @@ async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
         )
         await server.add(job())
         await server.until(lambda: len(server.all("Pod")) == 5)
-        while (await answer(port, "/readyz"))[0] != 200:
-            await asyncio.sleep(0.05)
+        await until(lambda: is_ready(port), pause=0.05)
         assert await answer(port, "/healthz") == (200, "ok\n")
         _, metrics = await answer(port, "/metrics")
         process.send_signal(signal.SIGTERM)

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import functools
 from collections.abc import Callable, Coroutine
+from inspect import isawaitable
 from typing import Any, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
@@ -24,10 +25,19 @@ def asynchronous(
     return test
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Let the other tasks of this event loop go on until a condition holds."""
-    while not condition():
-        await asyncio.sleep(0)
+async def until(condition: Callable[[], object], pause: float = 0) -> None:
+    """Let the other tasks of this event loop go on until a condition holds.
+
+    Args:
+        condition: Returns whether it holds, or an awaitable of that.
+        pause: Seconds between two questions, for what other processes or clocks decide.
+    """
+    while not await _answer(condition()):
+        await asyncio.sleep(pause)
+
+
+async def _answer(found: object) -> object:
+    return await found if isawaitable(found) else found
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:

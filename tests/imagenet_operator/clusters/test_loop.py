@@ -197,10 +197,11 @@ async def test_a_pass_that_fails_is_made_again(
 
 @asynchronous
 async def test_the_end_cuts_what_is_under_way() -> None:
-    cut = False
+    begun = cut = False
 
     async def reconcile(key: JobKey) -> None:
-        nonlocal cut
+        nonlocal begun, cut
+        begun = True
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -209,8 +210,7 @@ async def test_the_end_cuts_what_is_under_way() -> None:
 
     async with looping(reconcile) as loop:
         loop.enqueue(KEY)
-        await until(lambda: not loop.is_idle and len(loop.queue) == 0)
-        await asyncio.sleep(0)
+        await until(lambda: begun)
 
     assert cut
 

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from support.processes import wait_until
 
 OURS = Identity(job_uid="6d1f", spec_hash="ab12")
 
@@ -101,6 +101,10 @@ with store.begin(Position(2, 0)) as folder, (folder / "params").open("wb", buffe
 """
 
 
+def is_begun(folder: Path) -> bool:
+    return any(path.stat().st_size for path in folder.glob(".*.tmp-*/params"))
+
+
 @pytest.mark.parametrize("last", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_in_the_midst_of_a_write_the_old_one_stays(
     tmp_path: Path, last: signal.Signals
@@ -108,11 +112,7 @@ def test_killed_in_the_midst_of_a_write_the_old_one_stays(
     write(tmp_path, 1)
     folder = tmp_path / "attempts/r0/checkpoints"
     process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)])
-    deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in folder.glob(".*.tmp-*/params")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    wait_until(lambda: is_begun(folder) or process.poll() is not None, "a checkpoint is begun")
     process.send_signal(last)
     assert process.wait(timeout=60) == -last
     check_that_one_is_whole(tmp_path, {1})

@@ -23,6 +23,7 @@ from imagenet_workloads.rendezvous.dmlc import (
     wait_for_scheduler,
 )
 from imagenet_workloads.rendezvous.waiting import deadline
+from support.processes import wait_until
 from support.training_cluster import free_port
 
 
@@ -44,8 +45,7 @@ def test_a_port_that_opens_later_ends_the_wait(caplog: pytest.LogCaptureFixture)
     )
     waiting.start()
     # The line comes after the first refusal, so the wait has begun when it is there.
-    while not caplog.messages:
-        assert waiting.is_alive()
+    wait_until(lambda: caplog.messages or not waiting.is_alive(), "the first refusal is logged")
     with socket.create_server(("127.0.0.1", port)):
         waiting.join(60)
     assert not waiting.is_alive()

@@ -19,7 +19,7 @@ from imagenet_operator.clusters.kubernetes.connection import (
     NoConnection,
     from_kubeconfig,
 )
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.certificates import Authority
 from support.exec_plugins import VERSION, Plugin
 from support.fake_api_server import FakeApiServer
@@ -252,8 +252,7 @@ async def test_kopf_waits_for_a_plugin_that_fails(
             api.plugin.before("exit 1")
             await server.drop_watches()
             runs = len(api.plugin.runs)
-            while len(api.plugin.runs) < runs + 3:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(api.plugin.runs) >= runs + 3, pause=0.01)
             api.plugin.answer(token="two")
             api.plugin.before("true")
             await server.add(job())

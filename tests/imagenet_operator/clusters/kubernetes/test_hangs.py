@@ -1,10 +1,9 @@
 """Attempts that hang while the operator restarts: the next one judges by what this one heard."""
 
-import asyncio
 from typing import Any
 
 from support.answering_member import Member, metrics, serving
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.operator_harness import QUICK, Harness, cluster_of, job, node, running
 
 Manifest = dict[str, Any]
@@ -31,17 +30,23 @@ async def started(harness: Harness, member: Member, deadline: int) -> None:
 async def asked(harness: Harness, member: Member, times: int) -> None:
     """Wait until both workers were asked so often; meanwhile the job is looked at all the time."""
     wanted = member.asked + 2 * times
-    while member.asked < wanted:
-        await asyncio.sleep(0.05)
+
+    def is_reached() -> bool:
         harness.operator.loop.enqueue(KEY)
+        return member.asked >= wanted
+
+    await until(is_reached, pause=0.05)
     await harness.settle()
 
 
 async def heard(harness: Harness, member: Member) -> None:
     """Wait until the status tells that the attempt was heard."""
-    while "lastProgressTime" not in harness.status()["training"]:
+
+    def is_heard() -> bool:
         member.text = metrics(images=member.asked)
-        await asyncio.sleep(0.05)
+        return "lastProgressTime" in harness.status()["training"]
+
+    await until(is_heard, pause=0.05)
     await harness.settle()
 
 
@@ -53,9 +58,12 @@ async def test_a_hang_that_began_under_another_operator_is_ended() -> None:
             await heard(harness, member)
         member.is_frozen = True
         async with running(server, ASKING) as harness:
-            while not harness.status()["restarts"]:
+
+            def is_restarted() -> bool:
                 harness.operator.loop.enqueue(KEY)
-                await asyncio.sleep(0.05)
+                return bool(harness.status()["restarts"])
+
+            await until(is_restarted, pause=0.05)
 
             restarting = harness.condition("Restarting")
             assert restarting["reason"] == "ProgressDeadlineExceeded"

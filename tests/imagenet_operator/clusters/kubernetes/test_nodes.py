@@ -1,4 +1,3 @@
-import asyncio
 from fractions import Fraction
 from typing import Any
 
@@ -7,7 +6,7 @@ import pytest
 from imagenet_operator.clusters.kubernetes import health, nodes, projection
 from imagenet_operator.reconcile.types import Taint
 from support.api_requests import Refusal
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.operator_harness import cluster_of, job, node, running
 
 Manifest = dict[str, Any]
@@ -114,9 +113,8 @@ async def test_an_operator_that_cannot_list_the_nodes_says_so(
         server.refuse(Refusal(500, "InternalError", "etcd"), lambda asked: asked.kind == "Node")
         async with running(server) as harness:
             await server.add(job())
-            while len(pending := list(harness.operator.pending())) > 1:
-                await asyncio.sleep(0)
-            assert pending == ["nodes are not listed yet"]
+            await until(lambda: len(list(harness.operator.pending())) == 1)
+            assert list(harness.operator.pending()) == ["nodes are not listed yet"]
             assert list(harness.operator.troubles()) == []
             with monkeypatch.context() as later:
                 later.setattr(health, "LONGEST_SILENCE", -1.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from imagenet_operator.manifests import labels
 from support.api_requests import Refusal, Request, creates_a_pod, writes_status
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.operator_harness import Harness, claim, cluster_of, cluster_of_one, job, node, running
 
 Manifest = dict[str, Any]
@@ -193,8 +193,7 @@ async def test_no_pass_is_made_before_all_children_are_listed() -> None:
         server.faults.append(slow)
         async with running(server) as harness:
             jobs = harness.operator.cluster.jobs
-            while len(jobs) == 0:
-                await asyncio.sleep(0)
+            await until(lambda: len(jobs) > 0)
             assert any("not listed" in item for item in harness.operator.pending())
             assert len(server.writes()) == before
             may_list.set()

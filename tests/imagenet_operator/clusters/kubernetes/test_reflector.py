@@ -130,8 +130,7 @@ async def test_an_error_in_the_stream_leads_to_a_new_list(code: int) -> None:
         await server.add(pod("a"))
         await followed.until(server.version)
         await server.fail_a_watch({"kind": "Status", "code": code, "message": "no more"})
-        while server.counts()["list", "Pod"] < 2:
-            await asyncio.sleep(0)
+        await until(lambda: server.counts()["list", "Pod"] == 2)
         await server.add(pod("b"))
         await followed.until(server.version)
 
