@@ -3,6 +3,7 @@
 import pytest
 
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.train.options.description import option_name
 
 CROP = ["--random-resized-crop", "1"]
 GREY = ["--image-shape", "1,28,28"]
@@ -44,18 +45,24 @@ def test_mistakes_are_explained(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("others", "augmentation"),
     [
-        [*CROP, "--max-random-area", "0.5", "--min-random-area", "0.5"],
-        [*CROP, "--min-random-aspect-ratio", "1", "--max-random-aspect-ratio", "1"],
-        [*CROP, "--max-random-aspect-ratio", "0.5"],
-        [*CROP, *OF_TENSORFLOW, "--max-random-aspect-ratio", "1.33"],
+        (CROP, {"max_random_area": 0.5, "min_random_area": 0.5}),
+        (CROP, {"min_random_aspect_ratio": 1, "max_random_aspect_ratio": 1}),
+        (CROP, {"max_random_aspect_ratio": 0.5}),
+        ([*CROP, *OF_TENSORFLOW], {"max_random_aspect_ratio": 1.33}),
         # Without a crop of random size, areas and the smallest aspect ratio have no effect.
-        ["--max-random-area", "0.5", "--min-random-aspect-ratio", "2"],
-        ["--max-random-aspect-ratio", "1.33"],
-        [*GREY, *CROP, "--max-random-rotate-angle", "9", "--brightness", "0"],
-        [*GREY, *OF_TENSORFLOW, "--brightness", "0.5", "--saturation", "0.5"],
+        ([], {"max_random_area": 0.5, "min_random_aspect_ratio": 2}),
+        ([], {"max_random_aspect_ratio": 1.33}),
+        ([*GREY, *CROP], {"max_random_rotate_angle": 9, "brightness": 0}),
+        ([*GREY, *OF_TENSORFLOW], {"brightness": 0.5, "saturation": 0.5}),
     ],
 )
-def test_variations_that_work_are_taken(arguments: list[str]) -> None:
-    parse(arguments)
+def test_augmentations_that_go_together_are_taken(
+    others: list[str], augmentation: dict[str, float]
+) -> None:
+    given = [
+        word for name, value in augmentation.items() for word in (option_name(name), str(value))
+    ]
+    parsed = parse([*others, *given]).augmentation
+    assert {name: getattr(parsed, name) for name in augmentation} == augmentation

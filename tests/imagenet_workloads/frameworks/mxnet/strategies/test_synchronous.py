@@ -1,5 +1,6 @@
-"""What dist_sync tells its servers, in which order; by a store that only remembers."""
+"""What the servers of dist_sync know when a worker pushes."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import mxnet as mx
@@ -7,7 +8,7 @@ import pytest
 
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
-from imagenet_workloads.frameworks.mxnet.strategies import synchronous
+from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import Compression
 from imagenet_workloads.frameworks.mxnet.strategies.synchronous import Synchronous
 from imagenet_workloads.train.networks import NetworkRequest
@@ -15,43 +16,68 @@ from imagenet_workloads.train.networks import NetworkRequest
 SHAPE = (1, 4, 4)
 
 
-class Remembering:
-    """Stands for `ServerStore` and for MXNet's store in it."""
+class Servers:
+    """MXNet's store on rank 1 of two workers, whose servers add nothing of the other's.
 
-    rank, workers = 1, 2
+    Rank 0 tells the servers of a compression before it comes to the barrier. They misread every
+    gradient that is pushed before.
+    """
 
-    def __init__(self, kv_store: str) -> None:
-        self.store = self
-        self.told: list[str] = []
+    rank, num_workers = 1, 2
 
-    def broadcast(self, arrays: Any) -> None:
-        self.told.append("spread")
+    def __init__(self) -> None:
+        self.values: dict[str, mx.nd.NDArray] = {}
+        self.misread: list[str] = []
+        self._chosen: Any = None
+        self._known: Any = None
 
-    def broadcast_statistics(self, replicas: Replicas) -> None:
-        self.told.append("spread statistics")
+    def init(self, keys: list[str], values: list[mx.nd.NDArray]) -> None:
+        self.values |= {key: value.copy() for key, value in zip(keys, values, strict=True)}
 
-    def reserve(self, key: str, size: int) -> None:
-        self.told.append("reserve")
+    def push(self, key: str, value: Any, priority: int = 0) -> None:
+        assert key in self.values, f"no key {key} is reserved"
+        if self._chosen != self._known:
+            self.misread.append(key)
+        self.values[key] = mx.nd.add_n(*value) if isinstance(value, list) else value.copy()
+
+    def pull(self, key: str | list[str], out: Any, priority: int = 0) -> None:
+        pairs = zip(key, out, strict=True) if isinstance(key, list) else [(key, out)]
+        for name, arrays in pairs:
+            for array in arrays if isinstance(arrays, list) else [arrays]:
+                self.values[name].copyto(array)
 
     def set_gradient_compression(self, settings: Any) -> None:
-        self.told.append("compress")
+        self._chosen = settings
 
-    def wait_for_all(self) -> None:
-        self.told.append("wait")
+    def _barrier(self) -> None:
+        self._known = self._chosen
 
 
-@pytest.mark.parametrize(
-    ("compression", "last"),
-    [(Compression("2bit", 0.5), ["compress", "wait"]), (None, ["reserve", "reserve"])],
-)
-def test_nobody_pushes_before_the_servers_know_that_it_is_compressed(
-    compression: Compression | None, last: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(synchronous, "ServerStore", Remembering)
-    strategy = Synchronous("dist_sync", compression)
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    made = Servers()
+    monkeypatch.setattr(mx.kv, "create", lambda kv_store: made)
+    return made
+
+
+@pytest.fixture(params=[None, Compression("2bit", 0.5)], ids=["plain", "compressed"])
+def started(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Synchronous]:
+    """A worker that has started, with gradients as they are or compressed."""
+    strategy = Synchronous("dist_sync", request.param)
     replicas = Replicas(build(NetworkRequest("mlp", None, 3, SHAPE)), [mx.cpu()], 2, SHAPE)
-
     strategy.start(replicas, mx.optimizer.SGD())
+    yield strategy
+    strategy.close()
 
-    server: Any = strategy._server
-    assert server.told[-2:] == last
+
+def test_no_gradient_comes_before_the_servers_know_that_it_is_compressed(
+    started: Synchronous, servers: Servers
+) -> None:
+    assert started.update(Flags(save=True)) == Flags(save=True)
+    assert "gradient:0" in servers.values
+    assert servers.misread == []
+
+
+@pytest.mark.parametrize("started", [None], indirect=True)
+def test_numbers_are_added_beside_the_gradients(started: Synchronous) -> None:
+    assert started.add([5, 2**40]) == [5, 2**40]
