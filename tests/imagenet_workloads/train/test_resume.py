@@ -1,7 +1,6 @@
 """Where a training begins."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.train import resume
 from imagenet_workloads.train.options import Options, parse
 from imagenet_workloads.train.resume import identify
+from support.framework_doubles import Alone
 
 OURS, THEIRS = Identity("u", "ours"), Identity("v", "theirs")
 LENGTH = st.integers(1, 5000)
@@ -36,28 +36,6 @@ def test_a_translated_position_is_never_later(
 def test_without_a_change_the_batch_stays(batch: int, length: int) -> None:
     position = Position(1, min(batch, length - 1))
     assert resume.translate(position, length, length, 1) == position
-
-
-@dataclass
-class Alone:
-    """A group of one."""
-
-    rank: int = 0
-    workers: int = 1
-    collective: bool = True
-    images_divisor: int = 1
-
-    def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        return list(numbers)
-
-    def add(self, numbers: Sequence[int]) -> list[int]:
-        return list(numbers)
-
-    def wait_for_all(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class Overruled(Alone):

@@ -6,7 +6,6 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.frameworks.mxnet.framework import MXNetLearner
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
@@ -62,15 +61,3 @@ def test_padding_is_not_counted(strategy: Single) -> None:
     expected = by_hand(made, data)
     assert found.numbers()[:4] == expected.numbers()[:4]
     assert found.loss == pytest.approx(expected.loss, abs=1e-5)
-
-
-def test_ranks_that_are_apart_leave_it_to_rank_0() -> None:
-    strategy = Apart("local", None)
-    strategy.rank = 1
-    assert evaluate(MXNetLearner(replicas(), strategy), Drawn(), strategy, 0) is None
-
-
-def test_missing_images_are_noticed() -> None:
-    strategy = Single("local", None)
-    with pytest.raises(WorkloadError, match="saw 10 images of 11"):
-        evaluate(MXNetLearner(replicas(), strategy), Drawn(images=11), strategy, 0)

@@ -2,27 +2,17 @@
 
 from pathlib import Path
 
-import mxnet as mx
 import pytest
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
-from imagenet_workloads.commands.train import parse
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.frameworks.mxnet import optimizers
-from imagenet_workloads.frameworks.mxnet.framework import MXNetLearner
-from imagenet_workloads.frameworks.mxnet.networks import build
-from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
-from imagenet_workloads.frameworks.mxnet.replicas import Replicas
-from imagenet_workloads.frameworks.mxnet.strategies.single import Single
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
-from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.options import parse
 from imagenet_workloads.train.reporter import Reporter
-from imagenet_workloads.train.schedule import Schedule
-
-SHAPE = (1, 4, 4)
+from support.framework_doubles import Alone, Learner
 
 
 class Scene:
@@ -30,18 +20,12 @@ class Scene:
 
     def __init__(self, folder: Path, *arguments: str, rank: int = 0) -> None:
         self.now, self.folder = 1000.0, folder
-        options = parse([*arguments, "--checkpoint-keep", "9"])
-        replicas = Replicas(build(NetworkRequest("mlp", None, 3, SHAPE)), [mx.cpu()], 2, SHAPE)
-        replicas.initialize(mx.init.Xavier())
-        strategy = Single("local", None)
-        rate = ByUpdate(Schedule(0.1, 1, 1))
-        strategy.start(replicas, optimizers.create(options.optimizer, replicas, rate, 2, 0))
-        strategy.rank = rank
+        options = parse([*arguments, "--checkpoint-keep", "9"], {})
         self.checkpointer = Checkpointer(
             options.output,
             CheckpointStore(folder, 0, Identity("u", "h"), keep=9),
-            MXNetLearner(replicas, strategy),
-            strategy,
+            Learner(),
+            Alone(rank),
             Reporter(TrainingRecorder(Registry(Environment())), None, 20, 10),
             Termination(grace=1),
             batches_per_epoch=10,
@@ -106,12 +90,11 @@ def test_only_rank_0_writes_and_only_its_clock_counts(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_mxnets_own_files_come_every_save_period(tmp_path: Path) -> None:
+def test_the_model_is_exported_every_save_period(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "--model-prefix", str(tmp_path / "given"), "--save-period", "2")
     for epoch in range(1, 6):
         scene.checkpointer.after_epoch(epoch)
     assert sorted(path.name for path in tmp_path.glob("given*")) == [
         "given-0002.params",
         "given-0004.params",
-        "given-symbol.json",
     ]

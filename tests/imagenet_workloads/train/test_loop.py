@@ -1,20 +1,11 @@
 """What of the loop only a clock shows."""
 
-import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
-import mxnet as mx
 import numpy as np
 
 from imagenet_workloads.checkpoint.store import Position
-from imagenet_workloads.commands.train import parse
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.frameworks.mxnet.data import choose
-from imagenet_workloads.frameworks.mxnet.framework import MXNetLearner
-from imagenet_workloads.frameworks.mxnet.networks import build
-from imagenet_workloads.frameworks.mxnet.replicas import Replicas
-from imagenet_workloads.frameworks.mxnet.strategies.single import Single
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
@@ -23,20 +14,21 @@ from imagenet_workloads.train.data import Batch, Data, plain_inputs
 from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.loop import TrainingLoop
-from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
+from support.framework_doubles import Alone, Learner
 
 SHAPE = (1, 4, 4)
 
 
-@dataclasses.dataclass
-class Order:
+class Order(Learner):
     """A learner and its training data, which note who is asked for what, and when."""
 
-    asked: list[str]
-    batches_per_epoch: int = 2
-    images: int = 4
+    batches_per_epoch = 2
+    images = 4
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
 
     def settle(self) -> None:
         self.asked.append("settle")
@@ -77,15 +69,15 @@ class SlowValidation:
 
 def test_what_was_begun_is_computed_before_time_counts_as_waiting_for_data() -> None:
     registry = Registry(Environment())
-    order = Order([])
+    order = Order()
     fit = TrainingLoop(
         epochs=1,
         accumulation_steps=1,
         top_k=0,
         data=Data(order, None, plain_inputs(SHAPE), (), 2, None),
-        learner=order,  # type: ignore[arg-type]
+        learner=order,
         schedule=Schedule(0.1, 10, 1),
-        group=Single("local", None),
+        group=Alone(),
         checkpointer=Checkpointer(),  # type: ignore[arg-type]
         reporter=Reporter(TrainingRecorder(registry), None, 1, 10),
         termination=Termination(grace=1),
@@ -94,23 +86,18 @@ def test_what_was_begun_is_computed_before_time_counts_as_waiting_for_data() -> 
     assert order.asked == ["settle", "read", "train"] * 2
 
 
-def test_the_speed_of_training_does_not_count_evaluation(tmp_path: Path) -> None:
+def test_the_speed_of_training_does_not_count_evaluation() -> None:
     clock = [0.0]
-    options = parse(["--benchmark", "1", "--image-shape", "1,4,4", "--batch-size", "2"])
-    data = choose(options, 0, 1, 1, tmp_path)
     registry = Registry(Environment())
     reporter = Reporter(TrainingRecorder(registry), None, 1, 10, lambda: clock[0])
-    strategy = Single("local", None)
     fit = TrainingLoop(
         epochs=1,
         accumulation_steps=1,
         top_k=0,
-        data=dataclasses.replace(data, validation=SlowValidation(clock)),
-        learner=MXNetLearner(
-            Replicas(build(NetworkRequest("mlp", None, 3, SHAPE)), [mx.cpu()], 2, SHAPE), strategy
-        ),
+        data=Data(Order(), SlowValidation(clock), plain_inputs(SHAPE), (), 2, None),
+        learner=Learner(),
         schedule=Schedule(0.1, 10, 1),
-        group=strategy,
+        group=Alone(),
         checkpointer=None,  # type: ignore[arg-type]
         reporter=reporter,
         termination=Termination(grace=1),
