@@ -4,6 +4,7 @@ Real files throughout: a model saved by MXNet, images written by OpenCV.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from imagenet_workloads.commands import predict
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prediction import Classifier, Inputs, read_image
+from support.pictures import jpeg, tiff, webp, with_exif
 
 RGB = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 Image = npt.NDArray[np.uint8]
@@ -180,6 +182,33 @@ def test_an_image_is_turned_upright(tmp_path: Path) -> None:
     assert upright[12:, :, 0].max() < 50
 
 
+def test_every_orientation_that_preparation_applies_is_applied(tmp_path: Path) -> None:
+    image = np.zeros((10, 20, 3), np.uint8)
+    image[:, :10] = (255, 0, 0)
+    contents = (
+        with_exif(jpeg(0, 10, 20), 6, ">", long=True), webp(image, tiff(6)),
+        webp(image, tiff(6, long=True)),
+    )  # fmt: skip
+    for content in contents:
+        (tmp_path / "image").write_bytes(content)
+        assert read_image(tmp_path / "image").shape == (20, 10, 3)
+        assert read_image(tmp_path / "image", channels=1).shape == (20, 10, 1)
+    assert read_image(tmp_path / "image")[:8, :, 0].min() == 255
+
+
+def test_an_image_of_too_many_pixels_or_a_pipe_is_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cv2, "imdecode", None)
+    (tmp_path / "large.ppm").write_bytes(b"P6 20000 10000 255\n")
+    with pytest.raises(InputError, match=r"large\.ppm: claims 20000x10000 pixels; at most 128"):
+        read_image(tmp_path / "large.ppm")
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path / "pipe", "pipe"), (tmp_path, "folder")):
+        with pytest.raises(InputError, match=f"is a {kind}, not a file"):
+            read_image(path)
+
+
 def change_result(**changes: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         (folder / "result.json").write_text(json.dumps({**RESULT, **changes}))
@@ -291,6 +320,28 @@ def test_an_image_that_is_none_ends_the_command(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.endswith(f"imagenet-predict: error: {image}: {message}\n")
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_all_images_that_are_none_are_named_in_one_go(
+    attempt: Path, tmp_path: Path, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = write_image(tmp_path / "good.png", RGB["red"])
+    (tmp_path / "empty.jpg").touch()
+    images = [tmp_path / "gone.jpg", good, tmp_path / "empty.jpg"]
+    arguments = ["--model", str(attempt), "--output", output, *map(str, images)]
+    assert predict.main(arguments) == 3
+    captured = capsys.readouterr()
+    assert captured.err.endswith(
+        "imagenet-predict: error: 2 of 3 images cannot be classified\n"
+        f"  {images[0]}: cannot be read: No such file or directory\n"
+        f"  {images[2]}: is no image that OpenCV can read\n"
+    )
+    if output == "json":
+        (document,) = json.loads(captured.out)
+        assert document["image"] == str(good)
+    else:
+        assert captured.out.startswith(str(good))
 
 
 def test_top_counts_from_one(attempt: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,15 +108,31 @@ def write_tar_of_folders(path: Path, images: Collection) -> Path:
     return path
 
 
-def tiff(orientation: int, order: str = "<") -> bytes:
+def tiff(orientation: int, order: str = "<", long: bool = False) -> bytes:
     """The content of an EXIF block that states an orientation, after another tag."""
     entries = struct.pack(order + "HHII", 256, 4, 1, 77)
-    entries += struct.pack(order + "HHIHH", 274, 3, 1, orientation, 0)
+    if long:
+        entries += struct.pack(order + "HHII", 274, 4, 1, orientation)
+    else:
+        entries += struct.pack(order + "HHIHH", 274, 3, 1, orientation, 0)
     head = {"<": b"II", ">": b"MM"}[order] + struct.pack(order + "HIH", 42, 8, 2)
     return head + entries + struct.pack(order + "I", 0)
 
 
-def with_exif(image: bytes, orientation: int, order: str = "<") -> bytes:
+def webp(image: Pixels, exif: bytes | None = None) -> bytes:
+    """A lossless WebP of RGB pixels, extended by an EXIF chunk if one is given."""
+    plain = cv2.imencode(
+        ".webp", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_WEBP_QUALITY, 101]
+    )[1].tobytes()
+    if exif is None:
+        return plain
+    height, width = ((edge - 1).to_bytes(3, "little") for edge in image.shape[:2])
+    chunks = b"VP8X" + struct.pack("<II", 10, 0x08) + width + height + plain[12:]
+    chunks += b"EXIF" + struct.pack("<I", len(exif)) + exif + bytes(len(exif) % 2)
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
+
+
+def with_exif(image: bytes, orientation: int, order: str = "<", long: bool = False) -> bytes:
     """A JPEG with an EXIF block."""
-    block = b"Exif\0\0" + tiff(orientation, order)
+    block = b"Exif\0\0" + tiff(orientation, order, long)
     return image[:2] + b"\xff\xe1" + struct.pack(">H", 2 + len(block)) + block + image[2:]

@@ -7,6 +7,7 @@ network loads it. Imports OpenCV.
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -19,6 +20,9 @@ from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields, read_json
 from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
+from imagenet_workloads.prepare import image_metadata, image_size
+from imagenet_workloads.prepare.codecs import opencv
+from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS
 
 _log = logging.getLogger(__name__)
 
@@ -205,14 +209,32 @@ def read_image(path: Path, channels: int = 3) -> Pixels:
         InputError: it cannot be read or is no image.
     """
     try:
-        content = np.frombuffer(regular_files.read_bytes(path), np.uint8)
+        data = regular_files.read_bytes(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    size = image_size.claimed(data)
+    if size is not None and size[0] * size[1] > MOST_PIXELS:
+        raise InputError(
+            f"{path}: claims {size[1]}x{size[0]} pixels; at most {MOST_PIXELS} are read"
+        )
     form = cv2.IMREAD_COLOR if channels == 3 else cv2.IMREAD_GRAYSCALE
-    image = cv2.imdecode(content, form) if content.size else None
+    image = None
+    if size is not None:
+        with suppress(cv2.error):
+            content = np.frombuffer(data, np.uint8)
+            image = cv2.imdecode(content, form | cv2.IMREAD_IGNORE_ORIENTATION)
     if image is None:
         raise InputError(f"{path}: is no image that OpenCV can read")
+    image = opencv.turned(image.astype(np.uint8, copy=False), _orientation(data))
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB) if channels == 3 else image[:, :, np.newaxis]
+
+
+def _orientation(data: bytes) -> int:
+    try:
+        return image_metadata.orientation(data)
+    except ValueError:
+        # OpenCV has read what there is of a damaged PNG.
+        return image_metadata.UPRIGHT
 
 
 def _find_result(path: Path) -> Path:

@@ -12,7 +12,7 @@ from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Codec, DamagedImageError, Recipe
 from imagenet_workloads.prepare.transcode import transcode
 from support.codecs import CODECS, needs_libturbojpeg
-from support.pictures import Pixels, decode, difference, jpeg, pixels, png, with_exif
+from support.pictures import Pixels, decode, difference, jpeg, pixels, png, tiff, webp, with_exif
 
 AS_IT_IS = Recipe(resize=None, quality=90)
 
@@ -118,6 +118,19 @@ def test_an_orientation_is_applied_and_gone(
     assert b"Exif" not in packed.jpeg
     expected = upright if resize is None else np.asarray(cv2.resize(upright, (50, 30)), np.uint8)
     assert difference(decode(packed.jpeg), expected) < 4
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_the_orientation_of_a_webp_and_one_of_type_long_are_applied(
+    orientation: int, codec: Codec
+) -> None:
+    upright = pixels(5, 48, 80)
+    stored = np.ascontiguousarray(STORED[orientation](upright))
+    for image in (
+        webp(stored, tiff(orientation)),
+        with_exif(encode(stored), orientation, ">", long=True),
+    ):
+        assert difference(decode(transcode(image, Recipe(None, 95), codec).jpeg), upright) < 4
 
 
 def test_an_upright_orientation_changes_nothing(codec: Codec) -> None:

@@ -1,9 +1,9 @@
-"""The metadata of a JPEG or PNG that `transcode` needs, read without decoding the image.
+"""The metadata of a JPEG, PNG or WebP that `transcode` needs, read without decoding the image.
 
 Orientation: only tag 274 of the first EXIF directory is read (TIFF 6.0; Exif 2.32, section 4.6).
-Damage in the EXIF block counts as no orientation: it says nothing about the pixels. Chunks of a
-PNG: each has a checksum, which OpenCV ignores, and a whole PNG ends in IEND (PNG specification,
-third edition, section 5).
+Damage in the EXIF block counts as no orientation: it says nothing about the pixels. OpenCV turns
+TIFFs itself. Chunks of a PNG: each has a checksum, which OpenCV ignores, and a whole PNG ends in
+IEND (PNG specification, third edition, section 5). Those of a WebP have none (RFC 9649).
 """
 
 import struct
@@ -13,7 +13,8 @@ UPRIGHT = 1
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _ORIENTATION_TAG = 274
-_SHORT_TYPE = 3
+# TIFF's SHORT, as the standard asks, and LONG, as some programs write.
+_TYPES = {3: "H", 4: "I"}
 _EXIF = b"Exif\0\0"
 # JPEG markers without a length: TEM, and RST0 to SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
@@ -49,13 +50,43 @@ def tiff_orientation(block: bytes) -> int:
         (first,) = struct.unpack_from(order + "4xI", block)
         (entries,) = struct.unpack_from(order + "H", block, first)
         for position in range(first + 2, first + 2 + 12 * entries, 12):
-            tag, kind, count, value = struct.unpack_from(order + "HHIH", block, position)
+            tag, kind, count = struct.unpack_from(order + "HHI", block, position)
             if tag == _ORIENTATION_TAG:
-                valid = kind == _SHORT_TYPE and count == 1 and 1 <= value <= 8
-                return int(value) if valid else UPRIGHT
+                if kind not in _TYPES or count != 1:
+                    return UPRIGHT
+                (value,) = struct.unpack_from(order + _TYPES[kind], block, position + 8)
+                return int(value) if 1 <= value <= 8 else UPRIGHT
     except struct.error:
         pass
     return UPRIGHT
+
+
+def orientation(data: bytes) -> int:
+    """The orientation of an image of any format, 1 to 8; 1 where none is stated.
+
+    Raises:
+        ValueError: it is a damaged PNG.
+    """
+    if data.startswith(b"\xff\xd8\xff"):
+        return jpeg_orientation(data)
+    block = None
+    if data.startswith(PNG_SIGNATURE):
+        block = png_exif_block(data)
+    elif data.startswith(b"RIFF") and data[8:16] == b"WEBPVP8X":
+        block = _webp_exif_block(data)
+    return tiff_orientation(block) if block else UPRIGHT
+
+
+def _webp_exif_block(data: bytes) -> bytes | None:
+    """The TIFF block of the EXIF chunk of an extended WebP; None without one."""
+    position = 12
+    while position + 8 <= len(data):
+        length = int.from_bytes(data[position + 4 : position + 8], "little")
+        if data[position : position + 4] == b"EXIF":
+            # Some programs put JPEG's mark before it.
+            return data[position + 8 : position + 8 + length].removeprefix(_EXIF)
+        position += 8 + length + length % 2
+    return None
 
 
 def png_exif_block(data: bytes) -> bytes | None:

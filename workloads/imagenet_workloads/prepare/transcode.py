@@ -7,16 +7,17 @@ The rules:
   whatever their names say. Transparency is dropped.
 - an EXIF orientation is always applied to the pixels: such an image is made anew even without a
   resize. No record has an orientation left for a reader to apply or to forget.
-- an image is damaged where libjpeg reports an error or a warning (half a picture is only a
-  warning to it), where a PNG's checksums are wrong, or where nothing can read it. Images that
-  pass through are decoded too, to know.
+- an image is damaged where its header claims more pixels than fit into memory, or is of no format
+  that is known; no decoder sees it. Likewise where libjpeg reports an error or a warning (half a
+  picture is only a warning to it), where a PNG's checksums are wrong, or where nothing can read
+  it. Images that pass through are decoded too, to know.
 """
 
 import cv2
 import numpy as np
 import simplejpeg
 
-from imagenet_workloads.prepare import image_metadata
+from imagenet_workloads.prepare import image_metadata, image_size
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import (
     MOST_PIXELS,
@@ -75,21 +76,26 @@ def _header(data: bytes) -> Jpeg:
         height, width, colours, subsampling = simplejpeg.decode_jpeg_header(data)
     except ValueError as error:
         raise DamagedImageError(str(error)) from None
+    _require_few_pixels(height, width)
+    return Jpeg(data, height, width, colours, subsampling, image_metadata.jpeg_orientation(data))
+
+
+def _require_few_pixels(height: int, width: int) -> None:
     if height * width > MOST_PIXELS:
         raise DamagedImageError(f"claims {width}x{height} pixels; at most {MOST_PIXELS} are read")
-    return Jpeg(data, height, width, colours, subsampling, image_metadata.jpeg_orientation(data))
 
 
 def _from_other(data: bytes, recipe: Recipe) -> Packed:
     if not data:
         raise DamagedImageError("is empty")
-    orientation = image_metadata.UPRIGHT
-    if data.startswith(image_metadata.PNG_SIGNATURE):
-        try:
-            block = image_metadata.png_exif_block(data)
-        except ValueError as error:
-            raise DamagedImageError(str(error)) from None
-        orientation = image_metadata.tiff_orientation(block) if block else image_metadata.UPRIGHT
+    size = image_size.claimed(data)
+    if size is None:
+        raise DamagedImageError("is no image that libjpeg or OpenCV can read")
+    _require_few_pixels(*size)
+    try:
+        orientation = image_metadata.orientation(data)
+    except ValueError as error:
+        raise DamagedImageError(str(error)) from None
     pixels = opencv.turned(_read_by_opencv(data), orientation)
     height, width = pixels.shape[:2]
     target = target_size(height, width, recipe.resize)
