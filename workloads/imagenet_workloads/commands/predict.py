@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
@@ -58,8 +59,24 @@ def _run(parsed: argparse.Namespace) -> None:
     for framework in FRAMEWORKS.values():
         framework.before_import()
     classifier = Classifier.load(parsed.model)
-    found = [(path, classifier.classify(path, parsed.top)) for path in parsed.images]
-    if parsed.output == "json":
+    found: list[tuple[Path, Sequence[Prediction]]] = []
+    refused: list[InputError] = []
+    for path in parsed.images:
+        try:
+            found.append((path, classifier.classify(path, parsed.top)))
+        except InputError as error:
+            refused.append(error)
+    if found:
+        _print(found, parsed.output)
+    if len(refused) > 1:
+        what = f"{len(refused)} of {len(parsed.images)} images cannot be classified"
+        raise InputError("\n  ".join((what, *map(str, refused))))
+    if refused:
+        raise refused[0]
+
+
+def _print(found: Sequence[tuple[Path, Sequence["Prediction"]]], output: str) -> None:
+    if output == "json":
         print(json.dumps([_document(path, likeliest) for path, likeliest in found], indent=2))
     else:
         print("\n".join(_text(path, likeliest) for path, likeliest in found))
