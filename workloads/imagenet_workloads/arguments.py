@@ -14,7 +14,7 @@ CGROUP = Path("/sys/fs/cgroup")
 def add_dataset(parser: ArgumentParser) -> None:
     """Adds the options that say which planned dataset, for the programs that work on one."""
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
+        "--data", type=path, required=True, metavar="FOLDER", help="the dataset volume"
     )
     parser.add_argument(
         "--key", type=key, required=True, help="the dataset's key, as imagenet-index says it"
@@ -29,6 +29,13 @@ def add_threads(parser: ArgumentParser) -> None:
         metavar="N",
         help="cores to keep busy (default: those that this process may use)",
     )
+
+
+def path(text: str) -> Path:
+    """A path; an empty one would be the working directory."""
+    if not text:
+        raise ArgumentTypeError("is empty; give a path")
+    return Path(text)
 
 
 def natural(text: str) -> int:

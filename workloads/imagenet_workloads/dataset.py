@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
@@ -180,7 +181,7 @@ def read_dataset(folder: Path) -> Dataset:
         InputError: the folder holds no sealed dataset, or its dataset.json is wrong.
     """
     path = folder / FILE_NAME
-    if not path.exists():
+    if not regular_files.exists(path):
         raise InputError(
             f"{folder} is not a prepared dataset: it holds no {FILE_NAME}, which is written last; "
             "finish preparing it, or give the folder of one that is"

@@ -6,6 +6,7 @@ network loads it. Imports OpenCV.
 """
 
 import logging
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -238,9 +239,10 @@ def _orientation(data: bytes) -> int:
 
 
 def _find_result(path: Path) -> Path:
-    if path.is_file():
+    status = regular_files.status_of(path)
+    if status is not None and not stat.S_ISDIR(status.st_mode):
         return path
-    if (path / RESULT_NAME).exists():
+    if regular_files.exists(path / RESULT_NAME):
         return path / RESULT_NAME
     attempts = path.glob(f"attempts/r[0-9]*/{RESULT_NAME}")
     found = max(attempts, key=lambda file: (len(file.parent.name), file.parent.name), default=None)
@@ -254,7 +256,7 @@ def _find_result(path: Path) -> Path:
 
 def _read_names(path: Path) -> Sequence[str] | None:
     """The class names by label; None where the training knew none."""
-    if not path.exists():
+    if not regular_files.exists(path):
         return None
     names = read_json(path)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -10,7 +10,6 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagenet_workloads import arguments as types
@@ -32,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="List every image of a source in place, and plan the shards of a dataset.",
     )
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset volume"
+        "--data", type=types.path, required=True, metavar="FOLDER", help="the dataset volume"
     )
     sources.add_index_options(parser)
     group = parser.add_argument_group("options of the dataset")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imagenet_workloads import arguments as types
 from imagenet_workloads.errors import InputError, StorageError, WorkloadError
 from imagenet_workloads.process.program import run_program
 
@@ -30,19 +31,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "folders",
         nargs="*",
-        type=Path,
+        type=types.path,
         metavar="ATTEMPT_FOLDER",
         help="…/attempts/rN, several for a training that restarted; or the folder above attempts",
     )
     parser.add_argument(
         "--scaling",
-        type=Path,
+        type=types.path,
         metavar="CSV",
         help="instead of a training: the table of a sweep, as imagenetctl scale writes it",
     )
     parser.add_argument(
         "--output",
-        type=Path,
+        type=types.path,
         metavar="PNG",
         help=f"the picture (default: {PICTURE_NAME} in the last attempt's folder, or the table's "
         "name with .png)",

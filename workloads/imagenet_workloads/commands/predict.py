@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imagenet_workloads import arguments as types
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.process.program import run_program
 
@@ -26,13 +27,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model",
-        type=Path,
+        type=types.path,
         required=True,
         metavar="PATH",
         help="the folder of a finished attempt (…/attempts/rN), its result.json, "
         "or the job's folder above attempts",
     )
-    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="a JPEG, PNG, …")
+    parser.add_argument(
+        "images", nargs="+", type=types.path, metavar="IMAGE", help="a JPEG, PNG, …"
+    )
     parser.add_argument(
         "--top", type=_count, default=5, metavar="N", help="classes to name (default: 5)"
     )

@@ -11,13 +11,13 @@ import errno
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 
 from imagenet_workloads.errors import StorageError, WorkloadError
+from imagenet_workloads.regular_files import owner
 
 # A temporary file that nobody has written to for so long belongs to no living run. Ages are taken
 # by the volume's own clock.
@@ -32,6 +32,7 @@ _TRIES = 5
 _SYNC_FILE_RANGE_WRITE = 2
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_NO_PLACE = frozenset((errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP))
 
 
 def temporary_for(path: Path) -> Path:
@@ -53,10 +54,25 @@ def explain(path: Path, error: OSError) -> NoReturn:
         ) from error
     if error.errno in _FORBIDDEN:
         raise StorageError(
-            f"{path}: cannot be written: {error.strerror}{_owner(path)}; "
+            f"{path}: cannot be written: {error.strerror}{owner(path)}; "
             "give this user the folder, such as by securityContext.fsGroup"
         ) from error
+    if error.errno in _NO_PLACE:
+        raise StorageError(
+            f"{path}: cannot be written: {_obstacle(path) or error.strerror}; give a folder"
+        ) from error
     raise WorkloadError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _obstacle(path: Path) -> str:
+    """What is in the place of a folder, if anything is."""
+    for candidate in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            if candidate.is_file():
+                return f"{candidate} is a file"
+            if candidate.is_symlink() and not candidate.exists():
+                return f"{candidate} is a link to nothing"
+    return ""
 
 
 @contextmanager
@@ -292,19 +308,6 @@ def _make_probe(folder: Path) -> os.stat_result:
         os.close(descriptor)
         # The sweep of another run may have removed it.
         probe.unlink(missing_ok=True)
-
-
-def _owner(path: Path) -> str:
-    for candidate in (path, *path.parents):
-        try:
-            status = candidate.stat()
-        except OSError:
-            continue
-        return (
-            f" ({candidate} belongs to {status.st_uid}:{status.st_gid}, "
-            f"mode {stat.filemode(status.st_mode)}; this process is {os.geteuid()}:{os.getegid()})"
-        )
-    return ""
 
 
 def _readable(amount: float) -> str:

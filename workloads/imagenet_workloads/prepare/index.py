@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files, estimate, formats, limits, shards, split
 from imagenet_workloads.prepare import plan as plans
@@ -134,7 +135,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         parts = _divide(request, found, classes, own_rows, recorder)
         plan = _plan(request, found, classes, parts, codec)
         dataset = plans.folder_of(request.data, plan.key)
-        sealed = (dataset / datasets.FILE_NAME).exists()
+        sealed = regular_files.exists(dataset / datasets.FILE_NAME)
         if sealed:
             _check_sealed(dataset, plan, request.max_skipped_fraction)
         else:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import cv2
 
 from imagenet_workloads import dataset as datasets
+from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files, limits, shards
@@ -96,7 +97,7 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> None:
     dataset = plans.folder_of(request.data, request.key)
     wanted = _wanted(plan, request.shard)
     recorder.planned(sum(shard.images for shard in wanted))
-    if (dataset / datasets.FILE_NAME).exists():
+    if regular_files.exists(dataset / datasets.FILE_NAME):
         _log.info("%s is sealed already", dataset)
         missing: list[PlannedShard] = []
     else:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from imagenet_workloads import regular_files
 from imagenet_workloads.dataset import Writer
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -172,7 +173,7 @@ def _read_shards(fields: Fields, format: Format) -> tuple[PlannedShard, ...]:
 
 def exists(dataset: Path) -> bool:
     """Whether a dataset has its plan."""
-    return (dataset / _FOLDER / _FILE).exists()
+    return regular_files.exists(dataset / _FOLDER / _FILE)
 
 
 def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]]) -> None:
@@ -200,7 +201,8 @@ def read(data: Path, key: str) -> Plan:
         InputError: there is none, or it is wrong.
     """
     path = folder_of(data, key) / _FOLDER / _FILE
-    if not path.exists():
+    if not regular_files.exists(path):
+        regular_files.require_no_file(data)
         raise InputError(
             f"{data}: holds no plan for a dataset {key}; run imagenet-index first, "
             "and give the key that it says"

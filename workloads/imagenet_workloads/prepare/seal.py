@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_workloads import dataset as datasets
+from imagenet_workloads import regular_files
 from imagenet_workloads.dataset import Dataset, Shard, Split
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files, limits, shards
@@ -41,7 +42,7 @@ def run(data: Path, key: str, threads: int) -> None:
     """
     plan = plans.read(data, key)
     dataset = plans.folder_of(data, key)
-    if (dataset / datasets.FILE_NAME).exists():
+    if regular_files.exists(dataset / datasets.FILE_NAME):
         _log.info("%s is sealed already", dataset)
         return
     atomic_files.make_folder(dataset)

@@ -76,7 +76,7 @@ def fingerprint(path: Path) -> str:
     try:
         digest.update(regular_files.read_bytes(path))
         translation = path.with_name(matlab.FILE_NAME)
-        if translation.exists():
+        if regular_files.exists(translation):
             digest.update(b"\0" + regular_files.read_bytes(translation))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
@@ -190,7 +190,7 @@ def _translation(path: Path, classes: _ClassNames) -> Callable[[str, int], int]:
 
 def _ids(path: Path, line: int, text: str) -> dict[str, str]:
     translation = path.with_name(matlab.FILE_NAME)
-    if not translation.exists():
+    if not regular_files.exists(translation):
         raise InputError(
             f"{path}: line {line}: {text} is no class's name; if it is an ID of ILSVRC2012, put "
             f"the development kit's {matlab.FILE_NAME} beside the file; else write class names"

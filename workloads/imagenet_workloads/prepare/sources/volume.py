@@ -4,6 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -53,7 +54,7 @@ def open_source(path: Path) -> Source:
     Raises:
         InputError: there is no such path, or it is none of these.
     """
-    return Folder(path) if path.is_dir() else open_tar(File(path))
+    return Folder(path) if regular_files.is_folder(path) else open_tar(File(path))
 
 
 def open_flat(path: Path) -> Source:
@@ -62,7 +63,7 @@ def open_flat(path: Path) -> Source:
     Raises:
         InputError: there is no such path, or it is neither.
     """
-    return FlatFolder(path) if path.is_dir() else open_flat_tar(File(path))
+    return FlatFolder(path) if regular_files.is_folder(path) else open_flat_tar(File(path))
 
 
 class VolumeKind(SourceKind):
@@ -77,19 +78,19 @@ class VolumeKind(SourceKind):
         group = parser.add_argument_group("images under a path")
         group.add_argument(
             "--source",
-            type=Path,
+            type=types.path,
             metavar="PATH",
             help="a folder of class folders, a tar of class tars, or a tar of class folders",
         )
         group.add_argument(
             "--validation-source",
-            type=Path,
+            type=types.path,
             metavar="PATH",
             help="a flat tar or folder, as ILSVRC2012_img_val.tar",
         )
         group.add_argument(
             "--validation-labels",
-            type=Path,
+            type=types.path,
             metavar="FILE",
             help="its label file: "
             "lines of NAME CLASS, or of CLASS in the order of the images' names",
@@ -99,7 +100,7 @@ class VolumeKind(SourceKind):
         """Adds --source and --validation-source."""
         for option in ("--source", "--validation-source"):
             parser.add_argument(
-                option, type=Path, metavar="PATH", help="as given to imagenet-index"
+                option, type=types.path, metavar="PATH", help="as given to imagenet-index"
             )
 
     def is_given(self, parsed: Namespace) -> bool:

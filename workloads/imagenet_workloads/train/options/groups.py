@@ -14,6 +14,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagenet_workloads import arguments
 from imagenet_workloads.train.options import kinds
 from imagenet_workloads.train.options.declare import option
 
@@ -77,7 +78,9 @@ class OptimizerOptions:
 class DataOptions:
     """What it is trained on."""
 
-    dataset: Path | None = option(None, "a sealed dataset's folder, with its dataset.json", Path)
+    dataset: Path | None = option(
+        None, "a sealed dataset's folder, with its dataset.json", arguments.path
+    )
     data_train: str | None = option(None, "training records (.rec; several with ;)")
     data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
     data_val: str | None = option(None, "validation records (.rec; several with ;)")
@@ -141,7 +144,9 @@ class OutputOptions:
     """What remains, and from where to go on."""
 
     output: Path = option(
-        Path(), "folder that gets attempts/rN/ with checkpoints, logs, model and result", Path
+        Path(),
+        "folder that gets attempts/rN/ with checkpoints, logs, model and result",
+        arguments.path,
     )
     checkpoint_every_epochs: int = option(1, "0 is only at the end", kinds.count)
     checkpoint_every_seconds: float | None = option(
@@ -149,7 +154,9 @@ class OutputOptions:
     )
     checkpoint_keep: int = option(3, "complete checkpoints that stay", kinds.positive)
     init_from: Path | None = option(
-        None, "a checkpoint's folder (or one that holds some) to start from, of any job", Path
+        None,
+        "a checkpoint's folder (or one that holds some) to start from, of any job",
+        arguments.path,
     )
     model_prefix: str | None = option(
         None, "also write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's example does"
