@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.operator_speed import jobs, kwok_cluster
-from benchmarks.operator_speed.watched import Pods, watched
+from benchmarks.operator_speed.pod_watch import Pods, watched_pods
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.kubernetes import kinds
@@ -84,7 +84,7 @@ class Scale:
 
 async def burst(bench: Bench, count: int) -> tuple[float, float]:
     """Create many jobs at once; return the seconds until all their pods exist, and the CPU's."""
-    async with bench.operator() as operator, watched(bench.client) as pods:
+    async with bench.operator() as operator, watched_pods(bench.client) as pods:
         spent = operator.cpu_seconds()
         began = time.monotonic()
         creating = asyncio.create_task(
@@ -100,7 +100,7 @@ async def burst(bench: Bench, count: int) -> tuple[float, float]:
 
 async def floor(bench: Bench, count: int) -> float:
     """Do without an operator what it does: create the same objects, knowing beforehand which."""
-    async with watched(bench.client) as pods:
+    async with watched_pods(bench.client) as pods:
         seconds = await _bare_loop(bench, pods, [f"burst-{number}" for number in range(count)])
     await _clear(bench)
     return seconds
@@ -113,7 +113,7 @@ async def single(bench: Bench, runs: int) -> list[tuple[float, float]]:
         For each two the seconds until all pods existed, by the bare loop and by the operator.
     """
     found = []
-    async with bench.operator() as operator, watched(bench.client) as pods:
+    async with bench.operator() as operator, watched_pods(bench.client) as pods:
         for number in range(runs):
             await _quiet(operator, 1.0)
             bare = await _bare_loop(bench, pods, [f"bare-{number}"])
@@ -149,7 +149,7 @@ async def _bare_loop(bench: Bench, pods: Pods, created: Sequence[str]) -> float:
 async def at_scale(bench: Bench, count: int, restarts: int, idle_seconds: float) -> Scale:
     """Have many jobs running, and measure what that costs the operator."""
     found = Scale()
-    async with watched(bench.client) as pods:
+    async with watched_pods(bench.client) as pods:
         async with bench.operator() as operator:
             began = time.monotonic()
             for first in range(0, count, _WAVE):
@@ -225,7 +225,7 @@ async def _lose_a_worker(bench: Bench, pods: Pods, job: str) -> float:
 async def _clear(bench: Bench) -> None:
     """Delete all jobs, and wait until nothing of them is left."""
     await jobs.delete_all(bench.client)
-    async with watched(bench.client) as pods:
+    async with watched_pods(bench.client) as pods:
         await pods.until(lambda seen: len(seen) == 0, _TIMEOUT_SECONDS)
     # The garbage collector has a look at everything that had an owner.
     await asyncio.sleep(_QUIET_SECONDS)

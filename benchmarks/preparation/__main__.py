@@ -1,4 +1,4 @@
-"""Measures preprocessing against MXNet's own im2rec.py: speed, likeness of the pixels, memory.
+"""Measures preprocessing against MXNet's own im2rec.py: speed, PSNR, memory.
 
     make bench                                     # about 4 minutes on 2 cores
     .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory
@@ -15,10 +15,10 @@ import platform
 import statistics
 
 from benchmarks.photographs import make_photographs
+from benchmarks.preparation.encoders import QUALITY
 from benchmarks.preparation.memory import compare_memory
 from benchmarks.preparation.programs import BENCH, THREADS
 from benchmarks.preparation.speed import compare_speed
-from benchmarks.preparation.ways import QUALITY
 
 
 def main() -> None:

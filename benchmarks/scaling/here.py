@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.scaling.bare_program import BareProgram, command
-from benchmarks.scaling.figures import in_pairs, in_turn, table
 from benchmarks.scaling.jobs import CLAIM, point
+from benchmarks.scaling.speeds import in_pairs, in_turn, table
 
 from imagenet_operator.cli import local_resources
 from imagenet_operator.cli.local_resources import LocalResources
@@ -109,10 +109,10 @@ def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[i
     print(table("one process on a core", one, BARE, 0.98))
     print(f"\nWaiting for data takes {waiting_share(bench):.2%} of the steps' time.", flush=True)
     apart = "two independent processes, each pinned to a core"
-    ways: dict[str, Callable[[], float]] = {apart: lambda: bench.bare_speed(cores)}
+    measurements: dict[str, Callable[[], float]] = {apart: lambda: bench.bare_speed(cores)}
     for strategy in strategies:
-        ways[f"two workers, {strategy}"] = lambda strategy=strategy: bench.job(strategy, 2)  # type: ignore[misc]
-    print(table("two at once", in_turn(runs, ways), apart, 0.90))
+        measurements[f"two workers, {strategy}"] = lambda strategy=strategy: bench.job(strategy, 2)  # type: ignore[misc]
+    print(table("two at once", in_turn(runs, measurements), apart, 0.90))
 
 
 def waiting_share(bench: Bench) -> float:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from benchmarks.scaling import jobs, pods
 from benchmarks.scaling.bare_program import speed_of
-from benchmarks.scaling.figures import in_pairs, table
+from benchmarks.scaling.speeds import in_pairs, table
 
 from kind import run
 from kind.cluster import Cluster, existing

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from benchmarks.scaling import __main__ as program
-from benchmarks.scaling import bare_program, figures, here, jobs
+from benchmarks.scaling import bare_program, here, jobs, speeds
 
 from imagenet_operator.api import validate
 from imagenet_operator.cli.sweep_here import Here
@@ -156,7 +156,7 @@ def test_a_speed_is_what_the_program_tells_of_itself(tmp_path: Path) -> None:
     assert bare_program.speed_of(tmp_path) == 750.5
 
 
-def test_ways_are_measured_in_turn_and_compared_round_by_round() -> None:
+def test_programs_are_measured_in_turn_and_compared_round_by_round() -> None:
     measured: list[str] = []
 
     def way(name: str, *speeds: float) -> Any:
@@ -168,17 +168,17 @@ def test_ways_are_measured_in_turn_and_compared_round_by_round() -> None:
 
         return measure
 
-    found = figures.in_turn(3, {"a": way("a", 100, 900, 200), "b": way("b", 90, 990, 190)})
+    found = speeds.in_turn(3, {"a": way("a", 100, 900, 200), "b": way("b", 90, 990, 190)})
     assert found == {"a": [100, 900, 200], "b": [90, 990, 190]}
     assert "".join(measured) == "abbaab"
-    told = figures.table("both", found, "a", 0.98)
+    told = speeds.table("both", found, "a", 0.98)
     assert "| a | 200 | 1.000 |  |  |" in told
     assert "| b | 190 | 0.950 | 0.900 to 1.100 | at least 0.98 |" in told
 
 
-def test_ways_that_are_measured_at_once_are_told_apart() -> None:
+def test_programs_that_are_measured_at_once_have_their_own_speeds() -> None:
     left = iter([(90.0, 100.0), (30.0, 40.0)])
-    found = figures.in_pairs(2, ("a", "b"), lambda: next(left))
+    found = speeds.in_pairs(2, ("a", "b"), lambda: next(left))
     assert found == {"a": [90, 30], "b": [100, 40]}
 
 

@@ -1,4 +1,4 @@
-"""How like im2rec's pixels, and the source's, those of each way are."""
+"""The PSNR of each encoder: its pixels against im2rec's, and against the source's."""
 
 import math
 import statistics
@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import numpy.typing as npt
-from benchmarks.preparation.ways import Way
+from benchmarks.preparation.encoders import Encoder
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -16,13 +16,13 @@ Pixels = npt.NDArray[np.uint8]
 COMPARED = 200
 
 
-def compare_pixels(photographs: Path, edge: int, ways: dict[str, Way]) -> dict[str, str]:
-    """By way, the row's cells that tell how like im2rec's pixels, and the source's, its are."""
+def compare_pixels(photographs: Path, edge: int, encoders: dict[str, Encoder]) -> dict[str, str]:
+    """By encoder, the row's cells: the PSNR against im2rec and against the source."""
     cells = {}
-    reference = some_pixels(ways["im2rec"])
+    reference = some_pixels(encoders["im2rec"])
     sources = {key: resized(photographs / key, edge) for key in reference}
-    for name, way in ways.items():
-        found = reference if name == "im2rec" else some_pixels(way)
+    for name, encoder in encoders.items():
+        found = reference if name == "im2rec" else some_pixels(encoder)
         to_im2rec = mean_psnr((found[key], reference[key]) for key in reference)
         to_source = mean_psnr((found[key], sources[key]) for key in reference)
         itself = name == "im2rec"
@@ -30,9 +30,9 @@ def compare_pixels(photographs: Path, edge: int, ways: dict[str, Way]) -> dict[s
     return cells
 
 
-def some_pixels(way: Way) -> dict[str, Pixels]:
+def some_pixels(encoder: Encoder) -> dict[str, Pixels]:
     """The pixels of the first records by name, decoded by OpenCV."""
-    first = sorted(way.images())[:COMPARED]
+    first = sorted(encoder.images())[:COMPARED]
     return {name: decode(jpeg) for name, jpeg in first}
 
 

@@ -1,4 +1,4 @@
-"""The ways to make a .rec file of the photographs: im2rec.py, and this project's programs."""
+"""Encoders that make a .rec file of the photographs: im2rec.py, and this project's programs."""
 
 import json
 import shutil
@@ -13,8 +13,8 @@ from benchmarks.preparation.programs import BENCH, THREADS, Outcome, run, script
 QUALITY = 90
 
 
-class Way(Protocol):
-    """One way to make a .rec file of the photographs."""
+class Encoder(Protocol):
+    """A program that makes a .rec file of the photographs."""
 
     def prepare(self) -> float:
         """Lists the photographs; returns the seconds that it took."""
@@ -68,7 +68,7 @@ class Im2Rec:
         return run(sys.executable, tool, *options, *places, real_time=self._real_time).seconds
 
 
-class Ours:
+class OurPrograms:
     """imagenet-index, imagenet-pack and imagenet-seal, with one of the codecs."""
 
     def __init__(self, photographs: Path, edge: int, codec: str, real_time: bool) -> None:

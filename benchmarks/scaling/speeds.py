@@ -5,17 +5,17 @@ import sys
 from collections.abc import Callable, Sequence
 
 
-def in_turn(runs: int, ways: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+def in_turn(runs: int, measurements: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
     """Each way's speeds, one a round.
 
-    Every other round goes backwards: on a machine that becomes slower all the time, the ways before
+    Every other round goes backwards: on a machine that becomes slower all the time, the ones before
     and behind a base would otherwise differ from it by that alone.
     """
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, list[float]] = {name: [] for name in measurements}
     for number in range(runs):
-        order = list(ways) if number % 2 == 0 else list(reversed(ways))
+        order = list(measurements) if number % 2 == 0 else list(reversed(measurements))
         for name in order:
-            found[name].append(ways[name]())
+            found[name].append(measurements[name]())
             print(f"{name}: {found[name][-1]:.1f} images/s", file=sys.stderr, flush=True)
     return found
 
@@ -23,7 +23,7 @@ def in_turn(runs: int, ways: dict[str, Callable[[], float]]) -> dict[str, list[f
 def in_pairs(
     runs: int, names: tuple[str, str], measure: Callable[[], tuple[float, float]]
 ) -> dict[str, list[float]]:
-    """The speeds of two ways that are measured at the same time, one a round."""
+    """The speeds of two programs that are measured at the same time, one a round."""
     found: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(runs):
         for name, speed in zip(names, measure(), strict=True):

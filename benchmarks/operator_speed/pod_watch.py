@@ -77,7 +77,7 @@ class Pods:
 
 
 @asynccontextmanager
-async def watched(client: Client) -> AsyncIterator[Pods]:
+async def watched_pods(client: Client) -> AsyncIterator[Pods]:
     """Follow the pods while the block lasts."""
     pods = Pods()
     version = ""
