@@ -7,7 +7,11 @@ from typing import Any
 
 import yaml
 
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.connection import Connection, from_kubeconfig
+
+USER = "users[u].user"
+OWN_KEY = "it takes a PEM certificate and the key of this certificate, without a passphrase"
+NO_KUBECONFIG = "is no kubeconfig with a current context: "
 
 
 def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
@@ -47,3 +51,8 @@ class Clock:
     def __call__(self) -> float:
         """The time."""
         return self.now
+
+
+def used(path: Path) -> None:
+    """Do with a kubeconfig what a client does before its first request."""
+    asyncio.run(from_kubeconfig(path).credentials())

@@ -31,6 +31,15 @@ QUICK = {
 }
 """A configuration without waits."""
 
+FIRST = [
+    f"digits-r0-{member}"
+    for member in ("scheduler-0", "server-0", "server-1", "worker-0", "worker-1")
+]
+"""The members of the first attempt."""
+
+SECOND = [name.replace("-r0-", "-r1-") for name in FIRST]
+"""The members of the next one."""
+
 
 def job(name: str = "digits", **parts: Any) -> Manifest:
     """A job as a user applies it: one scheduler, two servers, two workers, a prepared dataset."""
@@ -38,6 +47,16 @@ def job(name: str = "digits", **parts: Any) -> Manifest:
     del built["spec"]["dataset"]["volume"]
     del built["metadata"]["uid"]
     return built
+
+
+def with_images() -> Manifest:
+    """A job whose dataset has to be prepared first."""
+    whole = job()
+    whole["spec"]["dataset"] = {
+        "source": {"volume": {"claimName": "raw", "path": "a.tar"}},
+        "volume": {"size": "1Gi"},
+    }
+    return whole
 
 
 @dataclass
@@ -239,3 +258,12 @@ def node(name: str, ready: str = "True", *, pods: int = 10, **spec: Any) -> Mani
             "allocatable": {"cpu": "8", "memory": "32Gi", "pods": str(pods), "nvidia.com/gpu": "4"},
         },
     }
+
+
+async def started(harness: Harness, **parts: Any) -> None:
+    """Bring a job to where all its pods run."""
+    await harness.server.add(job(**parts))
+    await harness.settle()
+    await harness.run_pods()
+    await harness.settle()
+    assert harness.status()["phase"] == "Running"

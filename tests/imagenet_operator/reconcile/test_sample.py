@@ -3,77 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile import sample as names
 from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample, parse_sample
 from imagenet_workloads.telemetry import names as workload_names
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-INTERVAL = timedelta(seconds=15)
-LATER = NOW + INTERVAL
-
-WORKER = Asked("worker", 0)
-BOTH = {"a": WORKER, "b": WORKER}
-SPEED = "imagenet_train_images_per_second"
-
-
-class Exporter:
-    """A member's registry with the labels that every series carries."""
-
-    def __init__(self, role: str, attempt: int | None = None) -> None:
-        self.registry = CollectorRegistry()
-        self.labels = {
-            "imagenet_job": "digits",
-            "namespace": "default",
-            "role": role,
-            "attempt": "" if attempt is None else str(attempt),
-        }
-
-    def gauge(self, name: str, value: float) -> Exporter:
-        Gauge(name, "help", self.labels, registry=self.registry).labels(**self.labels).set(value)
-        return self
-
-    def counter(self, name: str, value: float) -> Exporter:
-        Counter(name, "help", self.labels, registry=self.registry).labels(**self.labels).inc(value)
-        return self
-
-    def histogram(self, name: str, *values: float) -> Exporter:
-        series = Histogram(name, "help", self.labels, registry=self.registry).labels(**self.labels)
-        for value in values:
-            series.observe(value)
-        return self
-
-    @property
-    def text(self) -> str:
-        return generate_latest(self.registry).decode()
-
-
-def worker(rank: int, *, attempt: int = 0, images: float = 640, batch: int = 5) -> Exporter:
-    return (
-        Exporter("worker", attempt)
-        .gauge(names.TRAIN_RANK, rank)
-        .counter(names.TRAIN_IMAGES, images)
-        .gauge(SPEED, 100 + rank)
-        .gauge("imagenet_train_epoch", 2)
-        .gauge(names.TRAIN_EPOCHS, 10)
-        .gauge(names.TRAIN_BATCH, batch)
-        .gauge(names.TRAIN_BATCHES, 20)
-        .gauge("imagenet_train_top1", 0.75 - rank / 4)
-        .gauge("imagenet_train_validation_top1", 0.5)
-        .histogram("imagenet_train_step_seconds", 1.0, 2.0)
-        .histogram("imagenet_train_data_wait_seconds", 0.25, 0.5)
-    )
-
-
-def speed(sample: Sample) -> float | None:
-    return sample.figures.get("images_per_second")
+from support.member_metrics import (
+    BOTH,
+    INTERVAL,
+    LATER,
+    NOW,
+    SPEED,
+    WORKER,
+    Exporter,
+    speed,
+    worker,
+)
 
 
 def data_wait(sample: Sample) -> float | None:
@@ -115,35 +64,6 @@ def test_without_rank_0_the_sum_is_known_and_the_rest_is_not() -> None:
     sample = parse_sample({"digits-r0-worker-0": worker(1).text}, None, NOW)
     assert speed(sample) == 101
     assert (sample.epoch, sample.batch, top1(sample)) == (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("second", "progressed_at"),
-    [
-        pytest.param({"a": worker(0)}, NOW, id="stands still"),
-        pytest.param({"a": worker(0, images=704)}, LATER, id="more images"),
-        pytest.param({"a": worker(0, batch=6)}, LATER, id="another batch"),
-        pytest.param({"a": worker(0), "b": worker(1)}, LATER, id="a member joins"),
-        pytest.param({"a": worker(0, attempt=1)}, LATER, id="another attempt"),
-        pytest.param({"a": worker(0, images=32)}, NOW, id="a counter falls"),
-    ],
-)
-def test_progress_is_a_rise_since_the_last_sample(
-    second: dict[str, Exporter], progressed_at: datetime
-) -> None:
-    first = parse_sample({"a": worker(0).text}, None, NOW)
-    sample = parse_sample({pod: item.text for pod, item in second.items()}, first, LATER)
-    assert sample.progressed_at == progressed_at
-
-
-def test_hearing_a_member_again_is_no_progress() -> None:
-    both = {"a": worker(0).text, "b": worker(1).text}
-    first = parse_sample(both, None, NOW)
-    second = parse_sample({"a": both["a"]}, first, LATER)
-    third = parse_sample(both, second, LATER + timedelta(seconds=15))
-    rank_0_silent = parse_sample({"b": both["b"]}, third, LATER + timedelta(seconds=30))
-    last = parse_sample(both, rank_0_silent, LATER + timedelta(seconds=45))
-    assert {item.progressed_at for item in (second, third, rank_0_silent, last)} == {NOW}
 
 
 def test_a_worker_that_is_late_now_and_then_leaves_the_figures_as_they_were() -> None:
@@ -255,71 +175,6 @@ def test_a_worker_that_is_not_asked_any_more_is_not_missed() -> None:
         None,
         NOW,
     )
-
-
-@pytest.mark.parametrize("late", ["a", "b"])
-def test_who_answers_and_gets_on_is_progress_whoever_else_is_late(late: str) -> None:
-    texts = {"a": worker(0).text, "b": worker(1).text}
-    first = parse_sample(texts, None, NOW, BOTH)
-    further = {"a": worker(0, images=704), "b": worker(1, images=704)}
-    heard = {pod: item.text for pod, item in further.items() if pod != late}
-    second = parse_sample(heard, first, LATER, BOTH)
-    assert (second.progressed_at, second.silent_since) == (LATER, None)
-    third = parse_sample(heard, second, LATER + INTERVAL, BOTH)
-    assert third.progressed_at == LATER
-
-
-def test_a_batch_of_rank_0_is_progress_once_while_another_is_late() -> None:
-    first = parse_sample({"a": worker(0).text, "b": worker(1).text}, None, NOW, BOTH)
-    further = {"a": worker(0, batch=6).text}
-    second = parse_sample(further, first, LATER, BOTH)
-    assert (second.batch, speed(second), second.progressed_at) == (
-        6,
-        201,
-        LATER,
-    )
-    third = parse_sample(further, second, LATER + INTERVAL, BOTH)
-    assert third.progressed_at == LATER
-
-
-def test_what_was_heard_stays_while_nobody_answers() -> None:
-    asked = {"a": WORKER}
-    first = parse_sample({"a": worker(0).text}, None, NOW, asked)
-    assert (first.asked, first.silent_since) == (0, None)
-    second = parse_sample({}, first, LATER, asked)
-    assert second == replace(first, taken_at=LATER, silent_since=LATER)
-    third = parse_sample({"a": "cut off {"}, second, LATER + INTERVAL, asked)
-    assert third == replace(second, taken_at=LATER + INTERVAL)
-    last = parse_sample({"a": worker(0).text}, third, LATER + 2 * INTERVAL, asked)
-    assert (last.silent_since, last.progressed_at) == (None, NOW)
-
-
-def test_silence_from_the_start_is_told_with_its_beginning() -> None:
-    asked = {"a": Asked("worker", 3), "b": Asked("pack", None)}
-    first = parse_sample({}, None, NOW, asked)
-    assert first == Sample(taken_at=NOW, asked=3, silent_since=NOW)
-    second = parse_sample({}, first, LATER, asked)
-    assert second == Sample(taken_at=LATER, asked=3, silent_since=NOW)
-
-
-def test_the_silence_of_an_attempt_is_its_own() -> None:
-    former = parse_sample({}, None, NOW, {"a": WORKER})
-    asked = {"a": WORKER, "b": Asked("worker", 1)}
-    assert parse_sample({}, former, LATER, asked).silent_since == LATER
-    straggler = parse_sample({"a": worker(0, attempt=0).text}, former, LATER, asked)
-    assert (straggler.attempt, straggler.asked, straggler.silent_since) == (0, 1, LATER)
-
-
-def test_who_answers_with_nothing_that_is_known_here_is_silent() -> None:
-    sample = parse_sample({"a": "other_program_steps 3\n"}, None, NOW, {"a": WORKER})
-    assert (sample.attempt, sample.silent_since) == (None, NOW)
-
-
-@pytest.mark.parametrize("attempt", ["", "-1", "first", "\N{SUPERSCRIPT TWO}", "9" * 5000])
-def test_what_is_no_attempt_is_none(attempt: str) -> None:
-    text = f'imagenet_train_epoch{{role="worker",attempt="{attempt}"}} 3\n'
-    assert parse_sample({"a": text}, None, NOW) == Sample(taken_at=NOW)
-    assert Asked.of_labels({labels.JOB_ROLE: "worker", labels.ATTEMPT: attempt}).attempt is None
 
 
 def test_who_is_asked_is_told_by_its_labels() -> None:
