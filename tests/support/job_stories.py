@@ -10,7 +10,8 @@ from imagenet_operator.api.status import Status
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_table import manifest
-from support.simulated_cluster import SimulatedCluster, condition
+from support.simulated_cluster import SimulatedCluster
+from support.simulated_objects import condition
 
 ROOMY = {"a": 3, "b": 3}
 EVERYTHING = manifests.Settings(pod_disruption_budget=True)

@@ -9,16 +9,14 @@ start of a process.
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import math
-import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from fractions import Fraction
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Condition, Status
+from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
@@ -39,17 +37,17 @@ from imagenet_operator.reconcile.types import (
 )
 from support.asynchronous import run_now
 from support.merge_patch import merge
-from support.simulated_world import (
-    START,
-    Manifest,
-    SimulatedWorld,
+from support.simulated_objects import (
     attempt_of,
+    check_names,
+    condition,
     is_terminating,
     owner_of,
+    succeeded_workers,
+    true_ends,
+    written_by,
 )
-
-NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+from support.simulated_world import START, Manifest, SimulatedWorld
 
 
 class Cut(Exception):  # noqa: N818 - no error: the test's own stop
@@ -162,14 +160,14 @@ class SimulatedCluster(SimulatedWorld):
         assert not is_worth_a_write(new, read_back), "a status changes by being stored"
         kinds = [condition.type for condition in new.conditions]
         assert len(kinds) == len(set(kinds))
-        assert len(_true(new)) < 2, "two ends"
-        assert not is_finished(old) or _true(old) <= _true(new), "an end was undone"
-        assert _succeeded_workers(old) <= _succeeded_workers(new) or not (
+        assert len(true_ends(new)) < 2, "two ends"
+        assert not is_finished(old) or true_ends(old) <= true_ends(new), "an end was undone"
+        assert succeeded_workers(old) <= succeeded_workers(new) or not (
             old.training is not None
             and new.training is not None
             and old.training.attempt == new.training.attempt
         ), "the success of a worker was undone"
-        assert "Succeeded" not in _true(new) or self.everybody_succeeded(), "no true success"
+        assert "Succeeded" not in true_ends(new) or self.everybody_succeeded(), "no true success"
         failed = condition(new, "Failed")
         if failed is not None and failed.status == "True":
             assert self._is_deserved(failed.reason), f"nothing deserves {failed.reason}"
@@ -350,14 +348,8 @@ class SimulatedCluster(SimulatedWorld):
     # ------------------------------------------------------------------ what must never happen
 
     def _check_new(self, manifest: Manifest) -> None:
+        check_names(manifest)
         metadata = manifest["metadata"]
-        template = manifest["spec"].get("template", {}).get("metadata", {})
-        values = [*metadata["labels"].values(), *template.get("labels", {}).values()]
-        spec = manifest["spec"]
-        label_names = [metadata["name"], spec.get("hostname"), spec.get("subdomain")]
-        for name in filter(None, label_names):
-            assert NAME.fullmatch(name), f"no API server takes {name}"
-        assert all(LABEL.fullmatch(value) for value in values), f"no API server takes {values}"
         assert not self.job.spec.run_policy.suspend, f"created while suspended: {metadata['name']}"
         if manifest["kind"] != "Pod":
             return
@@ -367,7 +359,7 @@ class SimulatedCluster(SimulatedWorld):
         )
         assert self.is_sealed, "a pod that trains before the dataset is sealed"
         assert metadata["name"] not in self.created_pods, "two pods of one name: one path, two pods"
-        for path in _written_by(manifest):
+        for path in written_by(manifest):
             owner = self._writers.setdefault(path, number)
             assert owner == number, f"{path} is written by attempts {owner} and {number}"
         others = [
@@ -403,33 +395,3 @@ class SimulatedCluster(SimulatedWorld):
         recorded = {member.name: member.phase for member in training.members}
         if name in self._seen_terminal:
             assert recorded[name] != "Running", f"{name}: its end is not recorded"
-
-
-def _written_by(pod: Manifest) -> list[str]:
-    """Where a pod's program writes, as imagenet-train makes it from its option and environment."""
-    container = pod["spec"]["containers"][0]
-    options = list(container.get("args", ()))
-    attempt = [item["value"] for item in container["env"] if item["name"] == "IMAGENET_ATTEMPT"]
-    return [
-        f"{folder}/attempts/r{number}"
-        for option, folder in itertools.pairwise(options)
-        if option == "--output"
-        for number in attempt
-    ]
-
-
-def _true(status: Status) -> set[str]:
-    ends = ("Succeeded", "Failed")
-    return {item.type for item in status.conditions if item.status == "True" and item.type in ends}
-
-
-def _succeeded_workers(status: Status) -> set[str]:
-    members = () if status.training is None else status.training.members
-    return {
-        member.name for member in members if member.role == "worker" and member.phase == "Succeeded"
-    }
-
-
-def condition(status: Status, kind: str) -> Condition | None:
-    """The condition of a type, or None."""
-    return next((item for item in status.conditions if item.type == kind), None)

@@ -14,6 +14,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from imagenet_operator.manifests import labels, names
+from support.simulated_objects import (
+    attempt_of,
+    is_ours,
+    is_terminating,
+    job_ended,
+    owner_of,
+    role_of,
+    text,
+)
 
 Manifest = dict[str, Any]
 
@@ -245,7 +254,7 @@ class SimulatedWorld:
 
     def unfinished_jobs(self) -> list[Manifest]:
         """Jobs that the controller works on."""
-        return [job for job in self.of_kind("Job") if _is_ours(job) and not _job_ended(job)]
+        return [job for job in self.of_kind("Job") if is_ours(job) and not job_ended(job)]
 
     def advance(self, job: Manifest) -> None:
         """Let a Job's next pod start, or the one that runs succeed."""
@@ -324,7 +333,7 @@ class SimulatedWorld:
     def vacate(self) -> None:
         """Take away what somebody else held."""
         for item in list(self.objects.values()):
-            if not _is_ours(item):
+            if not is_ours(item):
                 self.remove(item)
 
     # ------------------------------------------------------------------ training
@@ -374,37 +383,3 @@ class SimulatedWorld:
                 worker["status"]["phase"] == "Succeeded" for worker in workers
             ):
                 self.exit(pod, 0)
-
-
-def text(moment: datetime) -> str:
-    """A time as Kubernetes writes it."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def owner_of(item: Manifest) -> str | None:
-    """The UID of an object's owner."""
-    owners = item["metadata"].get("ownerReferences")
-    return str(owners[0]["uid"]) if owners else None
-
-
-def _is_ours(item: Manifest) -> bool:
-    return owner_of(item) != "other"
-
-
-def is_terminating(pod: Manifest) -> bool:
-    """Whether a pod is being deleted."""
-    return "deletionTimestamp" in pod["metadata"]
-
-
-def attempt_of(pod: Manifest) -> int:
-    """The number of a pod's attempt."""
-    return int(pod["metadata"]["labels"][labels.ATTEMPT])
-
-
-def role_of(pod: Manifest) -> str:
-    """What a pod does."""
-    return str(pod["metadata"]["labels"][labels.JOB_ROLE])
-
-
-def _job_ended(job: Manifest) -> bool:
-    return bool(job["status"].get("conditions"))

@@ -12,7 +12,8 @@ from support.job_stories import (
     play,
     reasons,
 )
-from support.simulated_cluster import SimulatedCluster, condition
+from support.simulated_cluster import SimulatedCluster
+from support.simulated_objects import condition
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_table import PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
-from support.simulated_world import attempt_of
+from support.simulated_objects import attempt_of
 
 SETTINGS = ReconcileSettings(
     disruption_limit=3, manifests=manifests.Settings(pod_disruption_budget=True)

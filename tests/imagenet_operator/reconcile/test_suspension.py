@@ -20,7 +20,8 @@ from support.job_stories import (
     worker_arguments,
 )
 from support.job_table import PREPARED, manifest
-from support.simulated_cluster import SimulatedCluster, condition
+from support.simulated_cluster import SimulatedCluster
+from support.simulated_objects import condition
 
 
 def test_suspending_ends_the_attempt_uncharged_and_resuming_starts_the_next() -> None:

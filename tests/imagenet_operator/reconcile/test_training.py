@@ -12,7 +12,7 @@ from support.job_stories import (
     running,
 )
 from support.samples import sample
-from support.simulated_cluster import condition
+from support.simulated_objects import condition
 from support.simulated_world import START
 
 
