@@ -53,7 +53,7 @@ def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
             yield from _toleration(toleration, place)
 
 
-def _refusal(path: str, message: str, hint: str) -> Problem:
+def _problem(path: str, message: str, hint: str) -> Problem:
     return Problem(path, message, hint, "operator")
 
 
@@ -68,7 +68,7 @@ def _misplaced(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
     """Refuse what no pod would get: mostly a template whose level `spec` was left out."""
     for name in map(str, template):
         if name not in known_fields("PodTemplate") and not name.startswith("$"):
-            yield _refusal(f"{path}.{name}", "is no field of a pod template", _belongs(name))
+            yield _problem(f"{path}.{name}", "is no field of a pod template", _belongs(name))
 
 
 def _belongs(name: str) -> str:
@@ -100,10 +100,10 @@ def _images(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
             found[name] = (place, container.get("image"))
     for name, (place, image) in found.items():
         if not image:
-            yield _refusal(f"{place}.image", *_without_image(name))
+            yield _problem(f"{place}.image", *_without_image(name))
     for place, container in _plain(spec, "initContainers", path):
         if not container.get("image"):
-            yield _refusal(f"{place}.image", "is required", "write it")
+            yield _problem(f"{place}.image", "is required", "write it")
 
 
 def _without_image(name: str) -> tuple[str, str]:
@@ -123,13 +123,13 @@ def _names(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
         if name := container.get("name"):
             owners.setdefault(str(name), place.removeprefix(f"{path}."))
         elif "name" in container:  # The merge itself says which container leaves it out.
-            yield _refusal(f"{place}.name", "is required", "write its name")
+            yield _problem(f"{place}.name", "is required", "write its name")
     for place, container in _plain(spec, "initContainers", path):
         if not (name := container.get("name")):
-            yield _refusal(f"{place}.name", "is required", "write its name")
+            yield _problem(f"{place}.name", "is required", "write its name")
         elif str(name) in owners:
             what = f"{json.dumps(name)} is the name of {owners[str(name)]} too"
-            yield _refusal(f"{place}.name", what, "write another name")
+            yield _problem(f"{place}.name", what, "write another name")
         else:
             owners[str(name)] = place.removeprefix(f"{path}.")
 
@@ -143,10 +143,10 @@ def _labels(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
                 continue
             if not _LABEL.fullmatch(name):
                 what = f"{json.dumps(name)} is no DNS label"
-                yield _refusal(f"{place}.name", what, "write lowercase letters, digits and hyphens")
+                yield _problem(f"{place}.name", what, "write lowercase letters, digits and hyphens")
             elif len(name) > LABEL_MAXIMUM:
                 what = f"has {len(name)} characters"
-                yield _refusal(f"{place}.name", what, f"write at most {LABEL_MAXIMUM}")
+                yield _problem(f"{place}.name", what, f"write at most {LABEL_MAXIMUM}")
 
 
 def _amounts(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -175,10 +175,10 @@ def _requests(resources: Mapping[str, Any], path: str) -> Iterator[Problem]:
             continue
         if _is_whole(str(name)) and request != limit:
             what = f"is {wanted}, and its limit {granted}: of what is not shared both are the same"
-            yield _refusal(place, what, "remove it")
+            yield _problem(place, what, "remove it")
         elif request > limit:
             what = f"is {wanted}, more than its limit of {granted}"
-            yield _refusal(place, what, f"write at most {granted}, or a higher limit")
+            yield _problem(place, what, f"write at most {granted}, or a higher limit")
 
 
 def _amount(value: Any) -> Fraction | None:
@@ -199,13 +199,13 @@ def _toleration(toleration: Mapping[str, Any], path: str) -> Iterator[Problem]:
     operator = toleration.get("operator") or "Equal"
     if operator not in _TOLERATION_OPERATORS:
         what = f"{json.dumps(operator)} is not possible"
-        yield _refusal(f"{path}.operator", what, "write Exists or Equal")
+        yield _problem(f"{path}.operator", what, "write Exists or Equal")
     elif not toleration.get("key") and operator != "Exists":
         what = "must be Exists, since there is no key"
-        yield _refusal(f"{path}.operator", what, "write Exists, or a key")
+        yield _problem(f"{path}.operator", what, "write Exists, or a key")
     if operator == "Exists" and toleration.get("value"):
         what = "cannot be given with the operator Exists"
-        yield _refusal(f"{path}.value", what, "remove it, or write Equal")
+        yield _problem(f"{path}.value", what, "remove it, or write Equal")
     if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
         what = "cannot be given with another effect than NoExecute"
-        yield _refusal(f"{path}.tolerationSeconds", what, "remove it, or write NoExecute")
+        yield _problem(f"{path}.tolerationSeconds", what, "remove it, or write NoExecute")

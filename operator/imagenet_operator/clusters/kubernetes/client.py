@@ -246,7 +246,7 @@ class Client:
         if answer.error is not None:
             raise ApiError(what, 0, "Unreachable", _said(answer.error)) from answer.error
         if answer.code >= 400:
-            raise self._refusal(what, answer.code, answer.text)
+            raise self._api_error(what, answer.code, answer.text)
         try:
             manifest: Manifest = orjson.loads(answer.text)
         except orjson.JSONDecodeError as error:
@@ -302,7 +302,7 @@ class Client:
                 if response.status == UNAUTHORIZED:
                     await self._renewed(credentials)
                 if response.status >= 400:
-                    raise self._refusal(what, response.status, await response.read())
+                    raise self._api_error(what, response.status, await response.read())
                 rest = b""
                 async for block in response.content.iter_any():
                     *lines, rest = (rest + block).split(b"\n")
@@ -326,7 +326,7 @@ class Client:
             "server_hostname": self._connection.server_name,
         }
 
-    def _refusal(self, what: str, code: int, text: bytes) -> ApiError:
+    def _api_error(self, what: str, code: int, text: bytes) -> ApiError:
         try:
             status = orjson.loads(text)
             reason, message = status.get("reason") or "", status.get("message") or ""

@@ -81,8 +81,8 @@ class ServerStore:
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
         """Give rank 0's numbers to every rank: a kvstore takes first values from rank 0 only."""
         limbs = mx.nd.array(to_limbs(numbers))
-        self._init([f"agree:{name}"], [limbs])
-        self.store.pull(f"agree:{name}", out=limbs)
+        self._init([f"broadcast:{name}"], [limbs])
+        self.store.pull(f"broadcast:{name}", out=limbs)
         return from_limbs(limbs.asnumpy().tolist())
 
     def broadcast(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> int:
