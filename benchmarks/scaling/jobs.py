@@ -28,7 +28,7 @@ def point(strategy: str, workers: int, epochs: int, name: str) -> Point:
     costs by itself (its reader starts again) then weighs as much with two workers as with one.
     """
     shape = [3, EDGE, EDGE]
-    made_up = {
+    synthetic = {
         "classes": CLASSES,
         "imagesPerClass": workers * TRAINED + VALIDATED,
         "imageShape": shape,
@@ -39,7 +39,7 @@ def point(strategy: str, workers: int, epochs: int, name: str) -> Point:
         "metadata": {"name": name},
         "spec": {
             "dataset": {
-                "source": {"synthetic": made_up},
+                "source": {"synthetic": synthetic},
                 "validation": {"split": {"imagesPerClass": VALIDATED}},
                 "preprocessing": {"shards": 2, "minImagesPerClass": 1},
                 "volume": {"claimName": CLAIM},

@@ -128,9 +128,9 @@ def test_an_epoch_has_as_many_steps_whatever_the_workers(workers: int) -> None:
     manifest = jobs.point("horovod:MXNet" if workers > 1 else "single", workers, EPOCHS, "bench")
     spec = manifest.manifest["spec"]
     assert validate(manifest.manifest) == []
-    made_up = spec["dataset"]["source"]["synthetic"]
-    left = made_up["imagesPerClass"] - spec["dataset"]["validation"]["split"]["imagesPerClass"]
-    images = made_up["classes"] * left
+    synthetic = spec["dataset"]["source"]["synthetic"]
+    left = synthetic["imagesPerClass"] - spec["dataset"]["validation"]["split"]["imagesPerClass"]
+    images = synthetic["classes"] * left
     assert images == workers * jobs.IMAGES
     assert images % spec["training"]["batchSize"] == 0
     assert batches_per_epoch(images, workers, jobs.BATCH, 1) == jobs.IMAGES // jobs.BATCH

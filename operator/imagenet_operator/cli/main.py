@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is not None or error.errno not in _UNWRITABLE:
             raise
         _discard_output()
-        told = ClusterError(f"cannot write the output: {error.strerror}")
-        return _report(told, exit_codes.ENVIRONMENT)
+        reported = ClusterError(f"cannot write the output: {error.strerror}")
+        return _report(reported, exit_codes.ENVIRONMENT)
     return code
 
 

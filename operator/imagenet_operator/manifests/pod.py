@@ -48,7 +48,7 @@ class Program:
         shared_memory: Whether its processes exchange data through /dev/shm, which would otherwise
             be the container runtime's 64 MiB.
         ports: Ports beyond that of the metrics, by name.
-        tells_readiness: Whether its server of metrics tells when it is at work, beyond running.
+        reports_readiness: Whether its server of metrics tells when it is at work, beyond running.
         grace_period_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role (and attempt) have to be on one node.
         gated: Whether the scheduler holds its pods back until the operator lifts a gate.
@@ -67,7 +67,7 @@ class Program:
     gpus: int = 0
     shared_memory: bool = False
     ports: Mapping[str, int] = field(default_factory=dict)
-    tells_readiness: bool = False
+    reports_readiness: bool = False
     shares_node: bool = False
     gated: bool = False
     template: Mapping[str, Any] | None = None
@@ -131,14 +131,14 @@ def _complete(
 
 def _annotations(settings: Settings) -> dict[str, str]:
     """Return what a Prometheus without an operator finds the metrics by, and the autoscaler's."""
-    told = {
+    annotations = {
         "prometheus.io/scrape": "true",
         "prometheus.io/port": str(settings.metrics_port),
         "prometheus.io/path": "/metrics",
     }
     if settings.safe_to_evict is not None:
-        told[SAFE_TO_EVICT] = str(settings.safe_to_evict).lower()
-    return told
+        annotations[SAFE_TO_EVICT] = str(settings.safe_to_evict).lower()
+    return annotations
 
 
 def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manifest:
@@ -164,7 +164,7 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _volume_mounts(program),
     }
-    if program.tells_readiness:
+    if program.reports_readiness:
         # The program knows its role; an open port would tell of MXNet's, not of its peers.
         probe = {"path": "/readyz", "port": settings.metrics_port}
         container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 5, "timeoutSeconds": 3}

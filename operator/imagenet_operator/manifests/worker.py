@@ -57,7 +57,7 @@ def program(
         gpus=workers.gpus,
         shared_memory=True,
         ports=ports,
-        tells_readiness=not _is_own(job),
+        reports_readiness=not _is_own(job),
         shares_node=volumes.must_share_node(job, mounts, workers.replicas),
         template=workers.template,
         template_path="spec.training.workers.template",

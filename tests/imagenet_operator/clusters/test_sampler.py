@@ -59,11 +59,11 @@ class Pods:
 async def sampling(
     *pods: Manifest, timeout: float = 5.0, only_visible: bool = True
 ) -> AsyncIterator[tuple[Sampler, list[JobKey]]]:
-    told: list[JobKey] = []
-    sampler = Sampler(Pods(pods), 0.0, timeout, told.append, only_visible=only_visible)
+    enqueued: list[JobKey] = []
+    sampler = Sampler(Pods(pods), 0.0, timeout, enqueued.append, only_visible=only_visible)
     task = asyncio.create_task(sampler.run())
     try:
-        yield sampler, told
+        yield sampler, enqueued
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -79,35 +79,35 @@ async def asked_again(member: Member) -> None:
 async def test_workers_are_asked_and_servers_are_not() -> None:
     async with serving() as member, serving() as server:
         pods = (pod(member.port), pod(server.port, "server"), pod(server.port, "scheduler"))
-        async with sampling(*pods) as (sampler, told):
+        async with sampling(*pods) as (sampler, enqueued):
             await asked_again(member)
             found = sampler.latest(KEY, "j")
 
         assert found is not None
         assert found.figures["images_per_second"] == 50.0
         assert server.asked == 0
-        assert told == [KEY]
+        assert enqueued == [KEY]
 
 
 @asynchronous
 async def test_only_what_moves_visibly_is_told() -> None:
-    async with serving() as member, sampling(pod(member.port)) as (_, told):
+    async with serving() as member, sampling(pod(member.port)) as (_, enqueued):
         await asked_again(member)
         member.text = metrics(images=200, speed=51.0)
         await asked_again(member)
-        assert told == [KEY]
+        assert enqueued == [KEY]
         member.text = metrics(images=300, speed=90.0)
         await asked_again(member)
-        assert told == [KEY, KEY]
+        assert enqueued == [KEY, KEY]
 
 
 @asynchronous
 async def test_every_sample_is_told_to_a_display() -> None:
-    async with serving() as member, sampling(pod(member.port), only_visible=False) as (_, told):
+    async with serving() as member, sampling(pod(member.port), only_visible=False) as (_, enqueued):
         await asked_again(member)
         await asked_again(member)
 
-    assert len(told) >= 2
+    assert len(enqueued) >= 2
 
 
 @asynchronous
@@ -140,7 +140,7 @@ async def test_bad_answers_harm_nobody(text: str) -> None:
 async def test_a_worker_that_is_late_moves_no_figure_of_all_and_is_no_news() -> None:
     async with serving() as steady, serving() as late:
         pods = (pod(steady.port, index=0), pod(late.port, index=1))
-        async with sampling(*pods) as (sampler, told):
+        async with sampling(*pods) as (sampler, enqueued):
             await asked_again(late)
             late.text = "no metrics {"
             await asked_again(late)
@@ -156,7 +156,7 @@ async def test_a_worker_that_is_late_moves_no_figure_of_all_and_is_no_news() -> 
         assert part.figures["images_per_second"] == whole.figures["images_per_second"] == 100.0
         assert part.totals is not None
         assert part.totals.images["digits-r0-worker-0"] == 200
-        assert told == [KEY]
+        assert enqueued == [KEY]
 
 
 @asynchronous
@@ -176,7 +176,7 @@ async def test_members_that_do_not_run_are_not_asked() -> None:
 async def test_silence_is_told_once_with_its_beginning() -> None:
     async with serving() as member:
         member.is_frozen = True
-        async with sampling(pod(member.port), timeout=0.02) as (sampler, told):
+        async with sampling(pod(member.port), timeout=0.02) as (sampler, enqueued):
             await asked_again(member)
             first = sampler.latest(KEY, "j")
             await asked_again(member)
@@ -187,12 +187,12 @@ async def test_silence_is_told_once_with_its_beginning() -> None:
         assert (first.attempt, first.asked) == (None, 0)
         assert first.silent_since is not None
         assert second.silent_since == first.silent_since <= first.taken_at < second.taken_at
-        assert told == [KEY]
+        assert enqueued == [KEY]
 
 
 @asynchronous
 async def test_what_was_heard_of_those_that_are_silent_now_stays() -> None:
-    async with serving() as member, sampling(pod(member.port), timeout=1.0) as (sampler, told):
+    async with serving() as member, sampling(pod(member.port), timeout=1.0) as (sampler, enqueued):
         await asked_again(member)
         heard = sampler.latest(KEY, "j")
         member.is_frozen = True
@@ -204,7 +204,7 @@ async def test_what_was_heard_of_those_that_are_silent_now_stays() -> None:
         assert (found.attempt, found.figures["images_per_second"]) == (0, 50.0)
         assert found.progressed_at == heard.progressed_at
         assert found.silent_since is not None
-        assert told == [KEY]
+        assert enqueued == [KEY]
 
 
 @asynchronous

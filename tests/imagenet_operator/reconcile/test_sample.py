@@ -84,12 +84,12 @@ def test_the_speed_of_workers_of_whom_one_is_silent_for_good_is_not_kept(
 ) -> None:
     texts = {"a": worker(0).text, "b": worker(1).text}
     whole = parse_sample(texts, None, NOW, BOTH)
-    patient = parse_sample(heard, whole, NOW + LONGEST_CHECKPOINT, BOTH)
-    assert (speed(patient), data_wait(patient)) == (
+    later = parse_sample(heard, whole, NOW + LONGEST_CHECKPOINT, BOTH)
+    assert (speed(later), data_wait(later)) == (
         201,
         0.25,
     )
-    sample = parse_sample(heard, patient, patient.taken_at + INTERVAL, BOTH)
+    sample = parse_sample(heard, later, later.taken_at + INTERVAL, BOTH)
     assert (speed(sample), data_wait(sample)) == (
         None,
         None,

@@ -157,7 +157,7 @@ class Disasters(RuleBasedStateMachine):
         """Let everything go well for a while, with passes."""
         for _ in range(rounds):
             self.cluster.turn()
-            self.look_once()
+            self.reconcile_once()
             self.cluster.now += timedelta(seconds=seconds)
 
     @rule(
@@ -170,7 +170,7 @@ class Disasters(RuleBasedStateMachine):
 
     # The loop, and how it is stopped.
 
-    def look_once(self) -> None:
+    def reconcile_once(self) -> None:
         """Pass, unless the job is gone."""
         if not self.cluster.is_deleted:
             self.cluster.reconcile()
@@ -178,17 +178,17 @@ class Disasters(RuleBasedStateMachine):
     @rule()
     def reconcile(self) -> None:
         """A pass."""
-        self.look_once()
+        self.reconcile_once()
 
     @rule(repeat=st.booleans())
-    def look_until_quiet(self, repeat: bool) -> None:
+    def reconcile_until_quiet(self, repeat: bool) -> None:
         """Passes, while they are asked for at once."""
         for _ in range(4):
             if not self.cluster.is_deleted:
                 self.cluster.reconcile(repeat=repeat)
 
     @rule(cut_after=st.integers(0, 8))
-    def look_and_die(self, cut_after: int) -> None:
+    def reconcile_and_die(self, cut_after: int) -> None:
         """A pass whose loop is stopped between two of its actions."""
         if not self.cluster.is_deleted:
             self.cluster.reconcile(cut_after=cut_after)
@@ -207,7 +207,7 @@ class Disasters(RuleBasedStateMachine):
         ),
         cut_after=st.none() | st.integers(0, 8),
     )
-    def look_while_the_world_moves(
+    def reconcile_while_the_world_moves(
         self, steps: list[tuple[str, int, int]], cut_after: int | None
     ) -> None:
         """A pass whose observation is old before its first action."""

@@ -327,9 +327,9 @@ def _described(cluster: Fields) -> dict[str, Any]:
     if authority is None:
         return dict(cluster.values)
     encoded = base64.b64encode(authority.data).decode()
-    told = {**cluster.values, "certificate-authority-data": encoded}
-    told.pop("certificate-authority", None)
-    return told
+    values = {**cluster.values, "certificate-authority-data": encoded}
+    values.pop("certificate-authority", None)
+    return values
 
 
 def _token(user: Fields) -> str | None:

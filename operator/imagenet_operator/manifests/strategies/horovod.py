@@ -60,7 +60,7 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.RENDEZVOUS_PORT),
         },
         ports={"training": rendezvous.RENDEZVOUS_PORT},
-        tells_readiness=True,
+        reports_readiness=True,
         template=_strategy(job).rendezvous.template,
         template_path="spec.training.strategy.horovod.rendezvous.template",
     )

@@ -59,7 +59,7 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
         grace_period_seconds=settings.grace_period_seconds,
         environment=_environment(job, attempt, role),
         ports={"training": port},
-        tells_readiness=True,
+        reports_readiness=True,
         template=strategy.servers.template,
         template_path="spec.training.strategy.parameterServer.servers.template",
     )

@@ -18,25 +18,25 @@ Manifest = dict[str, Any]
 JOB = ("vision", "digits")
 
 
-class Told(list[tuple[JobKey, bool]]):
-    """Whom a cache told of changes."""
+class Enqueued(list[tuple[JobKey, bool]]):
+    """The jobs that changes in a cache enqueued, and whether debounced."""
 
     def __call__(self, key: JobKey, debounce: bool) -> None:
         self.append((key, debounce))
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def enqueued() -> Enqueued:
+    return Enqueued()
 
 
 @pytest.fixture
-def cache(told: Told) -> Cache:
+def cache(enqueued: Enqueued) -> Cache:
     return Cache(
         kinds.POD,
         job_of_child,
         projection.pod,
-        told,
+        enqueued,
         lambda item: item["status"]["phase"] == "Running",
     )
 
@@ -112,37 +112,37 @@ def test_what_is_collected_first_is_what_would_be_kept(cache: Cache) -> None:
     assert cache.get(*key) == stored
 
 
-def test_something_older_never_replaces_something_newer(cache: Cache, told: Told) -> None:
+def test_something_older_never_replaces_something_newer(cache: Cache, enqueued: Enqueued) -> None:
     cache.put(pod(7, phase="Running"))
 
     assert not cache.put(pod(6, phase="Pending"))
     assert not cache.put(pod(7, phase="Failed"))
     assert phases(cache) == ["Running"]
-    assert told == [(JOB, True)]
+    assert enqueued == [(JOB, True)]
 
 
-def test_a_change_may_wait_and_an_end_may_not(cache: Cache, told: Told) -> None:
+def test_a_change_may_wait_and_an_end_may_not(cache: Cache, enqueued: Enqueued) -> None:
     cache.put(pod(5))
     cache.put(pod(6, phase="Running"))
     cache.delete(pod(7, phase="Running"))
 
-    assert told == [(JOB, False), (JOB, True), (JOB, False)]
+    assert enqueued == [(JOB, False), (JOB, True), (JOB, False)]
 
 
-def test_our_own_answers_tell_nobody_nor_does_their_echo(cache: Cache, told: Told) -> None:
+def test_our_own_answers_tell_nobody_nor_does_their_echo(cache: Cache, enqueued: Enqueued) -> None:
     cache.put(pod(5), silently=True)
     cache.put(pod(5))
 
-    assert told == []
+    assert enqueued == []
 
 
-def test_a_change_of_what_is_not_kept_tells_nobody(cache: Cache, told: Told) -> None:
+def test_a_change_of_what_is_not_kept_tells_nobody(cache: Cache, enqueued: Enqueued) -> None:
     cache.put(pod(5))
     changed = pod(6)
     changed["metadata"]["annotations"]["long"] = "other"
     cache.put(changed)
 
-    assert told == [(JOB, False)]
+    assert enqueued == [(JOB, False)]
     assert cache.put(pod(7, phase="Running"))
 
 
@@ -180,15 +180,15 @@ def test_an_object_that_loses_its_label_and_gets_it_back_is_seen_again(cache: Ca
     assert phases(cache) == ["Pending"]
 
 
-def test_a_list_ends_what_is_not_in_it_and_older(cache: Cache, told: Told) -> None:
+def test_a_list_ends_what_is_not_in_it_and_older(cache: Cache, enqueued: Enqueued) -> None:
     cache.put(pod(5, uid="x", name="older"))
     cache.put(pod(21, uid="y", name="younger"))
-    told.clear()
+    enqueued.clear()
 
     cache.replace([cache.entry(pod(9, uid="z", name="new"))], 20, cache.keys())
 
     assert [item.manifest()["metadata"]["name"] for item in cache.of_job(JOB)] == ["new", "younger"]
-    assert told == [(JOB, False), (JOB, False)]
+    assert enqueued == [(JOB, False), (JOB, False)]
     assert not cache.put(pod(15, uid="x", name="older"))
 
 
@@ -210,15 +210,15 @@ def test_what_goes_while_a_list_is_read_is_no_error(cache: Cache) -> None:
     assert len(cache) == 0
 
 
-def test_an_object_that_changes_its_job_is_told_to_both(cache: Cache, told: Told) -> None:
+def test_an_object_that_changes_its_job_is_told_to_both(cache: Cache, enqueued: Enqueued) -> None:
     cache.put(pod(5))
     moved = pod(6)
     moved["metadata"]["labels"][labels.JOB_NAME] = "other"
-    told.clear()
+    enqueued.clear()
 
     cache.put(moved)
 
-    assert [key for key, _ in told] == [JOB, ("vision", "other")]
+    assert [key for key, _ in enqueued] == [JOB, ("vision", "other")]
     assert cache.of_job(JOB) == []
     assert cache.jobs() == [("vision", "other")]
 
@@ -234,7 +234,7 @@ def test_any_order_of_hearing_ends_in_the_same(
         for what in ["put"] * states + ["delete"] * ends:
             version = len(history) + 1
             history.append((what, pod(version, uid=uid, phase=f"at {version}")))
-    cache = Cache(kinds.POD, job_of_child, projection.pod, Told())
+    cache = Cache(kinds.POD, job_of_child, projection.pod, Enqueued())
 
     for what, item in random.sample(history * 2, len(history) * 2):
         getattr(cache, what)(item)

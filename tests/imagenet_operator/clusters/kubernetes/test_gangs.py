@@ -118,7 +118,7 @@ WAIT = {"schedulingPolicy": {"gang": "Wait"}}
 MANY = 3 * capacity_lock.MAX_WAITERS
 
 
-def looks(server: FakeApiServer) -> int:
+def capacity_reads(server: FakeApiServer) -> int:
     """How often all pods of the cluster were listed to see what nodes have left.
 
     The first such list fills the cache of our own.
@@ -165,7 +165,7 @@ async def test_the_room_is_looked_for_once_however_many_wait() -> None:
             await harness.settle()
 
         assert len(gated(harness)) == 3 * MANY
-        assert looks(server) == 1
+        assert capacity_reads(server) == 1
         messages = {harness.condition("Running", name)["message"] for name in names}
         assert all(text.startswith("waiting until all members fit") for text in messages)
 
@@ -177,10 +177,10 @@ async def test_what_was_seen_of_the_room_is_not_believed_for_long(
     monkeypatch.setattr(capacity_lock, "MAX_AGE_SECONDS", 0.0)
     async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
         await waiting(harness, 1)
-        before = looks(server)
+        before = capacity_reads(server)
         await looked_at(harness, "gang-00")
 
-        assert looks(server) == before + 1
+        assert capacity_reads(server) == before + 1
 
 
 @pytest.mark.usefixtures("long_believed")
@@ -193,11 +193,11 @@ async def test_a_gang_that_was_let_go_holds_its_room_while_its_pods_get_nodes() 
         assert gated(harness) == []
         await server.add(job("two", run_policy=WAIT))
         await looked_at(harness, "two")
-        before = looks(server)
+        before = capacity_reads(server)
         await harness.run_pods()
         await looked_at(harness, "two")
 
-        assert looks(server) == before
+        assert capacity_reads(server) == before
         assert len(gated(harness)) == 5
 
 
@@ -220,12 +220,12 @@ async def test_gangs_that_wait_leave_room_for_those_who_do_not() -> None:
         await answer.wait()
         await server.add(job())
         await server.until(lambda: server.get("Pod", "digits-r0-worker-1"))
-        before = looks(server)
+        before = capacity_reads(server)
         go_on.set()
         await harness.settle()
 
         assert harness.status()["training"]["attempt"] == 0
-        assert looks(server) == before
+        assert capacity_reads(server) == before
 
 
 @asynchronous

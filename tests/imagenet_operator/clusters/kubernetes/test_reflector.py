@@ -23,12 +23,12 @@ Manifest = dict[str, Any]
 
 
 class Followed:
-    """A cache of pods, and who was told of changes in it."""
+    """A cache of pods, and the jobs that its changes enqueued."""
 
     def __init__(self, client: Client, namespace: str | None = None) -> None:
-        self.told: list[JobKey] = []
+        self.enqueued: list[JobKey] = []
         self.cache = Cache(
-            kinds.POD, job_of_child, projection.pod, lambda key, debounce: self.told.append(key)
+            kinds.POD, job_of_child, projection.pod, lambda key, debounce: self.enqueued.append(key)
         )
         self.reflector = Reflector(
             client, kinds.POD, self.cache, namespace=namespace, selector=MANAGED
@@ -111,7 +111,7 @@ async def test_what_happened_before_a_gap_is_listed() -> None:
         for name in ("gone", "stays"):
             await server.add(pod(name))
         await followed.until(server.version)
-        followed.told.clear()
+        followed.enqueued.clear()
         await server.drop_watches()
         await server.remove("Pod", "gone")
         await server.add(pod("new"))
@@ -119,7 +119,7 @@ async def test_what_happened_before_a_gap_is_listed() -> None:
         await followed.until(server.version)
 
         assert followed.names() == ["new", "stays"]
-        assert len(followed.told) >= 2
+        assert len(followed.enqueued) >= 2
         assert server.counts()["list", "Pod"] == 2
 
 

@@ -16,7 +16,7 @@ RUNNING = TrainingStatus(attempt=2, bound_time=later(-900), running_time=later(-
 HEARD = RUNNING.model_copy(update={"last_progress_time": later(-700)})
 """One that was heard once, as the status tells."""
 
-PATIENCE = timedelta(seconds=30)
+REQUEUE_INTERVAL = timedelta(seconds=30)
 
 
 def sample(
@@ -119,7 +119,7 @@ def test_members_that_never_come_to_run_are_no_progress() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heard", "look"),
+    ("heard", "expected"),
     [
         pytest.param(None, None, id="never"),
         pytest.param(sample(2, later(-10)), later(60), id="at the deadline"),
@@ -128,5 +128,5 @@ def test_members_that_never_come_to_run_are_no_progress() -> None:
         ),
     ],
 )
-def test_when_to_requeue_at(heard: Sample | None, look: datetime | None) -> None:
-    assert progress.next_check(RUNNING, heard, 70, NOW, PATIENCE) == look
+def test_when_to_requeue_at(heard: Sample | None, expected: datetime | None) -> None:
+    assert progress.next_check(RUNNING, heard, 70, NOW, REQUEUE_INTERVAL) == expected

@@ -127,12 +127,14 @@ def _records(mine: Sequence[record_ranges.RecordRange]) -> Any:
         tf.constant([one.take for one in mine], tf.int64),
     )
     return tf.data.Dataset.from_tensor_slices(columns).interleave(
-        _as_it_stands(lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take)),
+        _without_autograph(
+            lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take)
+        ),
         cycle_length=min(len(mine), OPEN_FILES),
     )
 
 
-def _as_it_stands(function: Any) -> Any:
+def _without_autograph(function: Any) -> Any:
     """Keep TensorFlow from translating a function that has no branch of Python's over tensors."""
     return tf.autograph.experimental.do_not_convert(function)
 
@@ -143,4 +145,6 @@ def _parallel(source: Any, decode_one: Any, options: Options) -> Any:
     settings.deterministic = True
     settings.threading.private_threadpool_size = threads
     settings.autotune.enabled = False
-    return source.map(_as_it_stands(decode_one), threads, deterministic=True).with_options(settings)
+    return source.map(_without_autograph(decode_one), threads, deterministic=True).with_options(
+        settings
+    )

@@ -36,8 +36,8 @@ class Horovod:
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
         """Give rank 0's numbers to every rank."""
-        told = hvd.broadcast(tf.constant(list(numbers), tf.int64), root_rank=0, name=name)
-        return [int(number) for number in told]
+        received = hvd.broadcast(tf.constant(list(numbers), tf.int64), root_rank=0, name=name)
+        return [int(number) for number in received]
 
     def add(self, numbers: Sequence[int]) -> list[int]:
         """Add up, as 64-bit integers."""

@@ -14,17 +14,17 @@ from imagenet_workloads.rendezvous.tf_config import apart
 
 def join() -> Distributed:
     """Join; returns when every worker has. It takes all GPUs that are visible."""
-    told = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    workers = apart(told.cluster_spec().as_dict()["worker"])
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    workers = apart(resolver.cluster_spec().as_dict()["worker"])
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": workers}),
-        task_type=told.task_type,
-        task_id=told.task_id,
+        task_type=resolver.task_type,
+        task_id=resolver.task_id,
         rpc_layer="grpc",
     )
     _wait_where_signals_are_heard()
     distribution = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
-    return Distributed(distribution, int(told.task_id), len(workers))
+    return Distributed(distribution, int(resolver.task_id), len(workers))
 
 
 def _wait_where_signals_are_heard() -> None:
