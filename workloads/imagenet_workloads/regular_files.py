@@ -11,7 +11,6 @@ from pathlib import Path
 from imagenet_workloads.errors import InputError, WorkloadError
 
 _KINDS = {
-    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
@@ -87,8 +86,8 @@ def open_file(path: str | Path) -> int:
     """Opens a file for reading and returns its descriptor; links are followed.
 
     Raises:
-        InputError: the path leads to a folder, a pipe, a device or a socket.
-        OSError: it cannot be opened.
+        InputError: the path leads to a pipe, a device or a socket.
+        OSError: it cannot be opened, or is a folder.
     """
     # Without waiting: so that a pipe is known for one before anybody writes to it.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -96,6 +95,8 @@ def open_file(path: str | Path) -> int:
     if stat.S_ISREG(mode):
         return descriptor
     os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     kind = _KINDS.get(stat.S_IFMT(mode), "something else")
     raise InputError(f"{path}: is {kind}, not a file")
 
