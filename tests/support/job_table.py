@@ -267,20 +267,28 @@ def _strategies(gpus: int) -> st.SearchStrategy[Manifest]:
     )
 
 
+_MODES = [["ReadWriteMany"], ["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"]]
+_VOLUMES = st.just({"claimName": "shared"}) | st.sampled_from(_MODES).map(
+    lambda chosen: {"size": "20Gi", "accessModes": chosen}
+)
+
+
 @st.composite
-def jobs(draw: st.DrawFn) -> ImageNetJob:
-    """Draw a valid job whose images are listed."""
-    modes = [["ReadWriteMany"], ["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"]]
-    volumes = st.just({"claimName": "shared"}) | st.sampled_from(modes).map(
-        lambda chosen: {"size": "20Gi", "accessModes": chosen}
-    )
+def _datasets(draw: st.DrawFn) -> Manifest:
     source = draw(st.sampled_from([VOLUME, SYNTHETIC, PREPARED]))
     dataset: Manifest = {"source": source, "volume": None}
     if source is not PREPARED:
-        dataset["volume"] = draw(volumes)
+        dataset["volume"] = draw(_VOLUMES)
         dataset["preprocessing"] = {"parallelism": draw(st.integers(1, 12))}
     if source is VOLUME and draw(st.booleans()):
         dataset["validation"] = LABELS
+    return dataset
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> ImageNetJob:
+    """Draw a valid job whose images are listed."""
+    dataset = draw(_datasets())
     gpus = draw(st.integers(0, 3))
     strategy = draw(_strategies(gpus))
     (kind,) = strategy
@@ -300,7 +308,7 @@ def jobs(draw: st.DrawFn) -> ImageNetJob:
     if kind == "horovod" and framework == "MXNet" and gpus:
         training["image"] = "registry.example/team/mxnet-cu112-horovod:7"
     if draw(st.booleans()):
-        training["output"] = {"volume": draw(volumes)}
+        training["output"] = {"volume": draw(_VOLUMES)}
     run_policy = {
         "suspend": draw(st.booleans()),
         "retentionPolicy": draw(st.sampled_from(["Retain", "Delete"])),

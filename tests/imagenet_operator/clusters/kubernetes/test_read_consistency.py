@@ -178,6 +178,26 @@ async def test_a_job_that_has_moved_on_does_not_get_its_past_again() -> None:
         assert harness.status()["training"]["attempt"] == 2
 
 
+def succeeded_pod(owner: Manifest, message: str) -> Manifest:
+    """The pod of a Job that has ended, with its termination message."""
+    ended = {"exitCode": 0, "message": message}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": f"{owner['metadata']['name']}-abcde",
+            "namespace": "vision",
+            "labels": owner["metadata"]["labels"],
+            "ownerReferences": [{"uid": owner["metadata"]["uid"], "controller": True}],
+        },
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {
+            "phase": "Succeeded",
+            "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
+        },
+    }
+
+
 @asynchronous
 async def test_an_index_is_not_made_again_because_its_pod_is_not_known_yet() -> None:
     whole = job()
@@ -193,24 +213,7 @@ async def test_an_index_is_not_made_again_because_its_pod_is_not_known_yet() -> 
         await other.reconcile(read)
         index = server.get("Job", "digits-index")
         assert index is not None
-        ended = {"exitCode": 0, "message": found}
-        await server.add(
-            {
-                "kind": "Pod",
-                "apiVersion": "v1",
-                "metadata": {
-                    "name": "digits-index-abcde",
-                    "namespace": "vision",
-                    "labels": index["metadata"]["labels"],
-                    "ownerReferences": [{"uid": index["metadata"]["uid"], "controller": True}],
-                },
-                "spec": {"containers": [{"name": "main"}]},
-                "status": {
-                    "phase": "Succeeded",
-                    "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
-                },
-            }
-        )
+        await server.add(succeeded_pod(index, found))
         complete = {"conditions": [{"type": "Complete", "status": "True"}]}
         done = await server.change("Job", "digits-index", lambda item: item.update(status=complete))
         other.cluster.children["Job"].put(done)

@@ -135,6 +135,18 @@ def test_a_worker_that_fails_ends_at_once_and_the_others_on_sigterm(tmp_path: Pa
         assert set(cluster.wait(other, "server", "scheduler").values()) == {143}
 
 
+def check_metrics(cluster: TrainingCluster, *workers: str) -> None:
+    """Assert that every member exports its process, and workers all metrics of training."""
+    for name in ("scheduler", "server", *workers):
+        role = "worker" if name in workers else name
+        labels = 'attempt="0",imagenet_job="digits",namespace="default",role="' + role
+        exported = cluster.metrics(name)
+        assert f"process_cpu_seconds_total{{{labels}" in exported
+        if role == "worker":
+            absent = [item.name for item in TRAINING if f"# HELP {item.name} " not in exported]
+            assert absent == []
+
+
 def test_sigterm_to_one_worker_saves_and_the_next_attempt_goes_on(tmp_path: Path) -> None:
     data = write_dataset(tmp_path / "data", train=400, validation=30, shards=3)
     output = tmp_path / "out"
@@ -144,20 +156,11 @@ def test_sigterm_to_one_worker_saves_and_the_next_attempt_goes_on(tmp_path: Path
     first = identity | {"IMAGENET_ATTEMPT": "0"}
     endless = [*arguments, "--num-epochs", "100000", "--checkpoint-every-epochs", "0"]
     with TrainingCluster(tmp_path / "first", "dist_sync", endless, environment=first) as cluster:
-        reporting, told = cluster.worker_of_rank(0), cluster.worker_of_rank(1)
+        reporting, stopped = cluster.worker_of_rank(0), cluster.worker_of_rank(1)
         cluster.wait_for_line(reporting, "epoch 1 batch 5")
-        for role in ("scheduler", "server", "worker"):
-            name = {"worker": told}.get(role, role)
-            labels = 'attempt="0",imagenet_job="digits",namespace="default",role="' + role
-            assert f"process_cpu_seconds_total{{{labels}" in cluster.metrics(name)
-        for worker in (reporting, told):
-            exported = cluster.metrics(worker)
-            absent = [
-                metric.name for metric in TRAINING if f"# HELP {metric.name} " not in exported
-            ]
-            assert absent == []
+        check_metrics(cluster, reporting, stopped)
         assert {cluster.readiness(name) for name in cluster.members} == {(200, "ok")}
-        cluster.members[told].send_signal(signal.SIGTERM)
+        cluster.members[stopped].send_signal(signal.SIGTERM)
         assert set(cluster.wait("worker-0", "worker-1").values()) == {143}
     assert not (output / "attempts/r0/result.json").exists()
     written = [

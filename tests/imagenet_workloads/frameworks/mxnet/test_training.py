@@ -76,6 +76,13 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     assert "epoch 4 validated: top-3" in readable
 
 
+def check_same_model(*folders: Path) -> None:
+    """Assert that two attempts exported the same weights."""
+    first, second = (mx.nd.load(str(folder / "model-0002.params")) for folder in folders)
+    for name, array in first.items():
+        assert np.array_equal(array.asnumpy(), second[name].asnumpy()), name
+
+
 def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_path: Path) -> None:
     # Adam, a macrobatch and augmentation: whatever could get out of step.
     more = ["--network", "mlp", "--num-epochs", "2", "--optimizer", "adam", "--lr", "0.002"]
@@ -98,12 +105,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
     assert found["resumedFrom"] == str(cut / "attempts/r0/checkpoints" / middle.name)
     assert found["train"]["images"] == 6 * 32
     assert found["validation"] == expected["validation"]
-    models = [
-        mx.nd.load(str(folder / "model-0002.params"))
-        for folder in (whole / "attempts/r0", cut / "attempts/r1")
-    ]
-    for name, array in models[0].items():
-        assert np.array_equal(array.asnumpy(), models[1][name].asnumpy()), name
+    check_same_model(whole / "attempts/r0", cut / "attempts/r1")
 
     # An attempt that died before it exported: the next one only exports.
     (cut / "attempts/r1/result.json").unlink()
