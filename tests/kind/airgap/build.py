@@ -132,29 +132,33 @@ def _make(
             "IMAGE": place,
             "LABEL": f"{LABEL}={part.name}",
         }
-        log = scratch / "log"
-        with log.open("w") as lines:
-            finished = subprocess.run(
-                [str(AIRGAP / "recipes" / part.recipe)],
-                cwd=work,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=lines,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-        if finished.returncode != 0:
-            kept = cache / f"{part.name}.log"
-            shutil.copy(log, kept)
-            last = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-            raise SystemExit(
-                f"airgap: {part.recipe} could not build {part.name}; all it said is in {kept}, "
-                f"at last:\n{last}"
-            )
+        _run_recipe(part, work, environment, scratch / "log")
         if not part.is_image:
             Path(place).parent.mkdir(exist_ok=True)
             output.rename(place)
     print(f"airgap: built {part.name} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _run_recipe(part: Part, work: Path, environment: Mapping[str, str], log: Path) -> None:
+    """Run a part's recipe; keep what it said if it fails."""
+    with log.open("w") as lines:
+        finished = subprocess.run(
+            [str(AIRGAP / "recipes" / part.recipe)],
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=lines,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if finished.returncode != 0:
+        kept = cache_folder() / f"{part.name}.log"
+        shutil.copy(log, kept)
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+        raise SystemExit(
+            f"airgap: {part.recipe} could not build {part.name}; all it said is in {kept}, "
+            f"at last:\n{last}"
+        )
 
 
 def _has_image(name: str) -> bool:

@@ -87,11 +87,19 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
         )
         for name, program in versions["programs"].items()
     ]
-    kubernetes = {"KUBERNETES_VERSION": versions["kubernetes"]["version"]}
     definitions = {"PROMETHEUS_OPERATOR_VERSION": versions["prometheus-operator"]["version"]}
     others = [
         Part("prometheus-operator", "prometheus-operator.sh", definitions),
         Part("pause", "pause.sh", files=("pause.go",)),
+    ]
+    every = (*programs, *_of_one_module(versions), *others, *_images(versions))
+    return {part.name: part for part in every}
+
+
+def _images(versions: Mapping[str, Any]) -> list[Part]:
+    """Return the images that others are built from, and that of the nodes."""
+    kubernetes = {"KUBERNETES_VERSION": versions["kubernetes"]["version"]}
+    return [
         Part(
             "debian",
             "debian.sh",
@@ -120,7 +128,6 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
             is_image=True,
         ),
     ]
-    return {part.name: part for part in (*programs, *_of_one_module(versions), *others)}
 
 
 def _of_one_module(versions: Mapping[str, Any]) -> list[Part]:
