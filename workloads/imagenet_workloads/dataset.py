@@ -93,6 +93,8 @@ class Dataset:
         std: likewise the standard deviation.
         dropped_classes: classes left out for having too few images, with their counts.
         skipped: damaged images.
+        passed_over: files of the source that are no images, by suffix.
+        unknown_labels: validation images left out, by the class that the training images lack.
         format: of the shards, RECORD_IO or TF_RECORD.
     """
 
@@ -106,6 +108,8 @@ class Dataset:
     std: tuple[float, float, float]
     dropped_classes: Mapping[str, int] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    unknown_labels: Mapping[str, int] = field(default_factory=dict)
     format: str = RECORD_IO
 
     def to_json(self) -> str:
@@ -118,6 +122,7 @@ class Dataset:
             "options": dict(sorted(self.options.items())),
             "classes": list(self.classes),
             "droppedClasses": dict(sorted(self.dropped_classes.items())),
+            **left_out_document(self.passed_over, self.unknown_labels),
             "splits": {
                 "train": _split_document(self.train),
                 "validation": _split_document(self.validation),
@@ -163,6 +168,8 @@ class Dataset:
             options=fields.object("options").values,
             classes=classes,
             dropped_classes=fields.counts("droppedClasses"),
+            passed_over=fields.counts("passedOver") if fields.has("passedOver") else {},
+            unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             train=_read_split(splits.object("train"), len(classes), format),
             validation=_read_split(splits.object("validation"), len(classes), format),
             mean=fields.three_numbers("mean"),
@@ -187,6 +194,14 @@ def read_dataset(folder: Path) -> Dataset:
             "finish preparing it, or give the folder of one that is"
         )
     return Dataset._from_fields(Fields.read(path))
+
+
+def left_out_document(
+    passed_over: Mapping[str, int], unknown_labels: Mapping[str, int]
+) -> dict[str, Any]:
+    """What says of a source what it held beside its images, as JSON values; empty if nothing."""
+    counts = {"passedOver": dict(passed_over), "unknownLabels": dict(unknown_labels)}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _split_document(split: Split) -> dict[str, Any]:

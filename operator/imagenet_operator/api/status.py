@@ -88,8 +88,34 @@ class DatasetStatus(Model):
     skipped_images: LongCount = 0
     """Damaged images that were left out; skipped.jsonl in the dataset's folder names them."""
 
+    unknown_labels: LongCount | None = None
+    """Validation images that were left out because their label names a class that the training
+    images lack; dataset.json names the classes."""
+
+    passed_over: Annotated[dict[str, LongCount], MaxLen(32)] | None = None
+    """Files of the source that are no images, by suffix."""
+
     sealed: bool = False
     """Whether the dataset is complete."""
+
+    @property
+    def left_out(self) -> str:
+        """What the dataset lacks of its source, in words; empty if nothing."""
+        others = self.passed_over or {}
+        suffixes = ", ".join(f"{suffix} {count:,}" for suffix, count in others.items())
+        unknown = self.unknown_labels or 0
+        of_unknown = "of an unknown class" if unknown == 1 else "of unknown classes"
+        kinds = (
+            (self.dropped_classes, "class", "classes", " with too few images"),
+            (self.skipped_images, "damaged image", "damaged images", ""),
+            (unknown, "validation image", "validation images", f" {of_unknown}"),
+            (sum(others.values()), "other file", "other files", f" ({suffixes})"),
+        )
+        return ", ".join(
+            f"{count:,} {one if count == 1 else many}{more}"
+            for count, one, many, more in kinds
+            if count
+        )
 
 
 class MemberStatus(Model):

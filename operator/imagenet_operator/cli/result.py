@@ -134,6 +134,8 @@ def as_text(result: Result) -> str:
         key = status.dataset.key[:12] if status.dataset is not None else result.dataset.name
         reused = f" (dataset {key} reused)" if result.is_reused else ""
         rows["dataset"] = f"{result.dataset}{reused}"
+    if status.dataset is not None and status.dataset.left_out:
+        rows["left out"] = status.dataset.left_out
     rows["restarts"] = f"{status.restarts}"
     if status.disruptions:
         rows["restarts"] += f", and {status.disruptions} after interruptions"

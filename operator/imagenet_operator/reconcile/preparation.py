@@ -153,7 +153,9 @@ def _ready(context: ReconcileContext, reason: str, how: str) -> None:
     context.set_condition("DatasetReady", True, reason, how)
     context.update(preparation=clock.stop(context.status.preparation or Clock(), context.now))
     found = context.status.dataset
-    context.record_event("DatasetReady", how if found is None else f"{_summary(found)}: {how}")
+    left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
+    told = how if found is None else f"{_summary(found)}: {how}{left_out}"
+    context.record_event("DatasetReady", told)
     if found is not None and found.skipped_images:
         context.record_warning(
             "ImagesSkipped",

@@ -70,6 +70,15 @@ def test_success_tells_accuracy_paths_and_what_to_type(tmp_path: Path) -> None:
     ]
 
 
+def test_what_the_dataset_lacks_of_its_source_is_one_line(tmp_path: Path) -> None:
+    lacking = {**DATASET, "droppedClasses": 1, "skippedImages": 2, "passedOver": {".txt": 3}}
+    end = collected(tmp_path, SUCCEEDED, dataset=lacking)
+
+    assert (
+        "  left out  1 class with too few images, 2 damaged images, 3 other files (.txt 3)\n"
+    ) in result.as_text(end)
+
+
 def test_a_reused_dataset_is_said_to_be(tmp_path: Path) -> None:
     end = collected(tmp_path, SUCCEEDED, condition("DatasetReady", "Reused"))
 

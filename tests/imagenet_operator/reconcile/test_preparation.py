@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.api.status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Event, ReconcileSettings
 from support.job_stories import (
@@ -71,6 +72,39 @@ def test_skipped_images_are_an_event() -> None:
     assert cluster.events[1] == Event(
         "Warning", "ImagesSkipped", "3 damaged images were left out; skipped.jsonl names them"
     )
+
+
+def test_what_a_dataset_lacks_of_its_source_is_in_the_status_and_an_event() -> None:
+    cluster = make()
+    cluster.index_result = {
+        **cluster.index_result, "passedOver": {".txt": 2, ".tar.gz": 1}, "unknownLabels": 4,
+    }  # fmt: skip
+    play(cluster, is_running)
+    found = cluster.status.dataset
+    assert found is not None
+    assert (found.passed_over, found.unknown_labels) == ({".txt": 2, ".tar.gz": 1}, 4)
+    (event,) = (event for event in cluster.events if event.reason == "DatasetReady")
+    assert event.message.endswith(
+        "; left out: 1 class with too few images, 4 validation images of unknown classes, "
+        "3 other files (.txt 2, .tar.gz 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({}, ""),
+        ({"passed_over": {}, "unknown_labels": 0}, ""),
+        ({"dropped_classes": 2}, "2 classes with too few images"),
+        ({"skipped_images": 1}, "1 damaged image"),
+        ({"skipped_images": 1200, "unknown_labels": 1},
+         "1,200 damaged images, 1 validation image of an unknown class"),
+        ({"passed_over": {"hidden": 1}}, "1 other file (hidden 1)"),
+    ],
+)  # fmt: skip
+def test_what_is_left_out_is_one_line(counts: dict[str, Any], words: str) -> None:
+    found = DatasetStatus(key="k", classes=1, images=ImageCounts(), shards=1, **counts)
+    assert found.left_out == words
 
 
 def test_seal_succeeds_without_its_counts() -> None:

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from imagenet_operator.api.status import DatasetStatus
 from imagenet_workloads.commands import index
+from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import plan as plans
 from support.codecs import needs_libturbojpeg
 from support.pictures import (
@@ -53,6 +55,42 @@ def test_says_what_it_planned(
         "sealed": False,
     }
     assert "left out for fewer than 10 images: rare (4)" in caplog.text
+
+
+def test_what_is_left_out_is_counted_in_the_result_and_in_the_dataset(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    source = write_folder(tmp_path / "source", IMAGES)
+    for name in ("a.txt", "b.txt", "c.gif"):
+        (source / "n01" / name).touch()
+    options = own_validation(tmp_path, ["n01"] * 19 + ["n77"])
+    (tmp_path / "val.tar").write_bytes(
+        tar({f"{number:03}.jpg": jpeg(number) for number in range(20)} | {"README": b""})
+    )
+    arguments = (*map(str, options), "--max-skipped-fraction", "0.1")
+    result = run_index(source, tmp_path / "data", *arguments)
+    assert result["passedOver"] == {".txt": 2, ".gif": 1, "none": 1}
+    assert result["unknownLabels"] == 1
+    assert "passed over 3 files that are not named like images (.txt 2, .gif 1)" in caplog.text
+    dataset = prepare(source, tmp_path / "data", *arguments)
+    sealed = read_dataset(dataset)
+    assert sealed.passed_over == {".txt": 2, ".gif": 1, "none": 1}
+    assert sealed.unknown_labels == {"n77": 1}
+    assert DatasetStatus.model_validate(result).left_out == (
+        "1 validation image of an unknown class, 4 other files (.txt 2, .gif 1, none 1)"
+    )
+
+
+def test_a_sealed_dataset_says_how_many_images_were_damaged(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "source", {"a": {**IMAGES["n01"], "x.jpg": b"damaged"}})
+    options = ("--shards", "1", "--max-skipped-fraction", "0.1")
+    assert "skippedImages" not in run_index(source, tmp_path / "data", *options)
+    prepare(source, tmp_path / "data", *options)
+    result = run_index(source, tmp_path / "data", *options)
+    assert (result["sealed"], result["skippedImages"]) == (True, 1)
+    assert result["images"] == {"train": 20, "validation": 0}
+    DatasetStatus.model_validate(result)
 
 
 def test_plans_every_image_once_with_its_label_and_place(source: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare import pack as packing
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
-from support.pictures import Collection, collection, jpeg, write_folder, write_tar_of_tars
+from support.pictures import Collection, collection, jpeg, tar, write_folder, write_tar_of_tars
 from support.preparation import contents, dataset_of, prepare, records, run_index, stamps
 
 IMAGES = collection({"a": 12, "b": 12})
@@ -32,6 +32,45 @@ def planned(tmp_path: Path, images: Collection, *options: str) -> tuple[Path, Pa
     source = write_tar_of_tars(tmp_path / "x.tar", images)
     data = tmp_path / "data"
     return source, data, run_index(source, data, "--shards", "2", *options)["key"]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "message"),
+    [
+        (("a",), "every training image of the class a is damaged"),
+        (("a", "b"), "every training image of the classes a, b is damaged"),
+    ],
+)
+def test_no_empty_class_is_sealed_whatever_is_allowed(
+    damaged: tuple[str, ...], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    images = {
+        name: dict.fromkeys(members, b"damaged") if name in damaged else members
+        for name, members in IMAGES.items()
+    }
+    source, data, key = planned(tmp_path, images, "--max-skipped-fraction", "1")
+    common = ("--data", data, "--key", key)
+    assert run("pack", *common, "--source", source) == 0
+    assert run("seal", *common) == 3
+    assert message in capfd.readouterr().err.splitlines()[-1]
+    assert not (dataset_of(data, key) / "dataset.json").exists()
+
+
+def test_no_empty_validation_is_sealed_whatever_is_allowed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = write_tar_of_tars(tmp_path / "x.tar", IMAGES)
+    (tmp_path / "val.tar").write_bytes(tar({"1.jpg": b"damaged", "2.jpg": b"damaged"}))
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    data = tmp_path / "data"
+    validation = ("--validation-source", str(tmp_path / "val.tar"))
+    key = run_index(
+        source, data, "--shards", "2", "--max-skipped-fraction", "1", *validation,
+        "--validation-labels", str(tmp_path / "labels.txt"),
+    )["key"]  # fmt: skip
+    assert run("pack", "--data", data, "--key", key, "--source", source, *validation) == 0
+    assert run("seal", "--data", data, "--key", key) == 3
+    assert "every validation image is damaged" in capfd.readouterr().err.splitlines()[-1]
 
 
 def test_a_file_that_no_memory_holds_is_damaged(tmp_path: Path) -> None:

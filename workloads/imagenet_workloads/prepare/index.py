@@ -7,8 +7,8 @@ and leave the plan. Nothing before the last step is visible to anybody.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,9 @@ class IndexResult:
         shards: of both; as many completions as pack has.
         dropped_classes: how many.
         sealed: the dataset is finished; nothing else must run.
+        passed_over: files that are no images, by suffix.
+        unknown_labels: validation images of classes that the training images lack.
+        skipped: damaged images of a sealed dataset.
     """
 
     key: str
@@ -78,10 +81,13 @@ class IndexResult:
     shards: int
     dropped_classes: int
     sealed: bool
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    unknown_labels: int = 0
+    skipped: int = 0
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
+        """As JSON values; what was left out only if anything was."""
+        document: dict[str, Any] = {
             "key": self.key,
             "classes": self.classes,
             "images": {"train": self.train, "validation": self.validation},
@@ -89,6 +95,12 @@ class IndexResult:
             "droppedClasses": self.dropped_classes,
             "sealed": self.sealed,
         }
+        left_out = {
+            "passedOver": dict(self.passed_over),
+            "unknownLabels": self.unknown_labels,
+            "skippedImages": self.skipped,
+        }
+        return document | {name: value for name, value in left_out.items() if value}
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,7 @@ class _Part:
         numbers: of the images in the scan, in the order of their keys.
         class_of: the class of each image of the scan, by a number.
         labels: of each such number.
+        unknown: images left out, by the class that the training images lack.
     """
 
     source: Source
@@ -108,6 +121,7 @@ class _Part:
     numbers: Numbers
     class_of: npt.NDArray[Any]
     labels: npt.NDArray[np.int64]
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     def planned(self, start: int, end: int) -> Iterator[PlannedImage]:
         for position in range(start, end):
@@ -135,20 +149,27 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         parts = _divide(request, found, classes, own_rows, recorder)
         plan = _plan(request, found, classes, parts, codec)
         dataset = plans.folder_of(request.data, plan.key)
-        sealed = regular_files.exists(dataset / datasets.FILE_NAME)
-        if sealed:
-            _check_sealed(dataset, plan, request.max_skipped_fraction)
+        sealed = None
+        if regular_files.exists(dataset / datasets.FILE_NAME):
+            sealed = _check_sealed(dataset, plan, request.max_skipped_fraction)
         else:
             _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
+    return _result(plan, sealed)
+
+
+def _result(plan: Plan, sealed: datasets.Dataset | None) -> IndexResult:
     return IndexResult(
         key=plan.key,
-        classes=len(classes.names),
-        train=plan.images(TRAIN),
-        validation=plan.images(VALIDATION),
+        classes=len(plan.classes),
+        train=plan.images(TRAIN) if sealed is None else sealed.train.images,
+        validation=plan.images(VALIDATION) if sealed is None else sealed.validation.images,
         shards=len(plan.shards),
-        dropped_classes=len(classes.dropped),
-        sealed=sealed,
+        dropped_classes=len(plan.dropped_classes),
+        sealed=sealed is not None,
+        passed_over=plan.passed_over,
+        unknown_labels=sum(plan.unknown_labels.values()),
+        skipped=0 if sealed is None else sealed.skipped.count,
     )
 
 
@@ -215,7 +236,7 @@ def _own_validation(
     rare = len(listed) - len(kept) - unknown.total()
     if rare:
         _log.info("%d validation images are of classes with too few images, and left out", rare)
-    return _Part(validation.source, listed, kept, class_of, label_of)
+    return _Part(validation.source, listed, kept, class_of, label_of, unknown)
 
 
 def _plan(
@@ -227,6 +248,8 @@ def _plan(
         own = parts[VALIDATION].scan.fingerprint()
         validation = (own, labels.fingerprint(request.validation.labels))
     images = {name: len(part.numbers) for name, part in parts.items()}
+    # Drawn validation images are of the training images' scan.
+    scans = {id(part.scan): part.scan for part in parts.values()}.values()
     format = formats.named(request.options.format)
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
     return Plan(
@@ -235,6 +258,8 @@ def _plan(
         options=request.options,
         classes=classes.names,
         dropped_classes=classes.dropped,
+        passed_over=dict(sum((one.notes.suffixes for one in scans), Counter[str]()).most_common()),
+        unknown_labels=parts[VALIDATION].unknown if VALIDATION in parts else {},
         sources={name: part.source.to_document() for name, part in parts.items()},
         shards=tuple(
             shard
@@ -274,8 +299,8 @@ def _images(plan: Plan, parts: dict[str, _Part]) -> dict[str, Iterator[PlannedIm
     return images
 
 
-def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> None:
-    """Makes sure that a sealed dataset does for this run too.
+def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> datasets.Dataset:
+    """Makes sure that a sealed dataset does for this run too, and returns it.
 
     Raises:
         InputError: files of it are missing, or more images are damaged than this run allows.
@@ -294,6 +319,7 @@ def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> Non
             f"{dataset}: {sealed.skipped.count} of {plan.images()} images were damaged "
             f"(see {sealed.skipped.report}), and --max-skipped-fraction allows {allowed}"
         )
+    return sealed
 
 
 def _lacking(dataset: Path, shard: datasets.Shard) -> str | None:
@@ -307,8 +333,12 @@ def _lacking(dataset: Path, shard: datasets.Shard) -> str | None:
 
 
 def _log_notes(found: Scan) -> None:
-    if found.notes.ignored:
-        _log.info("passed over %d files that are not named like images", found.notes.ignored)
+    notes = found.notes
+    if notes.ignored:
+        suffixes = ", ".join(f"{name} {count}" for name, count in notes.suffixes.most_common())
+        _log.info(
+            "passed over %d files that are not named like images (%s)", notes.ignored, suffixes
+        )
 
 
 def _listed(names: list[str]) -> str:

@@ -6,11 +6,12 @@ whole, so that who sees it sees all of it; shards, their sidecars and dataset.js
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from imagenet_workloads import dataset as datasets
 from imagenet_workloads import regular_files
 from imagenet_workloads.dataset import Writer
 from imagenet_workloads.errors import InputError
@@ -94,6 +95,8 @@ class Plan:
         options: likewise.
         classes: sorted; a label is a position.
         dropped_classes: left out, with their numbers of images.
+        passed_over: files that are no images, by suffix.
+        unknown_labels: validation images left out, by the class that the training images lack.
         sources: by split, which source its images are in: `{"kind": …}`, and what a synthetic one
             is made of.
         shards: training shards first.
@@ -106,6 +109,8 @@ class Plan:
     dropped_classes: Mapping[str, int]
     sources: Mapping[str, Mapping[str, Any]]
     shards: tuple[PlannedShard, ...]
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    unknown_labels: Mapping[str, int] = field(default_factory=dict)
 
     def images(self, split: str | None = None) -> int:
         """Images planned for a split, or for both."""
@@ -120,6 +125,7 @@ class Plan:
             "options": self.options.to_document(),
             "classes": list(self.classes),
             "droppedClasses": dict(self.dropped_classes),
+            **datasets.left_out_document(self.passed_over, self.unknown_labels),
             "sources": {split: dict(source) for split, source in self.sources.items()},
             "shards": [
                 {"split": shard.split, "name": shard.name, "images": shard.images}
@@ -145,6 +151,8 @@ class Plan:
             options=options,
             classes=fields.texts("classes"),
             dropped_classes=fields.counts("droppedClasses"),
+            passed_over=fields.counts("passedOver") if fields.has("passedOver") else {},
+            unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             sources={split: sources.object(split).values for split in sources.values},
             shards=_read_shards(fields, formats.named(options.format)),
         )

@@ -24,6 +24,7 @@ from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
 REPORT = "skipped.jsonl"
 
 _BLOCK = 1 << 20
+_NAMED = 10
 
 _log = logging.getLogger(__name__)
 
@@ -57,10 +58,33 @@ def run(data: Path, key: str, threads: int) -> None:
             skipped, plan.images(), allowed, f"the dataset, all named in {dataset / REPORT}"
         )
     sealed = _dataset(plan, sidecars, skipped)
+    _require_images(sealed, plan)
     # Before the dataset is sealed, since nobody looks after a sealed one.
     atomic_files.sweep(dataset, older_than=0)
     atomic_files.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
     _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
+
+
+def _require_images(sealed: Dataset, plan: Plan) -> None:
+    """Checks that nothing that was planned is empty, however many damaged images are allowed.
+
+    Raises:
+        InputError: a class has no training image, or no validation image is left.
+    """
+    counts = sealed.train.per_class or ()
+    empty = [name for name, count in zip(sealed.classes, counts, strict=True) if not count]
+    if empty:
+        what = "class" if len(empty) == 1 else "classes"
+        named = ", ".join(empty[:_NAMED]) + (", …" if len(empty) > _NAMED else "")
+        raise InputError(
+            f"every training image of the {what} {named} is damaged ({REPORT} says why); mend "
+            f"the images, or remove the {what} from the source"
+        )
+    if plan.images(VALIDATION) and not sealed.validation.images:
+        raise InputError(
+            f"every validation image is damaged ({REPORT} says why); mend the images, or prepare "
+            "the dataset without a validation"
+        )
 
 
 def _check_all(dataset: Path, plan: Plan, threads: int) -> dict[str, Sidecar]:
@@ -139,6 +163,8 @@ def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[SkippedImag
         options=plan.options.to_document(),
         classes=plan.classes,
         dropped_classes=plan.dropped_classes,
+        passed_over=plan.passed_over,
+        unknown_labels=plan.unknown_labels,
         train=_split(plan, sidecars, TRAIN),
         validation=_split(plan, sidecars, VALIDATION),
         mean=(mean[0], mean[1], mean[2]),

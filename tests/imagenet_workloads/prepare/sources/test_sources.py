@@ -95,6 +95,7 @@ def test_passes_over_what_is_no_image_and_counts_it(tmp_path: Path) -> None:
     images, notes = scanned(volume.open_source(tmp_path))
     assert [image.name for image in images] == ["a/1.jpg"]
     assert (notes.ignored, notes.empty) == (3, ["empty"])
+    assert notes.suffixes == {".txt": 1, "hidden": 1, "none": 1}
 
 
 def test_tars_pass_over_what_is_no_image_too(tmp_path: Path) -> None:
@@ -104,10 +105,29 @@ def test_tars_pass_over_what_is_no_image_too(tmp_path: Path) -> None:
     images, notes = scanned(volume.open_source(path))
     assert [image.name for image in images] == ["n1.tar/a/1.jpg", "n1.tar/2.JPEG"]
     assert (notes.ignored, notes.empty) == (3, ["n2", "n3"])
+    assert notes.suffixes == {"hidden": 1, "none": 2}
     path.write_bytes(tar({"data/a/1.jpg": b"x", "data/list.txt": b"", "stray.jpg": b""}))
     images, notes = scanned(volume.open_source(path))
     assert [(image.class_name, image.name) for image in images] == [("a", "data/a/1.jpg")]
     assert notes.ignored == 2
+
+
+def test_compressed_archives_in_an_archive_are_passed_over_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    members = {"n1.tar": tar({"1.jpg": b"x"}), "n2.tar.gz": b"", "n3.TGZ": b"", "n4.tar.gz": b""}
+    path.write_bytes(tar(members))
+    images, notes = scanned(volume.open_source(path))
+    assert [image.class_name for image in images] == ["n1"]
+    assert notes.suffixes == {".tar.gz": 2, ".tgz": 1}
+
+
+def test_few_suffixes_are_told_apart(tmp_path: Path) -> None:
+    names = [f"a/{number}.s{number}" for number in range(100)] + ["a/x." + "y" * 200, "a/x. \x01"]
+    (tmp_path / "x.tar").write_bytes(tar({"a/1.jpg": b"x", **dict.fromkeys(names, b"")}))
+    _, notes = scanned(volume.open_source(tmp_path / "x.tar"))
+    assert notes.ignored == notes.suffixes.total() == 102
+    assert notes.suffixes["other"] == 102 - 15
+    assert len(notes.suffixes) == 16
 
 
 @pytest.mark.parametrize(
@@ -120,6 +140,10 @@ def test_tars_pass_over_what_is_no_image_too(tmp_path: Path) -> None:
         ),
         ({"a\x01/1.jpg": b""}, "control characters"),
         ({b"caf\xe9/1.jpg".decode("utf-8", "surrogateescape"): b""}, "not UTF-8"),
+        (
+            {"n1.tar": tar({"1.jpg": b"x"}), "n2.tar": gzip.compress(tar({"1.jpg": b"x"}))},
+            r"n2\.tar: is compressed .gzip",
+        ),
         ({"n1.tar": tar({"1.jpg": b"x" * 600})[:900]}, r"n1\.tar: its member 1\.jpg is not whole"),
     ],
 )

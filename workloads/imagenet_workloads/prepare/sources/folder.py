@@ -45,7 +45,7 @@ class Folder(Source):
                 continue
             status = links.look(f"{self._root}/{name}", is_wanted=False)
             if status is None or not stat.S_ISDIR(status.st_mode):
-                notes.ignored += 1
+                notes.pass_over(name)
                 continue
             class_name = class_name_in(name, str(self._root))
             images = 0
@@ -72,7 +72,7 @@ class Folder(Source):
             elif status is not None and named_like_image and stat.S_ISREG(status.st_mode):
                 yield _image(class_name, name, status)
             else:
-                notes.ignored += 1
+                notes.pass_over(name)
 
     def _enter(self, folder: str, parent: str | None, links: Links) -> tuple[str, Iterator[str]]:
         place = links.enter(f"{self._root}/{folder}", parent)
@@ -101,7 +101,7 @@ class FlatFolder(Source):
             if status is not None and stat.S_ISREG(status.st_mode):
                 yield _image("", name, status)
             else:
-                notes.ignored += 1
+                notes.pass_over(name)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""

@@ -4,8 +4,10 @@ Nothing here assumes a file: a source lists images and reads ranges of bytes, an
 whatever has ranges.
 """
 
+import re
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,10 @@ from imagenet_workloads.fields import Fields
 IMAGE_SUFFIXES = frozenset(
     (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 )
+
+OTHER = "other"
+_MOST_SUFFIXES = 15
+_SUFFIX = re.compile(r"(?:\.tar)?\.[a-z0-9_+-]{1,15}", re.ASCII)
 
 
 class Image(NamedTuple):
@@ -43,15 +49,25 @@ class Notes:
     """What a scan tells beside the images: what it passed over, and how far it is.
 
     Attributes:
-        ignored: files whose names are not those of images.
+        ignored: files that are not named like images, pipes and devices; `pass_over` counts them.
+        suffixes: the same by suffix: `hidden`, `none`, and `other` beyond the first few.
         empty: classes without any image.
         share: how much of the source lies before the image that was yielded last, 0 to 1; 0 as long
             as that is not known.
     """
 
     ignored: int = 0
+    suffixes: Counter[str] = field(default_factory=Counter)
     empty: list[str] = field(default_factory=list)
     share: float = 0.0
+
+    def pass_over(self, name: str) -> None:
+        """Counts a file that is no image."""
+        self.ignored += 1
+        suffix = _suffix(name)
+        if suffix not in self.suffixes and len(self.suffixes) >= _MOST_SUFFIXES:
+            suffix = OTHER
+        self.suffixes[suffix] += 1
 
 
 class Blob(Protocol):
@@ -189,6 +205,18 @@ def is_image(name: str) -> bool:
     base = name.rpartition("/")[2]
     stem, dot, suffix = base.rpartition(".")
     return bool(dot and stem) and base[0] != "." and f".{suffix.lower()}" in IMAGE_SUFFIXES
+
+
+def _suffix(name: str) -> str:
+    """The suffix of a file that is no image, for people; `.tar.gz` is one."""
+    base = name.rpartition("/")[2].lower()
+    if base.startswith("."):
+        return "hidden"
+    stem, dot, suffix = base.rpartition(".")
+    if not dot:
+        return "none"
+    found = (".tar" if stem.endswith(".tar") else "") + dot + suffix
+    return found if _SUFFIX.fullmatch(found) else OTHER
 
 
 def readable(name: str) -> str:

@@ -76,14 +76,18 @@ def open_flat_tar(blob: Blob) -> Source:
 
 def _require_tar(blob: Blob) -> None:
     start = blob.read(0, BLOCK)
+    _require_uncompressed(start, blob.where)
+    if any(start) and header_size(start) is None:
+        raise InputError(f"{blob.where}: is neither a folder nor a tar archive")
+
+
+def _require_uncompressed(start: bytes, where: str) -> None:
     for magic, (format, program) in _COMPRESSED.items():
         if start.startswith(magic):
             raise InputError(
-                f"{blob.where}: is compressed ({format}), and images are read in place, by "
+                f"{where}: is compressed ({format}), and images are read in place, by "
                 f"offset; decompress it first by {program}"
             )
-    if any(start) and header_size(start) is None:
-        raise InputError(f"{blob.where}: is neither a folder nor a tar archive")
 
 
 def _first_name(blob: Blob) -> str:
@@ -108,6 +112,11 @@ def _whole(blob: Blob) -> Region:
 
 def _is_image(member: Member) -> bool:
     return member.kind not in _NO_FILES and is_image(member.name)
+
+
+def _pass_over(member: Member, notes: Notes) -> None:
+    if member.kind is not Kind.FOLDER:
+        notes.pass_over(member.name)
 
 
 def _require_data(member: Member, where: str) -> None:
@@ -159,7 +168,7 @@ class TarOfTars(_TarSource):
         for outer in members(_whole(self._blob)):
             base = outer.name.rpartition("/")[2]
             if base.startswith(".") or not base.endswith(".tar") or outer.kind in _NO_FILES:
-                notes.ignored += outer.kind is not Kind.FOLDER
+                _pass_over(outer, notes)
                 continue
             _require_data(outer, self.where)
             class_name = class_name_in(base.removesuffix(".tar"), self.where)
@@ -175,10 +184,11 @@ class TarOfTars(_TarSource):
         images = 0
         where = f"{self.where}: {outer.name}"
         region = Region(self._blob, outer.offset, outer.offset + outer.size, where)
+        _require_uncompressed(self._blob.read(outer.offset, min(outer.size, BLOCK)), where)
         # A class that was never downloaded can be a tar of 0 bytes.
         for member in members(region) if outer.size else ():
             if not _is_image(member):
-                notes.ignored += member.kind is not Kind.FOLDER
+                _pass_over(member, notes)
                 continue
             _require_data(member, where)
             images += 1
@@ -198,7 +208,7 @@ class TarOfFolders(_TarSource):
         folders: dict[str, str] = {}
         for member in members(_whole(self._blob)):
             if not _is_image(member) or "/" not in member.name:
-                notes.ignored += member.kind is not Kind.FOLDER
+                _pass_over(member, notes)
                 continue
             _require_data(member, self.where)
             class_name = self._class_of(member.name, folders)
@@ -228,7 +238,7 @@ class FlatTar(_TarSource):
         """Yields the images in the order of the archive."""
         for member in members(_whole(self._blob)):
             if not _is_image(member):
-                notes.ignored += member.kind is not Kind.FOLDER
+                _pass_over(member, notes)
                 continue
             _require_data(member, self.where)
             notes.share = member.offset / self._blob.size
