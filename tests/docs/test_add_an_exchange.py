@@ -31,7 +31,7 @@ from imagenet_workloads.train.schedule import Schedule
 SHAPE = (3, 8, 8)
 
 
-class Member:
+class RingWorker:
     """One of two in the ring of the imaginary library; each runs in a thread."""
 
     size = 2
@@ -56,9 +56,9 @@ class Member:
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the page's modules where it says, and its line into the table."""
     table, meeting = [None, None], threading.Barrier(2, timeout=60)
-    members = iter([Member(0, table, meeting), Member(1, table, meeting)])
+    members = iter([RingWorker(0, table, meeting), RingWorker(1, table, meeting)])
     rings = ModuleType("rings")
-    vars(rings).update(join=lambda: next(members), Ring=Member)
+    vars(rings).update(join=lambda: next(members), Ring=RingWorker)
     here = {"rings": rings, "mx": mx, "np": np, "InputError": InputError}
     for module in (single, kvstore, waiting, rendezvous, none):
         here |= {name: found for name, found in vars(module).items() if name[0] != "_"}

@@ -49,7 +49,7 @@ def given() -> Weights:
 
 
 @dataclass
-class Place:
+class Training:
     """A folder of one training.
 
     Attributes:
@@ -106,18 +106,18 @@ def ends_well(*processes: subprocess.Popen[bytes]) -> None:
 @pytest.fixture(scope="module")
 def expected(given: Weights, tmp_path_factory: pytest.TempPathFactory) -> Weights:
     """The weights of one process of MXNet on the whole batch."""
-    place = Place(tmp_path_factory.mktemp("single"), given)
-    options = place.options("--kv-store", "local", *ALL_BATCH)
+    training = Training(tmp_path_factory.mktemp("single"), given)
+    options = training.options("--kv-store", "local", *ALL_BATCH)
     ends_well(alone(Path(sys.prefix) / "bin", options))
-    found = place.weights(1)
+    found = training.weights(1)
     for name, array in given.items():
         assert np.abs(found[name] - array).max() > 1e-3, f"{name} has not moved"
     return found
 
 
 @pytest.fixture
-def place(tmp_path: Path, given: Weights) -> Place:
-    return Place(tmp_path, given)
+def training(tmp_path: Path, given: Weights) -> Training:
+    return Training(tmp_path, given)
 
 
 def same(found: Weights, expected: Weights) -> None:
@@ -127,15 +127,15 @@ def same(found: Weights, expected: Weights) -> None:
 
 
 @pytest.mark.parametrize("kv_store", ["dist_sync", "dist_device_sync"])
-def test_the_parameter_server(place: Place, expected: Weights, kv_store: str) -> None:
-    options = place.options(*HALF_BATCH)
+def test_the_parameter_server(training: Training, expected: Weights, kv_store: str) -> None:
+    options = training.options(*HALF_BATCH)
     # The gradients are as many numbers as are divided between the servers.
     divided = {"MXNET_KVSTORE_BIGARRAY_BOUND": "300000"}
     with TrainingCluster(
-        place.folder / "members", kv_store, options, environment=divided, servers=2
+        training.folder / "members", kv_store, options, environment=divided, servers=2
     ) as cluster:
         assert set(cluster.wait().values()) == {0}, cluster.output("worker-0")
-    same(place.weights(2), expected)
+    same(training.weights(2), expected)
 
 
 @pytest.mark.parametrize(
@@ -147,22 +147,22 @@ def test_the_parameter_server(place: Place, expected: Weights, kv_store: str) ->
 )
 @pytest.mark.parametrize(("pods", "slots"), [(2, 1), (1, 2)])
 def test_horovod(
-    place: Place, expected: Weights, environment: str, more: list[str], pods: int, slots: int
+    training: Training, expected: Weights, environment: str, more: list[str], pods: int, slots: int
 ) -> None:
-    options = place.options(*more, *HALF_BATCH)
+    options = training.options(*more, *HALF_BATCH)
     programs = of_environment(environment)
     with HorovodCluster(
-        place.folder / "members", options, pods=pods, slots=slots, programs=programs
+        training.folder / "members", options, pods=pods, slots=slots, programs=programs
     ) as cluster:
         assert set(cluster.wait().values()) == {0}, cluster.output("pod-0")
-    same(place.weights(2), expected)
+    same(training.weights(2), expected)
 
 
-def test_mirrored(place: Place, expected: Weights) -> None:
+def test_mirrored(training: Training, expected: Weights) -> None:
     """One worker, each of whose two devices has half of the batch."""
     strategy = ("--framework", "TensorFlow", "--distribution-strategy", "mirrored")
     finished = subprocess.run(
-        [of_environment("tensorflow") / "imagenet-train", *place.options(*strategy, *ALL_BATCH)],
+        [of_environment("tensorflow") / "imagenet-train", *training.options(*strategy, *ALL_BATCH)],
         env=plain_environment(PYTHONPATH=str(TWO_DEVICES)),
         stderr=subprocess.PIPE,
         text=True,
@@ -170,12 +170,12 @@ def test_mirrored(place: Place, expected: Weights) -> None:
     )
     assert finished.returncode == 0, finished.stderr
     assert "TensorFlow has 2 devices" in finished.stderr
-    same(place.weights(1), expected)
+    same(training.weights(1), expected)
 
 
-def test_multi_worker_mirrored(place: Place, expected: Weights) -> None:
+def test_multi_worker_mirrored(training: Training, expected: Weights) -> None:
     strategy = ("--framework", "TensorFlow", "--distribution-strategy", "multi_worker_mirrored")
-    options = place.options(*strategy, *HALF_BATCH)
+    options = training.options(*strategy, *HALF_BATCH)
     peers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     configurations = [
         json.dumps({"cluster": {"worker": peers}, "task": {"type": "worker", "index": index}})
@@ -183,4 +183,4 @@ def test_multi_worker_mirrored(place: Place, expected: Weights) -> None:
     ]
     programs = of_environment("tensorflow")
     ends_well(*[alone(programs, options, TF_CONFIG=text) for text in configurations])
-    same(place.weights(2), expected)
+    same(training.weights(2), expected)

@@ -49,7 +49,7 @@ def sweep(**changes: Any) -> tuple[Point, ...]:
     return points.sweep(manifest(**changes), (1, 2), chosen, files.problems).points
 
 
-class Place:
+class SweepRunner:
     """An API server, and a sweep that runs on it in another thread."""
 
     def __init__(self, server: FakeApiServer, outage_seconds: float = 60.0, **changes: Any) -> None:
@@ -102,16 +102,16 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def place(outage_seconds: float = 60.0, **changes: Any) -> AsyncIterator[Place]:
+async def sweep_runner(outage_seconds: float = 60.0, **changes: Any) -> AsyncIterator[SweepRunner]:
     async with FakeApiServer() as server:
         # A person with a kubeconfig makes the jobs that an operator may not.
         server.verbs[kinds.JOB.group, kinds.JOB.plural] |= {"create"}
-        yield Place(server, outage_seconds, **changes)
+        yield SweepRunner(server, outage_seconds, **changes)
 
 
 @asynchronous
 async def test_a_point_is_made_waited_for_and_read() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = found = sweep()
         await here.get_ready(found)
 
@@ -130,7 +130,7 @@ async def test_a_point_is_made_waited_for_and_read() -> None:
 @asynchronous
 async def test_all_points_share_a_claim_that_nobody_owns() -> None:
     changes: Manifest = {"run_policy": {"retentionPolicy": "Delete"}}
-    async with place(**changes) as here:
+    async with sweep_runner(**changes) as here:
         for _ in range(2):
             await here.get_ready(sweep(**changes))
 
@@ -144,14 +144,14 @@ async def test_all_points_share_a_claim_that_nobody_owns() -> None:
 @asynchronous
 async def test_a_claim_that_exists_is_not_made() -> None:
     changes: Manifest = {"dataset": {"volume": {"claimName": "mine"}}}
-    async with place(**changes) as here:
+    async with sweep_runner(**changes) as here:
         await here.get_ready(sweep(**changes))
         assert here.server.all(CLAIM) == []
 
 
 @asynchronous
 async def test_a_point_that_is_done_is_read_and_one_that_runs_is_waited_for() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         first, second = sweep()
         for point in (first, second):
             metadata = {**point.manifest["metadata"], "namespace": "vision"}
@@ -172,7 +172,7 @@ async def test_a_point_that_is_done_is_read_and_one_that_runs_is_waited_for() ->
 
 @asynchronous
 async def test_a_point_that_fails_says_why() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = sweep()
 
         outcome, _ = await asyncio.gather(here.run(first), here.finish(first.name, "Failed"))
@@ -183,7 +183,7 @@ async def test_a_point_that_fails_says_why() -> None:
 
 @asynchronous
 async def test_a_point_that_is_deleted_meanwhile_is_not_waited_for() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = sweep()
 
         async def delete() -> None:
@@ -197,7 +197,7 @@ async def test_a_point_that_is_deleted_meanwhile_is_not_waited_for() -> None:
 
 @asynchronous
 async def test_the_wait_goes_on_where_the_api_server_is_away_for_a_while() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = sweep()
         running = asyncio.create_task(here.run(first))
         await here.server.until(lambda: here.server.get(JOB, first.name))
@@ -211,7 +211,7 @@ async def test_the_wait_goes_on_where_the_api_server_is_away_for_a_while() -> No
 
 @asynchronous
 async def test_a_job_is_made_once_though_the_answer_to_its_making_is_lost() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = sweep()
         here.refuse(3, 503)
         create = here.server.add
@@ -233,7 +233,7 @@ async def test_a_job_is_made_once_though_the_answer_to_its_making_is_lost() -> N
 
 @asynchronous
 async def test_the_wait_ends_where_nothing_good_comes_for_long() -> None:
-    async with place(outage_seconds=0.05) as here:
+    async with sweep_runner(outage_seconds=0.05) as here:
         (first, _) = sweep()
         here.refuse(1_000_000, 503)
 
@@ -250,7 +250,7 @@ async def test_the_wait_ends_where_nothing_good_comes_for_long() -> None:
 @pytest.mark.parametrize("code", [400, 403, 422])
 @asynchronous
 async def test_a_refusal_that_stays_ends_the_wait_at_once(code: int) -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = sweep()
         refused = here.refuse(1_000_000, code)
 
@@ -262,7 +262,7 @@ async def test_a_refusal_that_stays_ends_the_wait_at_once(code: int) -> None:
 
 @asynchronous
 async def test_another_job_under_a_points_name_is_not_waited_for() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = sweep()
 
         async def replace() -> None:
@@ -288,7 +288,7 @@ def test_ctrl_c_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynchronous
 async def test_jobs_in_the_way_are_named_before_anything_is_made() -> None:
-    async with place() as here:
+    async with sweep_runner() as here:
         first, second = sweep()
         for point in (first, second):
             metadata = {**point.manifest["metadata"], "namespace": "vision"}
@@ -319,7 +319,7 @@ def test_failed_points_are_run_again_once_they_are_deleted() -> None:
 @asynchronous
 async def test_a_job_that_left_no_last_words_has_its_time_alone() -> None:
     bare = {"training": {"attempt": 0, "clock": {"seconds": 45}}}
-    async with place() as here:
+    async with sweep_runner() as here:
         (first, _) = sweep()
 
         outcome, _ = await asyncio.gather(

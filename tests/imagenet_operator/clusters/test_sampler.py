@@ -15,8 +15,8 @@ from imagenet_operator.clusters.local import addresses
 from imagenet_operator.clusters.sampler import Sampler, Target, fetch, targets
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.sample import Asked
-from support.answering_member import Member, metrics, serving
 from support.asynchronous import asynchronous, until
+from support.metrics_server import MetricsServer, metrics, serving
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -69,7 +69,7 @@ async def sampling(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def asked_again(member: Member) -> None:
+async def asked_again(member: MetricsServer) -> None:
     """Wait until two more samples have been taken, the first of them whole."""
     wanted = member.asked + 2
     await until(lambda: member.asked >= wanted)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from support.answering_member import Member, metrics, serving
 from support.asynchronous import asynchronous, until
+from support.metrics_server import MetricsServer, metrics, serving
 from support.operator_harness import QUICK, Harness, cluster_of, job, node, running
 
 Manifest = dict[str, Any]
@@ -11,7 +11,7 @@ KEY = ("vision", "digits")
 ASKING = {**QUICK, "sampler": {"intervalSeconds": 1, "timeoutSeconds": 0.3}}
 
 
-async def started(harness: Harness, member: Member, deadline: int) -> None:
+async def started(harness: Harness, member: MetricsServer, deadline: int) -> None:
     """Bring a job to where all its pods run; what its workers answer is up to the member."""
     await harness.server.add(job(run_policy={"progressDeadlineSeconds": deadline}))
     await harness.settle()
@@ -27,7 +27,7 @@ async def started(harness: Harness, member: Member, deadline: int) -> None:
     assert harness.status()["phase"] == "Running"
 
 
-async def asked(harness: Harness, member: Member, times: int) -> None:
+async def asked(harness: Harness, member: MetricsServer, times: int) -> None:
     """Wait until both workers were asked so often; meanwhile the job is looked at all the time."""
     wanted = member.asked + 2 * times
 
@@ -39,7 +39,7 @@ async def asked(harness: Harness, member: Member, times: int) -> None:
     await harness.settle()
 
 
-async def heard(harness: Harness, member: Member) -> None:
+async def heard(harness: Harness, member: MetricsServer) -> None:
     """Wait until the status tells that the attempt was heard."""
 
     def is_heard() -> bool:

@@ -18,7 +18,7 @@ def metrics(images: int = 100, speed: float = 50.0) -> str:
     )
 
 
-class Member:
+class MetricsServer:
     """A member's HTTP server, and what it answers.
 
     Attributes:
@@ -44,9 +44,9 @@ class Member:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Member]:
+async def serving() -> AsyncIterator[MetricsServer]:
     """Run a member until the block ends."""
-    member = Member()
+    member = MetricsServer()
     application = web.Application()
     application.router.add_get("/metrics", member.answer)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
