@@ -64,7 +64,7 @@ class Residual:
 
 
 def plan_residual(request: NetworkRequest) -> Residual:
-    """UpdatePlan a network of depths such as 8, 20, 56, 110 and 164.
+    """Plan a network of depths such as 8, 20, 56, 110 and 164.
 
     Raises:
         InputError: there is no such depth.

@@ -121,7 +121,7 @@ class RecordTraining:
         accumulation_steps: int,
         augmentation: dict[str, Any],
     ) -> None:
-        """UpdatePlan the epochs.
+        """Plan the epochs.
 
         Args:
             reader: how.

@@ -33,7 +33,7 @@ class RecordTraining:
         ranks: int,
         accumulation_steps: int,
     ) -> None:
-        """UpdatePlan the epochs.
+        """Plan the epochs.
 
         Args:
             options: batch size, augmentation, threads and seed.
