@@ -30,6 +30,8 @@ from imagenet_operator.manifests import labels
 
 PREFIX = "imagenet_"
 TRAIN_IMAGES = "imagenet_train_images_total"
+TRAIN_WORK = "imagenet_train_phase_work_total"
+TRAIN_PHASE = "imagenet_train_phase"
 TRAIN_EPOCHS = "imagenet_train_epochs"
 TRAIN_BATCH = "imagenet_train_batch"
 TRAIN_BATCHES = "imagenet_train_batches_per_epoch"
@@ -41,11 +43,13 @@ PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
 
 ROLE_LABEL = "role"
 ATTEMPT_LABEL = "attempt"
+PHASE_LABEL = "phase"
 
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
 """How long a worker may be silent before sums over all workers are dropped."""
 
 _WORKER: Final = "worker"
+_LONGEST_PHASE: Final = 32
 _MOST_DIGITS: Final = 10
 """Of the number of an attempt: as many as 2³¹ has."""
 
@@ -108,6 +112,7 @@ class Sample:
         batches_per_epoch: On every worker.
         whole_at: When all workers last answered that are expected to; sums are of that time.
         progressed_at: When a sample of this attempt last showed progress of a worker.
+        phase: What rank 0 does, as its program calls it.
         preparation: By role: index, pack, seal.
         totals: What the next sample is compared with.
     """
@@ -123,6 +128,7 @@ class Sample:
     batches_per_epoch: int | None = None
     whole_at: datetime | None = None
     progressed_at: datetime | None = None
+    phase: str = ""
     preparation: Mapping[str, Preparation] | None = None
     totals: Totals | None = None
 
@@ -138,12 +144,12 @@ class Totals:
     """The running totals of a sample, which the next one is compared with.
 
     Attributes:
-        images: Pod name → the most images that it reported in any sample. Pods that do not answer
-            stay, so that their next answer is not mistaken for progress.
+        work: Pod name → the most images and units of work that it reported in any sample. Pods that
+            do not answer stay, so that their next answer is not mistaken for progress.
         sums: Series of a ratio → sum over the workers, when all of them last answered.
     """
 
-    images: Mapping[str, float] = field(default_factory=dict)
+    work: Mapping[str, float] = field(default_factory=dict)
     sums: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -155,14 +161,16 @@ class _Scrape:
     role: str
     attempt: int | None
     values: Mapping[str, float]
+    phase: str = ""
 
 
 def metrics() -> set[str]:
     """Return every series that the operator reads."""
-    named = {TRAIN_IMAGES, TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES, TRAIN_RANK}
+    training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_PHASE, TRAIN_RANK}
+    position = {TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES}
     preparation = {PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED}
     figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
-    return named | preparation | figures
+    return training | position | preparation | figures
 
 
 def parse_sample(
@@ -223,13 +231,16 @@ def _with_training(
     workers = [item for item in heard if item.attempt == attempt and item.role == _WORKER]
     sample = replace(former, taken_at=bare.taken_at, preparation=bare.preparation, attempt=attempt)
     is_whole = _expected(sample, asked) <= {item.pod for item in workers}
-    first = next((item.values for item in workers if item.values.get(TRAIN_RANK) == 0), None)
+    first = next((item for item in workers if item.values.get(TRAIN_RANK) == 0), None)
     if first is not None or is_whole:
-        sample = _with_rank_0(sample, first or {})
+        sample = _with_rank_0(sample, first.values if first is not None else {})
+    # Rank 0 is unknown while workers resume.
+    doing = [item.phase for item in (first, *workers) if item is not None and item.phase]
+    sample = replace(sample, phase=doing[0] if doing else former.phase)
     if is_whole:
         sample = _with_sums(sample, workers)
     totals = sample.totals or Totals()
-    sample = replace(sample, totals=replace(totals, images=_images(workers, former.totals)))
+    sample = replace(sample, totals=replace(totals, work=_work(workers, former.totals)))
     return replace(sample, progressed_at=_progressed_at(sample, former))
 
 
@@ -239,7 +250,7 @@ def _expected(sample: Sample, asked: Mapping[str, Asked]) -> set[str]:
     since, totals = sample.heard_since, sample.totals
     if since is None or totals is None or sample.taken_at - since <= LONGEST_CHECKPOINT:
         return workers
-    return workers & totals.images.keys()
+    return workers & totals.work.keys()
 
 
 def _with_rank_0(former: Sample, values: Mapping[str, float]) -> Sample:
@@ -288,30 +299,37 @@ def _without_old_sums(sample: Sample) -> Sample:
     return replace(sample, figures=_updated(sample.figures, old))
 
 
-def _images(workers: list[_Scrape], former: Totals | None) -> dict[str, float]:
-    """Return the most images that each worker reported in any sample."""
-    before = former.images if former is not None else {}
-    images = {item.pod: item.values.get(TRAIN_IMAGES, 0.0) for item in workers}
+def _work(workers: list[_Scrape], former: Totals | None) -> dict[str, float]:
+    """Return the most images and units of work that each worker reported in any sample.
+
+    Older programs report images alone; evaluations and checkpoints do not increase them.
+    """
+    before = former.work if former is not None else {}
+    work = {
+        item.pod: item.values.get(TRAIN_IMAGES, 0.0) + item.values.get(TRAIN_WORK, 0.0)
+        for item in workers
+    }
     return {
-        pod: max(images.get(pod, 0.0), before.get(pod, 0.0))
-        for pod in images.keys() | before.keys()
+        pod: max(work.get(pod, 0.0), before.get(pod, 0.0)) for pod in work.keys() | before.keys()
     }
 
 
 def _scrape(pod: str, text: str) -> _Scrape | None:
     """Read one pod's text; NaN and infinity, which a gauge may hold, are ignored."""
     values: dict[str, float] = {}
-    role, attempt = "", ""
+    role, attempt, phase = "", "", ""
     try:
         for family in text_string_to_metric_families(text):
             for series in family.samples:
                 role = series.labels.get(ROLE_LABEL, role)
                 attempt = series.labels.get(ATTEMPT_LABEL, attempt)
+                if series.name == TRAIN_PHASE and series.value:
+                    phase = series.labels.get(PHASE_LABEL, "")[:_LONGEST_PHASE]
                 if series.name.startswith(PREFIX) and isfinite(series.value):
                     values[series.name] = values.get(series.name, 0.0) + float(series.value)
     except (ValueError, KeyError, IndexError):
         return None
-    return _Scrape(pod, role, _attempt(attempt), values)
+    return _Scrape(pod, role, _attempt(attempt), values, phase)
 
 
 def _attempt(text: str) -> int | None:
@@ -351,8 +369,8 @@ def _progressed_at(sample: Sample, former: Sample) -> datetime:
     """When the attempt last advanced: now, unless nothing rose since the last sample."""
     if former.progressed_at is None or former.totals is None or sample.totals is None:
         return sample.taken_at
-    before = former.totals.images
-    advanced = any(count > before.get(pod, 0.0) for pod, count in sample.totals.images.items()) or (
+    before = former.totals.work
+    advanced = any(count > before.get(pod, 0.0) for pod, count in sample.totals.work.items()) or (
         sample.epoch is not None
         and former.epoch is not None
         and (sample.epoch, sample.batch) != (former.epoch, former.batch)

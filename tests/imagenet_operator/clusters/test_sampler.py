@@ -131,7 +131,7 @@ async def test_bad_answers_harm_nobody(text: str) -> None:
 
         assert found is not None
         assert found.totals is not None
-        assert found.totals.images == {"digits-r0-worker-1": 100}
+        assert found.totals.work == {"digits-r0-worker-1": 100}
         # The sum over all workers is what only all of them can say.
         assert "images_per_second" not in found.figures
 
@@ -155,7 +155,7 @@ async def test_a_worker_that_is_late_moves_no_figure_of_all_and_is_no_news() -> 
         assert whole is not None
         assert part.figures["images_per_second"] == whole.figures["images_per_second"] == 100.0
         assert part.totals is not None
-        assert part.totals.images["digits-r0-worker-0"] == 200
+        assert part.totals.work["digits-r0-worker-0"] == 200
         assert enqueued == [KEY]
 
 
@@ -169,7 +169,7 @@ async def test_members_that_do_not_run_are_not_asked() -> None:
 
         assert found is not None
         assert found.totals is not None
-        assert set(found.totals.images) == {"digits-r0-worker-1"}
+        assert set(found.totals.work) == {"digits-r0-worker-1"}
 
 
 @asynchronous

@@ -53,6 +53,26 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     }
 
 
+def test_a_phase_counts_its_own_work(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.work()
+    training.phase(names.Phase.TRAINING)
+    training.step(images=512, step_seconds=0.5, data_wait_seconds=0.01)
+    training.phase(names.Phase.SAVING)
+    labelled = {
+        (sample.name, sample.labels["phase"]): sample.value
+        for family in registry.exported.collect()
+        for sample in family.samples
+        if "phase" in sample.labels
+    }
+    assert labelled == {
+        ("imagenet_train_phase", "training"): 0,
+        ("imagenet_train_phase", "saving"): 1,
+        ("imagenet_train_phase_work_total", "training"): 2,
+        ("imagenet_train_phase_work_total", "saving"): 1,
+    }
+
+
 def test_figures_that_nobody_measures_stay_absent(registry: Registry) -> None:
     training = TrainingRecorder(registry)
     training.accuracy(top1=0.4)
@@ -66,6 +86,7 @@ def test_figures_that_nobody_measures_stay_absent(registry: Registry) -> None:
 def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> None:
     training = TrainingRecorder(registry)
     training.plan(1, 1, 0)
+    training.phase(names.Phase.TRAINING)
     training.position(0, 0)
     training.step(1, 1.0, 1.0)
     training.speed(1.0)

@@ -1,6 +1,6 @@
 """What of the loop only a clock shows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -33,7 +33,9 @@ class Order(Learner):
     def settle(self) -> None:
         self.asked.append("settle")
 
-    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+    def epoch(
+        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+    ) -> Iterator[Batch]:
         while True:
             self.asked.append("read")
             yield Batch(None, None, 2)

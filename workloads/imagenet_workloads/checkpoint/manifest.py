@@ -6,7 +6,7 @@ folder with a manifest whose checksums hold is a complete checkpoint; anything e
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Self
@@ -82,13 +82,20 @@ class CheckpointManifest:
     files: Mapping[str, FileSum]
 
     @classmethod
-    def describe(cls, folder: Path, identity: Identity, attempt: int, position: Position) -> Self:
-        """Describes the files of a folder as they are now."""
-        files = {
-            path.relative_to(folder).as_posix(): FileSum.of(path)
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
+    def describe(
+        cls,
+        folder: Path,
+        identity: Identity,
+        attempt: int,
+        position: Position,
+        worked: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """Describes the files of a folder as they are now; calls `worked` after each."""
+        files = {}
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                files[path.relative_to(folder).as_posix()] = FileSum.of(path)
+                worked()
         return cls(identity=identity, attempt=attempt, position=position, files=files)
 
     def to_json(self) -> str:
@@ -126,8 +133,8 @@ class CheckpointManifest:
             files={name: _read_file_sum(files, name) for name in files.values},
         )
 
-    def verify(self, folder: Path) -> None:
-        """Reads every file of the checkpoint and compares it.
+    def verify(self, folder: Path, worked: Callable[[], None] = lambda: None) -> None:
+        """Reads every file of the checkpoint and compares it; calls `worked` after each.
 
         Raises:
             InputError: a file is missing, unreadable, or not what was written; names the file.
@@ -143,6 +150,7 @@ class CheckpointManifest:
                     raise InputError(f"{path}: its SHA-256 is not the manifest's")
             except OSError as error:
                 raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+            worked()
 
 
 def _read_file_sum(files: Fields, name: str) -> FileSum:

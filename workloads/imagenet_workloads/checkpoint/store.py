@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -95,7 +95,9 @@ class CheckpointStore:
                 "attempt has taken over"
             )
 
-    def newest(self, init_from: Path | None = None) -> Checkpoint | None:
+    def newest(
+        self, init_from: Path | None = None, worked: Callable[[], None] = lambda: None
+    ) -> Checkpoint | None:
         """The checkpoint to resume from; None where the training starts from the beginning.
 
         That is the one of this training that got furthest, over this attempt and all before it.
@@ -104,6 +106,7 @@ class CheckpointStore:
         Args:
             init_from: where to start when this training has none of its own: a checkpoint, or
                 an attempt's or a job's folder, of any training.
+            worked: called after each file that was compared.
 
         Raises:
             InputError: `init_from` is needed, and holds no complete checkpoint.
@@ -113,18 +116,20 @@ class CheckpointStore:
                 manifest = CheckpointManifest.read(folder)
                 reason = self._foreign(manifest.identity)
                 if reason is None:
-                    return _verified(folder, manifest)
+                    return _verified(folder, manifest, worked)
             except InputError as error:
                 reason = f"damaged: {error}"
             _log.warning("checkpoint %s is passed over: %s", folder, reason)
-        return None if init_from is None else _named(init_from)
+        return None if init_from is None else _named(init_from, worked)
 
     def owns(self, checkpoint: Checkpoint) -> bool:
         """Whether the checkpoint is this training's own, not another's that init_from named."""
         return self._foreign(checkpoint.manifest.identity) is None
 
     @contextmanager
-    def begin(self, position: Position) -> Iterator[Path]:
+    def begin(
+        self, position: Position, worked: Callable[[], None] = lambda: None
+    ) -> Iterator[Path]:
         """Writes one checkpoint: the `with` block fills the folder that it is given.
 
         After the block the folder is complete and in its place, and older checkpoints of this
@@ -133,6 +138,10 @@ class CheckpointStore:
 
             with store.begin(Position(epoch=3, batch=0)) as folder:
                 network.save_parameters(str(folder / "params"))
+
+        Args:
+            position: of the training.
+            worked: called after each file that was read again, and that is on the disk.
 
         Raises:
             SupersededError: a later attempt exists.
@@ -147,9 +156,9 @@ class CheckpointStore:
             temporary.mkdir()
             yield temporary
             manifest = CheckpointManifest.describe(
-                temporary, self._identity, self._attempt, position
+                temporary, self._identity, self._attempt, position, worked
             )
-            _seal(temporary, manifest)
+            _seal(temporary, manifest, worked)
             self._publish(temporary, final)
             self._prune(position)
         except OSError as error:
@@ -226,14 +235,14 @@ class CheckpointStore:
                 shutil.rmtree(path)
 
 
-def _named(path: Path) -> Checkpoint:
+def _named(path: Path, worked: Callable[[], None]) -> Checkpoint:
     """The newest complete checkpoint at or under a path that someone named.
 
     Raises:
         InputError: there is none; says why.
     """
     if (path / FILE_NAME).exists():
-        return _verified(path, CheckpointManifest.read(path))
+        return _verified(path, CheckpointManifest.read(path), worked)
     attempts = [(0, path), *_attempts(path / "attempts")]
     found = [
         (position, number, folder)
@@ -242,7 +251,7 @@ def _named(path: Path) -> Checkpoint:
     ]
     for folder in _furthest_first(found):
         try:
-            return _verified(folder, CheckpointManifest.read(folder))
+            return _verified(folder, CheckpointManifest.read(folder), worked)
         except InputError as error:
             _log.warning("checkpoint %s is passed over: damaged: %s", folder, error)
     raise InputError(
@@ -277,8 +286,8 @@ def _length(folder: Path) -> int | None:
         return None
 
 
-def _verified(folder: Path, manifest: CheckpointManifest) -> Checkpoint:
-    manifest.verify(folder)
+def _verified(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]) -> Checkpoint:
+    manifest.verify(folder, worked)
     return Checkpoint(folder, manifest.position, manifest)
 
 
@@ -321,10 +330,11 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _seal(folder: Path, manifest: CheckpointManifest) -> None:
+def _seal(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]) -> None:
     """Brings the folder's files to the disk, then the manifest that speaks for them."""
     for path in folder.rglob("*"):
         _sync(path)
+        worked()
     (folder / FILE_NAME).write_text(manifest.to_json(), encoding="utf-8")
     _sync(folder / FILE_NAME)
     _sync(folder)

@@ -34,6 +34,7 @@ class Metric:
         unit: of its value.
         help: one sentence, shown by Prometheus beside the name.
         buckets: upper bounds of a histogram's buckets, in `unit`; empty otherwise.
+        labels: of its series, beyond LABELS.
     """
 
     name: str
@@ -41,6 +42,18 @@ class Metric:
     unit: str
     help: str
     buckets: tuple[float, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+class Phase(StrEnum):
+    """What a worker does, one thing after the other: the label `phase`."""
+
+    RESUMING = "resuming"
+    TRAINING = "training"
+    EVALUATING = "evaluating"
+    SAVING = "saving"
+    EXPORTING = "exporting"
+    ENDING = "ending"
 
 
 TRAIN_IMAGES = Metric(
@@ -124,6 +137,21 @@ TRAIN_RANK = Metric(
     "This worker's rank in the kvstore, which is not its pod's number; "
     "a job's loss and accuracy are those of rank 0.",
 )
+TRAIN_PHASE = Metric(
+    "imagenet_train_phase",
+    MetricType.GAUGE,
+    "1",
+    "1 for the phase that this worker is in, 0 for those before.",
+    labels=("phase",),
+)
+TRAIN_PHASE_WORK = Metric(
+    "imagenet_train_phase_work_total",
+    MetricType.COUNTER,
+    "units",
+    "Work of this worker in each phase: batches trained, read past or evaluated, files checked, "
+    "and seconds in which files grew. The operator takes its increase for progress.",
+    labels=("phase",),
+)
 
 PREPARE_IMAGES = Metric(
     "imagenet_prepare_images_total",
@@ -172,6 +200,8 @@ TRAINING = (
     TRAIN_VALIDATION_TOP5,
     TRAIN_LEARNING_RATE,
     TRAIN_RANK,
+    TRAIN_PHASE,
+    TRAIN_PHASE_WORK,
 )
 PREPARATION = (
     PREPARE_IMAGES,

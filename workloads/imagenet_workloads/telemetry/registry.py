@@ -48,23 +48,31 @@ class Registry(Collector):
         self.exported = CollectorRegistry()
         self.exported.register(self)
 
-    def add(self, metric: Metric, amount: float) -> None:
-        """Adds to a counter; an amount of 0 makes it appear."""
+    def add(self, metric: Metric, amount: float, *labels: str) -> None:
+        """Adds to a counter; an amount of 0 makes it appear.
+
+        Args:
+            metric: the counter.
+            amount: at least 0.
+            *labels: the values of the metric's own labels.
+        """
         with self._lock:
             counter = self._counters.get(metric.name)
             if counter is None:
-                counter = Counter(metric.name, metric.help, registry=self._unlabelled)
+                counter = Counter(
+                    metric.name, metric.help, metric.labels, registry=self._unlabelled
+                )
                 self._counters[metric.name] = counter
-        counter.inc(amount)
+        (counter.labels(*labels) if labels else counter).inc(amount)
 
-    def set(self, metric: Metric, value: float) -> None:
-        """Sets a gauge."""
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
+        """Sets a gauge; arguments as of `add`."""
         with self._lock:
             gauge = self._gauges.get(metric.name)
             if gauge is None:
-                gauge = Gauge(metric.name, metric.help, registry=self._unlabelled)
+                gauge = Gauge(metric.name, metric.help, metric.labels, registry=self._unlabelled)
                 self._gauges[metric.name] = gauge
-        gauge.set(value)
+        (gauge.labels(*labels) if labels else gauge).set(value)
 
     def observe(self, metric: Metric, value: float) -> None:
         """Adds one observation to a histogram."""

@@ -13,6 +13,7 @@ class TrainingRecorder:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._at_work = False
+        self._phase: names.Phase | None = None
 
     def readiness(self) -> str | None:
         """What the worker has not done yet of what shows that it is at work; None when it is.
@@ -21,6 +22,22 @@ class TrainingRecorder:
         has to evaluate a finished training is at work with that.
         """
         return None if self._at_work else "no batch is trained yet"
+
+    def phase(self, phase: names.Phase) -> None:
+        """Begins a phase, which is progress too."""
+        if self._phase not in (None, phase):
+            self._registry.set(names.TRAIN_PHASE, 0, self._phase)
+        self._phase = phase
+        self._registry.set(names.TRAIN_PHASE, 1, phase)
+        self.work()
+
+    def work(self) -> None:
+        """Counts one unit of the phase's work: without any, the worker is taken for one that hangs.
+
+        Safe to call from several threads.
+        """
+        if self._phase is not None:
+            self._registry.add(names.TRAIN_PHASE_WORK, 1, self._phase)
 
     def plan(self, epochs: int, batches_per_epoch: int, rank: int) -> None:
         """Says what is going to run and who this worker is in the kvstore."""
@@ -43,6 +60,7 @@ class TrainingRecorder:
             data_wait_seconds: the wait for data.
         """
         self._at_work = True
+        self.work()
         self._registry.add(names.TRAIN_IMAGES, images)
         self._registry.observe(names.TRAIN_STEP_SECONDS, step_seconds)
         self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, data_wait_seconds)

@@ -8,6 +8,8 @@ from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry import events
+from imagenet_workloads.telemetry.file_growth import growth_reported
+from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.train.framework import Learner
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.options.groups import OutputOptions
@@ -63,7 +65,12 @@ class Checkpointer:
     def _save(self, position: Position) -> None:
         if self._group.rank == 0:
             started = self._clock()
-            with self._termination.writing(), self._store.begin(position) as folder:
+            self._reporter.phase(Phase.SAVING)
+            with (
+                self._termination.writing(),
+                self._store.begin(position, self._reporter.work) as folder,
+                growth_reported(folder, self._reporter.work),
+            ):
                 self._learner.save(folder)
                 write_batches_per_epoch(folder, self._batches_per_epoch)
             self._last_saved = self._clock()

@@ -3,7 +3,7 @@
 A framework implements the protocols; the loop and the evaluation use them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,8 +82,16 @@ class TrainingData(Protocol):
     batches_per_epoch: int
     images: int
 
-    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
-        """Give an epoch's batches from `first_batch` on; the same ones whenever they are asked."""
+    def epoch(
+        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+    ) -> Iterator[Batch]:
+        """Give an epoch's batches from `first_batch` on; the same ones whenever they are asked.
+
+        Args:
+            number: of the epoch, from 0.
+            first_batch: from 0.
+            passed: called for each batch before it that has to be read.
+        """
 
 
 class ValidationData(Protocol):

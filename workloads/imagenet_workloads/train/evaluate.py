@@ -4,6 +4,8 @@ Counts are added up as whole numbers beside the gradients, never through an opti
 equal those of one process that loads the saved model.
 """
 
+from collections.abc import Callable
+
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.counts import Counts, count
 from imagenet_workloads.train.data import ValidationData
@@ -11,7 +13,13 @@ from imagenet_workloads.train.framework import Learner
 from imagenet_workloads.train.group import Group
 
 
-def evaluate(learner: Learner, data: ValidationData, group: Group, top_k: int) -> Counts | None:
+def evaluate(
+    learner: Learner,
+    data: ValidationData,
+    group: Group,
+    top_k: int,
+    worked: Callable[[], None] = lambda: None,
+) -> Counts | None:
     """Count over all validation images; None on the ranks that have no part in it.
 
     Args:
@@ -19,6 +27,7 @@ def evaluate(learner: Learner, data: ValidationData, group: Group, top_k: int) -
         data: the images.
         group: if it is collective, each rank takes a share; otherwise rank 0 takes all.
         top_k: a further k to count; 0 is none.
+        worked: called after each batch.
 
     Raises:
         WorkloadError: not every image came by.
@@ -33,6 +42,7 @@ def evaluate(learner: Learner, data: ValidationData, group: Group, top_k: int) -
     for batch in data.batches(rank, ranks):
         outputs = learner.predict(batch)
         counts += count(outputs.probabilities, outputs.labels, top_k)
+        worked()
     if group.collective:
         counts = Counts(*group.add(counts.numbers()))
     if counts.images != data.images:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.process.termination import Termination
+from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.counts import Counts, count
 from imagenet_workloads.train.data import Batch, Data
@@ -79,8 +80,11 @@ class TrainingLoop:
     def validate(self, epoch: int) -> Counts | None:
         """Evaluate after an epoch; None on ranks that do not, and without validation images."""
         counts = None
+        self.reporter.phase(Phase.EVALUATING)
         if self.data.validation is not None:
-            counts = evaluate(self.learner, self.data.validation, self.group, self.top_k)
+            counts = evaluate(
+                self.learner, self.data.validation, self.group, self.top_k, self.reporter.work
+            )
         if counts is not None:
             self.reporter.validation(epoch, counts, self.top_k)
         self.reporter.pause()
@@ -91,7 +95,8 @@ class TrainingLoop:
         counts = Counts()
         started = time.monotonic()
         saving = 0.0
-        batches = iter(self.data.training.epoch(epoch, first_batch))
+        self.reporter.phase(Phase.TRAINING)
+        batches = self.data.training.epoch(epoch, first_batch, self.reporter.work)
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
             step_started = time.monotonic()
             self.learner.settle()
@@ -114,6 +119,7 @@ class TrainingLoop:
             )
             if flags.save or flags.stop:
                 self.checkpointer.within_epoch(self._after(epoch, done))
+                self.reporter.phase(Phase.TRAINING)
                 saving += time.monotonic() - step_ended
             if flags.stop:
                 return True

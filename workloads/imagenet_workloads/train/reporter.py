@@ -11,6 +11,7 @@ from collections.abc import Callable
 from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import EventLog
+from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 
@@ -46,6 +47,14 @@ class Reporter:
         self._listener = listener
         self._display_every, self._last = display_every, batches_per_epoch
         self.pause()
+
+    def phase(self, phase: Phase) -> None:
+        """Begin a phase."""
+        self._recorder.phase(phase)
+
+    def work(self) -> None:
+        """Count one unit of the phase's work, so that it is not taken for a hang."""
+        self._recorder.work()
 
     def pause(self) -> None:
         """Begin a new interval, after something that is not training."""

@@ -7,6 +7,7 @@ loads what is found there.
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def find_resume_point(
     group: Group,
     batches_per_epoch: int,
     accumulation_steps: int,
+    worked: Callable[[], None] = lambda: None,
 ) -> ResumePoint:
     """Find the place; every rank gets the same.
 
@@ -61,12 +63,13 @@ def find_resume_point(
         group: that broadcasts what rank 0 has found.
         batches_per_epoch: of this worker, now.
         accumulation_steps: batches that make one update.
+        worked: called after each file of a checkpoint that was read.
 
     Raises:
         InputError: --init-from names no checkpoint.
         WorkloadError: this rank does not see the checkpoint that rank 0 has found.
     """
-    found = store.newest(options.output.init_from)
+    found = store.newest(options.output.init_from, worked)
     own = found is not None and found.manifest.identity == identity
     _check_agreement(group, _NOTHING if found is None else _OWN if own else _FOREIGN, found)
     if found is None:

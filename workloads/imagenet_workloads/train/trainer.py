@@ -8,6 +8,7 @@ import logging
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,9 @@ from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry import events
+from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
+from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.data import Data
@@ -64,21 +67,33 @@ def train(worker: Worker) -> int:
         accumulation_steps = _accumulation_steps(worker.options, group)
         data = worker.framework.open_data(accumulation_steps, Path(scratch))
         if worker.options.data.test_io:
-            only_read(worker.framework, data, worker.options)
+            worker.recorder.phase(Phase.TRAINING)
+            only_read(worker.framework, data, worker.options, worker.recorder.work)
         elif not _train(worker, group, data, accumulation_steps):
             return TERMINATED
+    worker.recorder.phase(Phase.ENDING)
     # Rank 0 comes here when its result is written: no worker ends well before.
     group.wait_for_all()
     group.close()
     return 0
 
 
-def only_read(framework: Framework, data: Data, options: Options) -> None:
-    """`--test-io 1`: read an epoch and say how fast, without a network."""
+def only_read(
+    framework: Framework, data: Data, options: Options, worked: Callable[[], None] = lambda: None
+) -> None:
+    """`--test-io 1`: read an epoch and say how fast, without a network.
+
+    Args:
+        framework: that reads.
+        data: what is read.
+        options: the command line.
+        worked: called after each batch.
+    """
     every, size = options.output.disp_batches, options.optimizer.batch_size
     started = interval = time.monotonic()
     for number, batch in enumerate(data.training.epoch(0, 0), start=1):
         framework.wait_to_read(batch)
+        worked()
         if number % every == 0:
             now = time.monotonic()
             _log.info("batch %d: %.1f images/s", number, every * size / (now - interval))
@@ -103,7 +118,9 @@ def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) ->
         result = _result(worker, group, data, resume_point, outcome, started_at)
         worker.store.refuse_later_attempt()
         folder = worker.store.attempt_folder
-        write_result(folder, result, fit.learner.export, data.classes, datetime.now(UTC))
+        worker.recorder.phase(Phase.EXPORTING)
+        with growth_reported(folder, worker.recorder.work):
+            write_result(folder, result, fit.learner.export, data.classes, datetime.now(UTC))
         finished = _finished(result)
         fit.reporter.write(finished)
         # For the status of the job: nobody answers a sampler any more.
@@ -116,8 +133,15 @@ def _get_ready(
 ) -> tuple[TrainingLoop, ResumePoint]:
     """Find where to go on, and give every rank the same to go on with."""
     options, batches = worker.options, data.training.batches_per_epoch
+    worker.recorder.phase(Phase.RESUMING)
     resume_point = find_resume_point(
-        options, worker.store, worker.identity, group, batches, accumulation_steps
+        options,
+        worker.store,
+        worker.identity,
+        group,
+        batches,
+        accumulation_steps,
+        worker.recorder.work,
     )
     plan = _plan(options, group, batches, resume_point, accumulation_steps)
     learner = worker.framework.learner(data, resume_point, plan)

@@ -70,15 +70,18 @@ def verdict(
     limit = deadline(training, sample, deadline_seconds)
     if limit is None or now < limit:
         return None
+    where = ""
     if training.running_time is None or sample is None:
         found = "not all members ran"
     elif sample.taken_at < limit:
         return None
     elif sample.attempt == training.attempt:
         found = "training did not progress"
+        where = f" (phase: {sample.phase})" if sample.phase else ""
     else:
         found = "no worker answered"
-    return End("ProgressDeadlineExceeded", f"{found} for {deadline_seconds} s", Charge.FAILURE)
+    message = f"{found} for {deadline_seconds} s{where}"
+    return End("ProgressDeadlineExceeded", message, Charge.FAILURE)
 
 
 def _progress_before_silence(training: TrainingStatus, sample: Sample) -> datetime | None:

@@ -1,7 +1,7 @@
 """The data that the command line names, as MXNet reads it. Imports MXNet."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,13 @@ from imagenet_workloads.frameworks.mxnet.records import (
     RecordValidation,
     augmentation_arguments,
 )
-from imagenet_workloads.train.data import IMAGENET_MEAN, Batch, Data, choose_inputs, plain_inputs
+from imagenet_workloads.train.data import (
+    IMAGENET_MEAN,
+    Batch,
+    Data,
+    choose_inputs,
+    plain_inputs,
+)
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.sharding import MOST_BATCHES, batches_per_epoch, draw
 
@@ -130,6 +136,8 @@ class SyntheticData:
         )
         self.images = self.batches_per_epoch * batch_size_per_process * ranks
 
-    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+    def epoch(
+        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+    ) -> Iterator[Batch]:
         """Give the same batch for what is left of the epoch."""
         return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)

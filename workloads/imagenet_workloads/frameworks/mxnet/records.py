@@ -13,7 +13,7 @@ from it, so a batch is safe with whoever begins, as an operation of MXNet's, wha
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mxnet as mx
@@ -147,14 +147,19 @@ class RecordTraining:
         self._rank, self._ranks, self._seed = rank, ranks, seed
         self._augmentation = augmentation
 
-    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+    def epoch(
+        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+    ) -> Iterator[Batch]:
         """Give an epoch's batches from `first_batch` on, decided by the seed and the number.
 
         Those before are read and dropped: ImageRecordIter cannot begin in the middle.
         """
         if first_batch:
             _log.info("reads past %d batches of epoch %d", first_batch, number)
-        return itertools.islice(self._laps(number), first_batch, None)
+        laps = self._laps(number)
+        for _ in itertools.islice(laps, first_batch):
+            passed()
+        return laps
 
     def _laps(self, epoch: int) -> Iterator[Batch]:
         """Give this worker's part again and again, until the epoch is full.

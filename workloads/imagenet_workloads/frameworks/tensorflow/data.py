@@ -1,7 +1,7 @@
 """The data that the command line names, as TensorFlow reads it. Imports TensorFlow."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,13 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow import record_ranges
 from imagenet_workloads.frameworks.tensorflow.records import RecordTraining, RecordValidation
-from imagenet_workloads.train.data import Batch, Data, Inputs, choose_inputs, plain_inputs
+from imagenet_workloads.train.data import (
+    Batch,
+    Data,
+    Inputs,
+    choose_inputs,
+    plain_inputs,
+)
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.sharding import MOST_BATCHES, batches_per_epoch, draw
 
@@ -82,6 +88,8 @@ class SyntheticData:
         self.batches_per_epoch = batches_per_epoch(wanted, ranks, size, accumulation_steps)
         self.images = self.batches_per_epoch * size * ranks
 
-    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+    def epoch(
+        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+    ) -> Iterator[Batch]:
         """Give the same batch for what is left of the epoch."""
         return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)

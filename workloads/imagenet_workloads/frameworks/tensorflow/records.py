@@ -3,7 +3,7 @@
 Imports TensorFlow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,9 @@ class RecordTraining:
         self._options, self._inputs, self._files = options, inputs, files
         self._rank, self._ranks = rank, ranks
 
-    def epoch(self, number: int, first_batch: int) -> Iterator[Batch]:
+    def epoch(
+        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+    ) -> Iterator[Batch]:
         """Give an epoch's batches from `first_batch` on, decided by the seed and the number.
 
         Parts go round the workers by epoch, so that each sees all images. A part that is smaller

@@ -1,0 +1,24 @@
+"""Files that grow are progress; files that do not are none."""
+
+import threading
+from pathlib import Path
+
+from imagenet_workloads.telemetry.file_growth import growth_reported
+
+INTERVAL = 0.01
+
+
+def test_each_growth_is_reported(tmp_path: Path) -> None:
+    reports = threading.Semaphore(0)
+    with growth_reported(tmp_path, reports.release, INTERVAL):
+        for size in (1, 2, 3):
+            (tmp_path / "weights").write_bytes(bytes(size))
+            assert reports.acquire(timeout=60)
+
+
+def test_nothing_is_reported_after_the_block(tmp_path: Path) -> None:
+    reports: list[None] = []
+    with growth_reported(tmp_path, lambda: reports.append(None), INTERVAL):
+        pass
+    assert "file growth" not in [thread.name for thread in threading.enumerate()]
+    assert reports == []
