@@ -14,14 +14,14 @@ from imagenet_workloads.dataset import (
     Shard,
     Skipped,
     Split,
-    Writer,
+    WriterVersion,
     read_dataset,
 )
 from imagenet_workloads.errors import InputError
 
 DIGITS = Dataset(
     key="0f" * 16,
-    writer=Writer(version="1", codec="opencv"),
+    writer=WriterVersion(version="1", codec="opencv"),
     options={"resize": 480, "quality": 90, "codec": "auto"},
     classes=("n01440764", "n01443537"),
     dropped_classes={"n02000000": 12},
@@ -101,7 +101,7 @@ def test_any_dataset_survives_the_round_trip(
     )
     dataset = Dataset(
         key="k",
-        writer=Writer("1", "planes"),
+        writer=WriterVersion("1", "planes"),
         options={},
         classes=tuple(classes),
         dropped_classes=dropped,

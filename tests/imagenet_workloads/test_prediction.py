@@ -17,7 +17,7 @@ import pytest
 
 from imagenet_workloads.commands import predict
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prediction import Classifier, Inputs, read_image
+from imagenet_workloads.prediction import Classifier, InputTransform, read_image
 from support.pictures import jpeg, tiff, webp, with_exif
 
 RGB = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
@@ -140,7 +140,7 @@ def test_an_image_is_prepared_as_image_record_iter_does(
     expected = next(batches).data[0].asnumpy()
     (tmp_path / "one.png").write_bytes(content.tobytes())
     image = read_image(tmp_path / "one.png", channels)
-    prepared = Inputs(channels, 56, 60, mean, std, resize).prepare(image)
+    prepared = InputTransform(channels, 56, 60, mean, std, resize).prepare(image)
     assert prepared.shape == expected.shape == (1, channels, 56, 60)
     # One step of 255, since two builds of OpenCV may round differently.
     np.testing.assert_allclose(prepared, expected, atol=1.01 / 56.5)
@@ -150,7 +150,7 @@ def test_an_image_is_prepared_as_image_record_iter_does(
 @pytest.mark.parametrize(("height", "width"), [(10, 20), (20, 10), (1, 1), (15, 300), (8, 400)])
 @pytest.mark.parametrize("resize", [0, 12, 24])
 def test_an_image_smaller_than_the_crop_is_enlarged(height: int, width: int, resize: int) -> None:
-    inputs = Inputs(3, 16, 28, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), resize)
+    inputs = InputTransform(3, 16, 28, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), resize)
     image = np.full((height, width, 3), 7, np.uint8)
     prepared = inputs.prepare(image)
     assert prepared.shape == (1, 3, 16, 28)

@@ -8,7 +8,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 
-from imagenet_workloads.dataset import Dataset, Shard, Split, Writer
+from imagenet_workloads.dataset import Dataset, Shard, Split, WriterVersion
 from support.digits import CLASSES, digit, label
 
 
@@ -63,7 +63,7 @@ def write_dataset(
         splits[split] = Split(sum(shard.records for shard in written), written)
     sealed = Dataset(
         key="0" * 32,
-        writer=Writer("test", "opencv"),
+        writer=WriterVersion("test", "opencv"),
         options={},
         classes=CLASSES,
         train=splits["train"],

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from imagenet_workloads.dataset import Dataset, Shard, Split, Writer
+from imagenet_workloads.dataset import Dataset, Shard, Split, WriterVersion
 from support.digits import CLASSES, digit, label
 
 MEAN, STD = (78.0, 78.0, 78.0), (96.0, 96.0, 96.0)
@@ -58,7 +58,7 @@ def write_dataset(folder: Path, train: int, validation: int, shards: int = 2) ->
         splits[split] = Split(sum(shard.records for shard in written), written)
     sealed = Dataset(
         key="0" * 32,
-        writer=Writer("test", "opencv"),
+        writer=WriterVersion("test", "opencv"),
         options={},
         classes=CLASSES,
         train=splits["train"],

@@ -58,7 +58,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Writer:
+class WriterVersion:
     """What wrote the bytes: another version or codec may give other bytes for the same input."""
 
     version: str
@@ -99,7 +99,7 @@ class Dataset:
     """
 
     key: str
-    writer: Writer
+    writer: WriterVersion
     options: Mapping[str, Any]
     classes: tuple[str, ...]
     train: Split
@@ -164,7 +164,7 @@ class Dataset:
         return cls(
             key=fields.text("key"),
             format=format,
-            writer=Writer(version=writer.text("version"), codec=writer.text("codec")),
+            writer=WriterVersion(version=writer.text("version"), codec=writer.text("codec")),
             options=fields.object("options").values,
             classes=classes,
             dropped_classes=fields.counts("droppedClasses"),

@@ -33,7 +33,7 @@ LABELS_NAME = "labels.json"
 Pixels = npt.NDArray[Any]
 
 
-class Model(Protocol):
+class Predictor(Protocol):
     """A trained network on the CPU.
 
     Attributes:
@@ -49,7 +49,7 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class Inputs:
+class InputTransform:
     """How an image becomes what the network sees.
 
     Attributes:
@@ -150,7 +150,7 @@ class Classifier:
         Raises:
             InputError: a file is missing or damaged, or they do not fit together.
         """
-        self.inputs = Inputs.read(result.object("inputs"))
+        self.inputs = InputTransform.read(result.object("inputs"))
         shape = (self.inputs.channels, self.inputs.height, self.inputs.width)
         self._model = load_model(folder, result, shape)
         self.names = _read_names(folder / LABELS_NAME)
@@ -264,7 +264,7 @@ def _read_names(path: Path) -> Sequence[str] | None:
     return names
 
 
-def load_model(folder: Path, result: Fields, image_shape: tuple[int, int, int]) -> Model:
+def load_model(folder: Path, result: Fields, image_shape: tuple[int, int, int]) -> Predictor:
     """Load what a result.json names.
 
     Args:
@@ -288,5 +288,5 @@ def load_model(folder: Path, result: Fields, image_shape: tuple[int, int, int]) 
             f"{folder}: was trained with {framework}, which {error.name!r} is missing for here; "
             f"use the environment or image of {framework}"
         ) from error
-    model: Model = module.load(folder, result.object("model"), image_shape)
+    model: Predictor = module.load(folder, result.object("model"), image_shape)
     return model

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from imagenet_workloads.dataset import FORMATS, Writer
+from imagenet_workloads.dataset import FORMATS, WriterVersion
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.dataset_key import DatasetOptions, make_key
 
 OPTIONS = DatasetOptions(shards=8, resize=256)
-WRITER = Writer("2", "planes")
+WRITER = WriterVersion("2", "planes")
 # For each option, values that give other bytes.
 OTHERS: dict[str, list[Any]] = {
     "shards": [1, 9],
@@ -24,7 +24,7 @@ OTHERS: dict[str, list[Any]] = {
 }
 
 
-def make(options: DatasetOptions = OPTIONS, writer: Writer = WRITER) -> str:
+def make(options: DatasetOptions = OPTIONS, writer: WriterVersion = WRITER) -> str:
     return make_key(writer, options, "source", None)
 
 
@@ -40,7 +40,7 @@ def test_no_two_inputs_share_a_key() -> None:
         for value in values
     ]
     keys = [make(options) for options in (OPTIONS, *changed)]
-    keys += [make(writer=Writer("2", "opencv")), make(writer=Writer("3", "planes"))]
+    keys += [make(writer=WriterVersion("2", "opencv")), make(writer=WriterVersion("3", "planes"))]
     keys += [make_key(WRITER, OPTIONS, "other", None)]
     keys += [make_key(WRITER, OPTIONS, "source", pair) for pair in (("a", "b"), ("b", "a"))]
     assert all(one != other for one, other in combinations(keys, 2))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.dataset import FORMATS, RECORD_IO, TF_RECORD, Writer
+from imagenet_workloads.dataset import FORMATS, RECORD_IO, TF_RECORD, WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan
@@ -46,7 +46,7 @@ def plan_of(
     format = formats.named(options.format)
     return Plan(
         key="ab" * 16,
-        writer=Writer("2", "planes"),
+        writer=WriterVersion("2", "planes"),
         options=options,
         classes=tuple(classes),
         dropped_classes={"rare": 3},

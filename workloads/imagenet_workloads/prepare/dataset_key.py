@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from imagenet_workloads.dataset import RECORD_IO, Writer
+from imagenet_workloads.dataset import RECORD_IO, WriterVersion
 from imagenet_workloads.fields import Fields
 
 # Goes up with every change to this package that changes a byte of the output.
@@ -73,7 +73,7 @@ class DatasetOptions:
 
 
 def make_key(
-    writer: Writer, options: DatasetOptions, source: str, validation: tuple[str, str] | None
+    writer: WriterVersion, options: DatasetOptions, source: str, validation: tuple[str, str] | None
 ) -> str:
     """The key, in hexadecimal digits.
 

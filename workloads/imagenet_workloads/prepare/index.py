@@ -242,7 +242,7 @@ def _own_validation(
 def _plan(
     request: IndexRequest, found: Scan, classes: Classes, parts: dict[str, _Part], codec: Codec
 ) -> Plan:
-    writer = datasets.Writer(version=WRITER_VERSION, codec=codec.name)
+    writer = datasets.WriterVersion(version=WRITER_VERSION, codec=codec.name)
     validation = None
     if request.validation is not None:
         own = parts[VALIDATION].scan.fingerprint()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads import regular_files
-from imagenet_workloads.dataset import Writer
+from imagenet_workloads.dataset import WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files, formats
@@ -103,7 +103,7 @@ class Plan:
     """
 
     key: str
-    writer: Writer
+    writer: WriterVersion
     options: DatasetOptions
     classes: tuple[str, ...]
     dropped_classes: Mapping[str, int]
@@ -147,7 +147,7 @@ class Plan:
         options = DatasetOptions.from_fields(fields.object("options"))
         return cls(
             key=fields.text("key"),
-            writer=Writer(version=writer.text("version"), codec=writer.text("codec")),
+            writer=WriterVersion(version=writer.text("version"), codec=writer.text("codec")),
             options=options,
             classes=fields.texts("classes"),
             dropped_classes=fields.counts("droppedClasses"),

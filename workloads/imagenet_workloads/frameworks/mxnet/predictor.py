@@ -13,7 +13,7 @@ from imagenet_workloads.fields import Fields
 
 
 class Bound:
-    """A symbol with its values; implements `Model`."""
+    """A symbol with its values; implements `Predictor`."""
 
     def __init__(self, executor: Any, origin: str) -> None:
         """Take the executor of one image."""

@@ -12,7 +12,7 @@ from imagenet_workloads.fields import Fields
 
 
 class Restored:
-    """A SavedModel's signature; implements `Model`."""
+    """A SavedModel's signature; implements `Predictor`."""
 
     def __init__(self, model: Any, origin: str) -> None:
         """Take a loaded model, which must stay alive for its signature."""
