@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 
 from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.reconcile.policies import progress
-from imagenet_operator.reconcile.sample import Sample, parse_sample
+from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import End
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment, Role
@@ -31,6 +31,7 @@ from imagenet_workloads.train.options.command_line import parse
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.trainer import Worker, train
 from support.processes import wait_until
+from support.samples import parse_sample
 
 IMAGES = np.zeros((2, 1, 4, 4), np.float32)
 LABELS = np.zeros(2, np.float32)

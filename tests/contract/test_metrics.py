@@ -1,12 +1,16 @@
 """The metrics that the operator reads are ones that the workloads export, in the same units."""
 
 import pytest
+from prometheus_client import generate_latest
 
 from imagenet_operator.api import figures
 from imagenet_operator.api.figures import FIGURES, Combine, Figure
-from imagenet_operator.reconcile import sample
+from imagenet_operator.clusters import untrusted_http
+from imagenet_operator.reconcile import sample, scrape
+from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.names import Metric, MetricType
+from imagenet_workloads.telemetry.registry import Registry
 
 UNITS = {
     figures.COUNT: {"epochs", "batches", "images", "seconds"},
@@ -25,12 +29,28 @@ EXPORTED = {name: metric for metric in names.ALL for name in series(metric)}
 
 
 def test_what_the_operator_reads_is_exported() -> None:
-    assert sample.metrics()
-    assert sample.metrics() <= EXPORTED.keys()
+    assert sample.METRICS
+    assert EXPORTED.keys() >= sample.METRICS
+
+
+def test_a_page_with_every_metric_is_no_longer_than_the_operator_reads() -> None:
+    """Pages of several slots are no longer: slots are added up."""
+    registry = Registry(Environment(job="j" * 40, namespace="n" * 63, role=Role.WORKER, attempt=9))
+    for metric in names.ALL:
+        labels = ("a" * 32,) * len(metric.labels)
+        if metric.kind is MetricType.HISTOGRAM:
+            registry.observe(metric, 1 / 3)
+        elif metric.kind is MetricType.COUNTER:
+            registry.add(metric, 1 / 3, *labels)
+        else:
+            registry.set(metric, 1 / 3, *labels)
+    page = generate_latest(registry.exported)
+    assert len(page) < untrusted_http.MAX_BYTES / 2
+    assert max(map(len, page.splitlines())) < scrape.LINE_MAXIMUM
 
 
 def test_the_labels_that_the_operator_looks_at_are_on_every_series() -> None:
-    assert {sample.ROLE_LABEL, sample.ATTEMPT_LABEL} <= set(names.LABELS)
+    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(names.LABELS)
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.field)

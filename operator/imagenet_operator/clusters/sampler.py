@@ -1,9 +1,9 @@
-"""The sampler: reads the members' metrics beside the loop, and keeps the newest sample of each job.
+"""The sampler: scrapes the members beside the loop, and keeps the newest sample of each job.
 
-A reconcile takes the newest sample and never waits for one; `reconcile.sample` parses the texts.
-Sampling is bounded in every way. It reads one job at a time, and all members of a job at once. Each
-member has a short timeout and a maximum length. All of it takes at most a small share of a core, so
-with thousands of jobs each job is sampled less often.
+A reconcile takes the newest sample and never waits for one; `reconcile.sample` builds it. Sampling
+is bounded in every way. It scrapes one job at a time; `scraper` limits each job and each member.
+All of it takes at most a small share of a core. With thousands of jobs each job is sampled less
+often.
 """
 
 from __future__ import annotations
@@ -12,44 +12,27 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from imagenet_operator.api import Manifest, figures
 from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.scraper import Target, scrape
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
-
-if TYPE_CHECKING:
-    import aiohttp
+from imagenet_operator.reconcile.sample import Asked, Sample, sample_of
 
 LOGGER = logging.getLogger(__name__)
 
 METRICS_PORT_NAME: Final = "metrics"
-_MAX_BYTES: Final = 1 << 20
-_MAX_CONNECTIONS: Final = 32
 _MAX_SHARE: Final = 0.2
-"""The largest share of the time that is spent on parsing samples."""
+"""The largest share of the time that is spent on reading answers."""
+
+_MOST_NAMES: Final = 5
+"""Of members that are left out, in the log."""
 
 _SILENT: Final = frozenset({"scheduler", "server", "rendezvous"})
 """Roles whose metrics do not show progress."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """A member that serves metrics.
-
-    Attributes:
-        host: Its address.
-        port: The port of its metrics.
-        asked: Its role and attempt, which are known even if it does not answer.
-    """
-
-    host: str
-    port: int
-    asked: Asked
 
 
 class Members(Protocol):
@@ -89,6 +72,7 @@ class Sampler:
         self._only_visible = only_visible
         self._samples: dict[JobKey, tuple[str, Sample]] = {}
         self._announced: dict[JobKey, Sample] = {}
+        self._left_out: dict[JobKey, set[str]] = {}
 
     def latest(self, key: JobKey, uid: str) -> Sample | None:
         """Return the newest sample of the job with this UID; None before the first."""
@@ -99,52 +83,60 @@ class Sampler:
         """Drop the samples of a job."""
         self._samples.pop(key, None)
         self._announced.pop(key, None)
+        self._left_out.pop(key, None)
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        # Commands on this machine import the sampler, and only runs need the client.
-        import aiohttp
+        while True:
+            began = time.monotonic()
+            keys = self._members.jobs_with_pods()
+            random.shuffle(keys)
+            for key in keys:
+                spent = await self._sample_safely(key)
+                pause = self._interval / (len(keys) + 1) / 2
+                await asyncio.sleep(max(spent / _MAX_SHARE, pause))
+            rest = self._interval - (time.monotonic() - began)
+            await asyncio.sleep(max(rest, 0.1) * random.uniform(1, 1.1))
 
-        timeout = aiohttp.ClientTimeout(total=self._timeout)
-        connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, force_close=True)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-            while True:
-                began = time.monotonic()
-                keys = self._members.jobs_with_pods()
-                random.shuffle(keys)
-                for key in keys:
-                    spent = await self._sample_safely(session, key)
-                    pause = self._interval / (len(keys) + 1) / 2
-                    await asyncio.sleep(max(spent / _MAX_SHARE, pause))
-                rest = self._interval - (time.monotonic() - began)
-                await asyncio.sleep(max(rest, 0.1) * random.uniform(1, 1.1))
-
-    async def _sample_safely(self, session: aiohttp.ClientSession, key: JobKey) -> float:
+    async def _sample_safely(self, key: JobKey) -> float:
         """Take a sample; a bad answer of one member must not stop the sampler."""
         try:
-            return await self._sample(session, key)
+            return await self._sample(key)
         except Exception:
             LOGGER.exception("%s/%s: cannot be sampled", *key)
             return 0.0
 
-    async def _sample(self, session: aiohttp.ClientSession, key: JobKey) -> float:
-        """Take a sample of a job, and return the seconds that parsing it took."""
+    async def _sample(self, key: JobKey) -> float:
+        """Take a sample of a job, and return the seconds that reading it took."""
         found = self._members.pods_of(key)
         members = {} if found is None else targets(found[1])
         if found is None or not members:
             return 0.0
-        answers = await asyncio.gather(*(fetch(session, item) for item in members.values()))
-        texts = {
-            name: text for name, text in zip(members, answers, strict=True) if text is not None
-        }
+        scrapes = await scrape(members, self._timeout)
         began = time.monotonic()
         asked = {name: target.asked for name, target in members.items()}
-        sample = parse_sample(texts, self.latest(key, found[0]), datetime.now(UTC), asked)
+        sample = sample_of(scrapes.heard, self.latest(key, found[0]), datetime.now(UTC), asked)
         self._samples[key] = (found[0], sample)
-        if _is_visible(self._announced.get(key), sample) or (texts and not self._only_visible):
+        self._report(key, scrapes.left_out)
+        is_news = bool(scrapes.heard) and not self._only_visible
+        if is_news or _is_visible(self._announced.get(key), sample):
             self._announced[key] = sample
             self._announce(key)
-        return time.monotonic() - began
+        return scrapes.seconds + time.monotonic() - began
+
+    def _report(self, key: JobKey, left_out: Mapping[str, str]) -> None:
+        """Log the members that are left out, if the limits that they exceed are others than before.
+
+        Which members have no time left may differ each time.
+        """
+        reasons = set(left_out.values())
+        if reasons and reasons != self._left_out.get(key):
+            named = [f"{pod} ({left_out[pod]})" for pod in sorted(left_out)]
+            more = len(named) - _MOST_NAMES
+            others = f" and {more} more" if more > 0 else ""
+            listed = ", ".join(named[:_MOST_NAMES])
+            LOGGER.warning("%s/%s: left out of the sample: %s%s", *key, listed, others)
+        self._left_out[key] = reasons
 
 
 def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
@@ -168,26 +160,6 @@ def _metrics_port(pod: Manifest) -> int | None:
             if port.get("name") == METRICS_PORT_NAME:
                 return int(port["containerPort"])
     return None
-
-
-async def fetch(session: aiohttp.ClientSession, target: Target) -> str | None:
-    """Return the metrics of one member; None if it gives no valid answer within the timeout."""
-    import aiohttp
-
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    url = f"http://{host}:{target.port}/metrics"
-    try:
-        async with session.get(url, allow_redirects=False) as response:
-            if response.status != 200:
-                return None
-            content = bytearray()
-            async for block in response.content.iter_any():
-                content += block
-                if len(content) > _MAX_BYTES:
-                    return None
-            return content.decode()
-    except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError):
-        return None
 
 
 def _is_visible(before: Sample | None, after: Sample) -> bool:

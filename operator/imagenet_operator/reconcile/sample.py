@@ -1,6 +1,6 @@
 """A sample: the metrics of a job's pods at one time, as one value for the decision.
 
-A sampler beside the loop fetches the Prometheus texts and calls `parse_sample`. A reconcile takes
+A sampler beside the loop scrapes the pods (`scrape`) and calls `sample_of`. A reconcile takes
 the newest sample as an input, and works without one. `api.figures` says which metric becomes which
 figure; the other metrics that the operator reads are named here.
 
@@ -16,22 +16,18 @@ One worker that advances is progress, whether the others answer or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from math import isfinite
 from types import MappingProxyType
 from typing import Final
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from imagenet_operator.api.figures import COUNT, EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.scrape import TRAIN_PHASE, Scrape, attempt_number
 
-PREFIX = "imagenet_"
 TRAIN_IMAGES = "imagenet_train_images_total"
 TRAIN_WORK = "imagenet_train_phase_work_total"
-TRAIN_PHASE = "imagenet_train_phase"
 TRAIN_EPOCHS = "imagenet_train_epochs"
 TRAIN_BATCH = "imagenet_train_batch"
 TRAIN_BATCHES = "imagenet_train_batches_per_epoch"
@@ -41,17 +37,10 @@ PREPARE_PLANNED = "imagenet_prepare_images_planned"
 PREPARE_BYTES = "imagenet_prepare_bytes_total"
 PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
 
-ROLE_LABEL = "role"
-ATTEMPT_LABEL = "attempt"
-PHASE_LABEL = "phase"
-
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
 """How long a worker may be silent before sums over all workers are dropped."""
 
 _WORKER: Final = "worker"
-_LONGEST_PHASE: Final = 32
-_MOST_DIGITS: Final = 10
-"""Of the number of an attempt: as many as 2³¹ has."""
 
 _OF_RANK_0: Final = tuple(item for item in FIGURES if item.combine is Combine.RANK_0)
 _SUMS: Final = tuple(item for item in FIGURES if item.combine is Combine.SUM)
@@ -73,7 +62,7 @@ class Asked:
     @classmethod
     def of_labels(cls, found: Mapping[str, str]) -> Asked:
         """Return what a pod's labels say that it is."""
-        return cls(found.get(labels.JOB_ROLE, ""), _attempt(found.get(labels.ATTEMPT, "")))
+        return cls(found.get(labels.JOB_ROLE, ""), attempt_number(found.get(labels.ATTEMPT, "")))
 
 
 _ONLY_THOSE_THAT_ANSWERED: Final[Mapping[str, Asked]] = MappingProxyType({})
@@ -153,47 +142,37 @@ class Totals:
     sums: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Scrape:
-    """One pod's series: name → value, with the labels that all of them carry."""
-
-    pod: str
-    role: str
-    attempt: int | None
-    values: Mapping[str, float]
-    phase: str = ""
-
-
-def metrics() -> set[str]:
-    """Return every series that the operator reads."""
+def _metrics() -> frozenset[str]:
     training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_PHASE, TRAIN_RANK}
     position = {TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES}
     preparation = {PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED}
     figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
-    return training | position | preparation | figures
+    return frozenset(training | position | preparation | figures)
 
 
-def parse_sample(
-    texts: Mapping[str, str],
+METRICS: Final = _metrics()
+"""Every series that the operator reads."""
+
+
+def sample_of(
+    scrapes: Mapping[str, Scrape],
     previous: Sample | None,
     now: datetime,
     asked: Mapping[str, Asked] = _ONLY_THOSE_THAT_ANSWERED,
 ) -> Sample:
-    """Build the sample of a job from the metrics of its pods.
+    """Build the sample of a job from the scrapes of its pods.
 
-    A text that cannot be parsed (of a pod that was killed while it answered) is ignored. While no
-    pod answers, the values of the previous sample stay.
+    While no pod answers, the values of the previous sample stay.
 
     Args:
-        texts: Pod name → body of its ``/metrics``.
+        scrapes: Pod name → what it answered.
         previous: The sample before this one.
-        now: When the texts were fetched.
+        now: When the pods were scraped.
         asked: Pod name → what it is, of all running pods that were asked.
     """
-    scrapes = (_scrape(pod, text) for pod, text in sorted(texts.items()))
-    heard = [scrape for scrape in scrapes if scrape is not None]
-    preparation = _preparation_by_role(heard)
-    attempts = _attempts(heard)
+    heard = dict(sorted(scrapes.items()))
+    preparation = _preparation_by_role(heard.values())
+    attempts = _attempts(heard.values())
     if not attempts and not preparation and previous is not None:
         sample = replace(previous, taken_at=now)
     else:
@@ -206,7 +185,7 @@ def parse_sample(
     return replace(_without_old_sums(sample), asked=newest, silent_since=since)
 
 
-def _attempts(pods: Iterable[Asked | _Scrape]) -> set[int]:
+def _attempts(pods: Iterable[Asked | Scrape]) -> set[int]:
     return {pod.attempt for pod in pods if pod.attempt is not None}
 
 
@@ -219,7 +198,7 @@ def _silent_since(previous: Sample | None, asked: int | None, now: datetime) -> 
 
 def _with_training(
     bare: Sample,
-    heard: list[_Scrape],
+    heard: Mapping[str, Scrape],
     attempt: int,
     previous: Sample | None,
     asked: Mapping[str, Asked],
@@ -228,17 +207,19 @@ def _with_training(
     former = Sample(bare.taken_at, heard_since=bare.taken_at)
     if previous is not None and previous.attempt == attempt:
         former = previous
-    workers = [item for item in heard if item.attempt == attempt and item.role == _WORKER]
+    workers = {
+        pod: item for pod, item in heard.items() if (item.role, item.attempt) == (_WORKER, attempt)
+    }
     sample = replace(former, taken_at=bare.taken_at, preparation=bare.preparation, attempt=attempt)
-    is_whole = _expected(sample, asked) <= {item.pod for item in workers}
-    first = next((item for item in workers if item.values.get(TRAIN_RANK) == 0), None)
+    is_whole = _expected(sample, asked) <= workers.keys()
+    first = next((item for item in workers.values() if item.values.get(TRAIN_RANK) == 0), None)
     if first is not None or is_whole:
         sample = _with_rank_0(sample, first.values if first is not None else {})
     # Rank 0 is unknown while workers resume.
-    doing = [item.phase for item in (first, *workers) if item is not None and item.phase]
+    doing = [item.phase for item in (first, *workers.values()) if item is not None and item.phase]
     sample = replace(sample, phase=doing[0] if doing else former.phase)
     if is_whole:
-        sample = _with_sums(sample, workers)
+        sample = _with_sums(sample, list(workers.values()))
     totals = sample.totals or Totals()
     sample = replace(sample, totals=replace(totals, work=_work(workers, former.totals)))
     return replace(sample, progressed_at=_progressed_at(sample, former))
@@ -265,7 +246,7 @@ def _with_rank_0(former: Sample, values: Mapping[str, float]) -> Sample:
     )
 
 
-def _with_sums(former: Sample, workers: list[_Scrape]) -> Sample:
+def _with_sums(former: Sample, workers: list[Scrape]) -> Sample:
     """Return a sample with the values of all workers together."""
     figures = {item.field: item.number.accepted(_sum(workers, item.metric)) for item in _SUMS}
     before = former.totals or Totals()
@@ -299,45 +280,22 @@ def _without_old_sums(sample: Sample) -> Sample:
     return replace(sample, figures=_updated(sample.figures, old))
 
 
-def _work(workers: list[_Scrape], former: Totals | None) -> dict[str, float]:
+def _work(workers: Mapping[str, Scrape], former: Totals | None) -> dict[str, float]:
     """Return the most images and units of work that each worker reported in any sample.
 
     Older programs report images alone; evaluations and checkpoints do not increase them.
     """
     before = former.work if former is not None else {}
     work = {
-        item.pod: item.values.get(TRAIN_IMAGES, 0.0) + item.values.get(TRAIN_WORK, 0.0)
-        for item in workers
+        pod: item.values.get(TRAIN_IMAGES, 0.0) + item.values.get(TRAIN_WORK, 0.0)
+        for pod, item in workers.items()
     }
     return {
         pod: max(work.get(pod, 0.0), before.get(pod, 0.0)) for pod in work.keys() | before.keys()
     }
 
 
-def _scrape(pod: str, text: str) -> _Scrape | None:
-    """Read one pod's text; NaN and infinity, which a gauge may hold, are ignored."""
-    values: dict[str, float] = {}
-    role, attempt, phase = "", "", ""
-    try:
-        for family in text_string_to_metric_families(text):
-            for series in family.samples:
-                role = series.labels.get(ROLE_LABEL, role)
-                attempt = series.labels.get(ATTEMPT_LABEL, attempt)
-                if series.name == TRAIN_PHASE and series.value:
-                    phase = series.labels.get(PHASE_LABEL, "")[:_LONGEST_PHASE]
-                if series.name.startswith(PREFIX) and isfinite(series.value):
-                    values[series.name] = values.get(series.name, 0.0) + float(series.value)
-    except (ValueError, KeyError, IndexError):
-        return None
-    return _Scrape(pod, role, _attempt(attempt), values, phase)
-
-
-def _attempt(text: str) -> int | None:
-    """Return the number of an attempt; None for any other text that an image may report."""
-    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
-
-
-def _sum(scrapes: list[_Scrape], name: str) -> float | None:
+def _sum(scrapes: list[Scrape], name: str) -> float | None:
     values = [item.values[name] for item in scrapes if name in item.values]
     return sum(values) if values else None
 
@@ -348,7 +306,7 @@ def _count(value: float | None) -> int | None:
     return None if accepted is None else int(accepted)
 
 
-def _preparation_by_role(heard: list[_Scrape]) -> dict[str, Preparation]:
+def _preparation_by_role(heard: Collection[Scrape]) -> dict[str, Preparation]:
     return {
         role: _preparation([item for item in heard if item.role == role])
         for role in ("index", "pack", "seal")
@@ -356,7 +314,7 @@ def _preparation_by_role(heard: list[_Scrape]) -> dict[str, Preparation]:
     }
 
 
-def _preparation(pods: list[_Scrape]) -> Preparation:
+def _preparation(pods: list[Scrape]) -> Preparation:
     return Preparation(
         images=int(_sum(pods, PREPARE_IMAGES) or 0),
         planned=int(_sum(pods, PREPARE_PLANNED) or 0),

@@ -2,17 +2,14 @@
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import aiohttp
 import pytest
-from aiohttp import web
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.local import addresses
-from imagenet_operator.clusters.sampler import Sampler, Target, fetch, targets
+from imagenet_operator.clusters.sampler import Sampler, targets
+from imagenet_operator.clusters.scraper import Target
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.sample import Asked
 from support.asynchronous import asynchronous, until
@@ -137,6 +134,24 @@ async def test_bad_answers_harm_nobody(text: str) -> None:
 
 
 @asynchronous
+async def test_a_member_that_exceeds_a_limit_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving() as bad, serving() as good:
+        bad.text = "x" * (2 << 20)
+        pods = [pod(bad.port, index=index) for index in range(7)]
+        async with sampling(*pods, pod(good.port, index=7)):
+            await asked_again(good)
+
+    (told,) = [item.message for item in caplog.records if item.levelname == "WARNING"]
+    assert told == (
+        "vision/digits: left out of the sample: digits-r0-worker-0 (more than 64 KiB), "
+        "digits-r0-worker-1 (more than 64 KiB), digits-r0-worker-2 (more than 64 KiB), "
+        "digits-r0-worker-3 (more than 64 KiB), digits-r0-worker-4 (more than 64 KiB) and 2 more"
+    )
+
+
+@asynchronous
 async def test_a_worker_that_is_late_moves_no_figure_of_all_and_is_no_news() -> None:
     async with serving() as steady, serving() as late:
         pods = (pod(steady.port, index=0), pod(late.port, index=1))
@@ -217,96 +232,6 @@ async def test_the_silence_of_the_preparation_is_of_no_attempt() -> None:
 
         assert found is not None
         assert (found.asked, found.silent_since) == (None, None)
-
-
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-async def good(request: web.Request) -> web.StreamResponse:
-    return web.Response(text=metrics())
-
-
-async def error(request: web.Request) -> web.StreamResponse:
-    return web.Response(status=500, text=metrics())
-
-
-async def redirect(request: web.Request) -> web.StreamResponse:
-    raise web.HTTPFound("/elsewhere")
-
-
-async def binary(request: web.Request) -> web.StreamResponse:
-    return web.Response(body=b"\xff\xfe")
-
-
-async def endless(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse()
-    await response.prepare(request)
-    while True:
-        await response.write(b"x" * 65536)
-
-
-async def drip(request: web.Request) -> web.StreamResponse:
-    """Each byte comes in time, the whole does not."""
-    response = web.StreamResponse()
-    await response.prepare(request)
-    while True:
-        await response.write(b"x")
-        await asyncio.sleep(0.01)
-
-
-@contextlib.asynccontextmanager
-async def answering(answer: Answer) -> AsyncIterator[Target]:
-    """A server whose /metrics is this function; what it redirects to is a good answer."""
-    application = web.Application()
-    application.router.add_get("/metrics", answer)
-    application.router.add_get("/elsewhere", good)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield target("127.0.0.1", runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
-
-
-def target(host: str, port: int) -> Target:
-    return Target(host, port, Asked("worker", 0))
-
-
-async def fetched(member: Target, timeout: float = 10.0) -> str | None:
-    limit = aiohttp.ClientTimeout(total=timeout)
-    async with aiohttp.ClientSession(timeout=limit) as session:
-        return await fetch(session, member)
-
-
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [(good, metrics()), (error, None), (redirect, None), (binary, None), (endless, None)],
-)
-@asynchronous
-async def test_only_a_good_answer_of_the_member_itself_counts(
-    answer: Answer, text: str | None
-) -> None:
-    async with answering(answer) as member:
-        assert await fetched(member) == text
-
-
-@asynchronous
-async def test_nobody_there_is_none() -> None:
-    with contextlib.closing(addresses.claim()) as block:
-        assert await fetched(target(block.of("nobody"), 9090)) is None
-
-
-@asynchronous
-async def test_silence_is_none_after_the_timeout() -> None:
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        assert await fetched(target(*silent.getsockname()), 0.05) is None
-
-
-@asynchronous
-async def test_a_drip_is_none_after_the_timeout() -> None:
-    async with answering(drip) as member:
-        assert await fetched(member, 0.1) is None
 
 
 def test_running_members_with_metrics_are_targets() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile import sample as names
-from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample, parse_sample
+from imagenet_operator.reconcile import scrape
+from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample
 from imagenet_workloads.telemetry import names as workload_names
 from support.member_metrics import (
     BOTH,
@@ -23,6 +24,7 @@ from support.member_metrics import (
     speed,
     worker,
 )
+from support.samples import parse_sample
 
 
 def data_wait(sample: Sample) -> float | None:
@@ -255,12 +257,12 @@ def test_an_attempt_is_known_before_its_workers_have_a_plan() -> None:
 
 def test_every_name_is_exported_by_the_workloads() -> None:
     exported = {metric.name: metric.kind for metric in workload_names.ALL}
-    assert names.metrics()
-    for name in names.metrics():
+    assert names.METRICS
+    for name in names.METRICS:
         base = name.removesuffix("_sum")
         assert base in exported
         assert (base != name) == (exported[base] is workload_names.MetricType.HISTOGRAM)
-    assert {names.ROLE_LABEL, names.ATTEMPT_LABEL} <= set(workload_names.LABELS)
+    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(workload_names.LABELS)
 
 
 def test_nobody_heard() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
+from imagenet_operator.reconcile.sample import Asked, Sample
 from support.member_metrics import (
     BOTH,
     INTERVAL,
@@ -19,6 +19,7 @@ from support.member_metrics import (
     speed,
     worker,
 )
+from support.samples import parse_sample
 
 
 @pytest.mark.parametrize(

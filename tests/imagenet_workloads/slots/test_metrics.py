@@ -84,6 +84,12 @@ def test_memory_is_the_pods() -> None:
     assert values(merged(*pages))[name] == sum(values(page)[name] for page in pages)
 
 
+def test_the_page_of_the_most_slots_is_no_longer_than_the_operator_reads() -> None:
+    """The operator leaves out a member whose page is longer (tests/contract/test_metrics.py)."""
+    pages = [slot(rank, 2**40, 0.02, loss=1 / 3) for rank in range(64)]
+    assert len(merged(*pages).encode()) < 16 << 10
+
+
 def test_one_slot_is_shown_as_it_is() -> None:
     page = slot(0, 64, 0.02, loss=0.5)
     assert merged(page) == page

@@ -9,9 +9,9 @@ import pytest
 from imagenet_operator.api.status import Accuracy, MemberStatus, Role, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import figures
 from imagenet_operator.reconcile.policies.figures import is_worth_a_write
-from imagenet_operator.reconcile.sample import Asked, Sample, parse_sample
+from imagenet_operator.reconcile.sample import Asked, Sample
 from support.attempt_members import NOW, later
-from support.samples import sample
+from support.samples import parse_sample, sample
 
 FORMER = TrainingStatus(
     attempt=1,

@@ -1,0 +1,144 @@
+"""A scrape: the series of one pod that the operator reads, from its Prometheus text.
+
+A pod is not trusted. Its text is read in pieces as they arrive, in time that grows with its length
+alone. Only the series that the operator reads are kept, so a scrape is small whatever the pod
+answers. `clusters.scraper` limits the length of a text; `sample` puts scrapes together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+TRAIN_PHASE: Final = "imagenet_train_phase"
+"""A worker has a series for each phase, with the value 1 for the present one."""
+
+ROLE_LABEL: Final = "role"
+ATTEMPT_LABEL: Final = "attempt"
+PHASE_LABEL: Final = "phase"
+
+LINE_MAXIMUM: Final = 1024
+"""Bytes of a line that is read. Lines of the workloads have 300; longer ones are passed over."""
+
+_MOST_DIGITS: Final = 10
+"""Of the number of an attempt: as many as 2³¹ has."""
+
+_LONGEST_PHASE: Final = 32
+
+_LABEL: Final = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*(?:,|$)')
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """One pod's series: name → value, with the labels that all of them carry."""
+
+    role: str
+    attempt: int | None
+    values: Mapping[str, float]
+    phase: str = ""
+
+
+class ScrapeReader:
+    """Reads one pod's text, piece by piece.
+
+    Args:
+        wanted: The names of the series to keep.
+    """
+
+    def __init__(self, wanted: Collection[str]) -> None:
+        self._wanted = wanted
+        self._rest = b""
+        self._passes_over = False
+        self._is_damaged = False
+        self._labels: dict[str, str] = {}
+        self._values: dict[str, float] = {}
+        self._phase = ""
+
+    def feed(self, piece: bytes) -> None:
+        """Read the next piece of the text."""
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            self._end_line(line)
+        self._extend(rest)
+
+    def scrape(self) -> Scrape | None:
+        """Return what was read; None if the text is damaged or does not end with a line's end.
+
+        The answer of a pod that is killed may be cut anywhere, even within a number.
+        """
+        if self._is_damaged or self._rest or self._passes_over:
+            return None
+        attempt = attempt_number(self._labels.get(ATTEMPT_LABEL, ""))
+        return Scrape(self._labels.get(ROLE_LABEL, ""), attempt, self._values, self._phase)
+
+    def _extend(self, text: bytes) -> None:
+        """Keep the beginning of a line; no more of it than a line may have."""
+        if len(self._rest) + len(text) > LINE_MAXIMUM:
+            self._passes_over = True
+        self._rest = b"" if self._passes_over else self._rest + text
+
+    def _end_line(self, text: bytes) -> None:
+        self._extend(text)
+        if not self._passes_over:
+            try:
+                self._read(self._rest.decode())
+            except ValueError:
+                self._is_damaged = True
+        self._rest, self._passes_over = b"", False
+
+    def _read(self, line: str) -> None:
+        """Read a line: a comment, or ``name{label="value",…} value [timestamp]``.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        line = line.strip()
+        if not line or line.startswith("#"):
+            return
+        name, labels, value = _parts(line)
+        is_wanted = name in self._wanted
+        if is_wanted or not self._labels:
+            self._labels |= _kept(labels)
+        if name == TRAIN_PHASE and value:
+            self._phase = self._labels.get(PHASE_LABEL, "")[:_LONGEST_PHASE]
+        # NaN and infinity, which a gauge may hold, are ignored.
+        if is_wanted and isfinite(value):
+            self._values[name] = self._values.get(name, 0.0) + value
+
+
+def attempt_number(text: str) -> int | None:
+    """Return the number of an attempt; None for any other text that an image may report."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def _parts(line: str) -> tuple[str, str, float]:
+    """Return the name, the labels as they are written, and the value of a series."""
+    name, brace, rest = line.partition("{")
+    labels = ""
+    if brace:
+        labels, brace, rest = rest.rpartition("}")
+        if not brace:
+            raise ValueError("the labels have no end")
+    else:
+        name, _, rest = line.replace("\t", " ").partition(" ")
+    numbers = rest.split()
+    if len(numbers) not in (1, 2):
+        raise ValueError("a series has one value, and perhaps a time")
+    return name.strip(), labels, float(numbers[0])
+
+
+def _kept(labels: str) -> dict[str, str]:
+    """Return the labels by which a pod says what it is and what it does."""
+    found = {}
+    position = 0
+    while position < len(labels):
+        label = _LABEL.match(labels, position)
+        if label is None:
+            raise ValueError("a label is malformed")
+        position = label.end()
+        if label[1] in (ROLE_LABEL, ATTEMPT_LABEL, PHASE_LABEL):
+            found[label[1]] = label[2]
+    return found
