@@ -12,7 +12,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
 
-class Bound:
+class SymbolPredictor:
     """A symbol with its values; implements `Predictor`."""
 
     def __init__(self, executor: Any, origin: str) -> None:
@@ -28,7 +28,7 @@ class Bound:
         return probabilities
 
 
-def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Bound:
+def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> SymbolPredictor:
     """Load the files that result.json names.
 
     Raises:
@@ -37,7 +37,7 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Boun
     # Otherwise MXNet says on stderr which back end it takes.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     symbol, params = folder / files.file_name("symbol"), folder / files.file_name("params")
-    return Bound(_bind(symbol, params, image_shape), str(symbol))
+    return SymbolPredictor(_bind(symbol, params, image_shape), str(symbol))
 
 
 def _bind(symbol: Path, params: Path, image_shape: tuple[int, int, int]) -> Any:

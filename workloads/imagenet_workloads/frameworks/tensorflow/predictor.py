@@ -11,7 +11,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
 
-class Restored:
+class SavedModelPredictor:
     """A SavedModel's signature; implements `Predictor`."""
 
     def __init__(self, model: Any, origin: str) -> None:
@@ -27,7 +27,7 @@ class Restored:
         return found
 
 
-def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Restored:
+def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> SavedModelPredictor:
     """Load the folder that result.json names.
 
     Raises:
@@ -46,4 +46,4 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Rest
     channels, height, width = image_shape
     if taken != (height, width, channels):
         raise InputError(f"{path}: takes images of {taken}, not {(height, width, channels)}")
-    return Restored(model, str(path))
+    return SavedModelPredictor(model, str(path))
