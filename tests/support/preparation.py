@@ -49,9 +49,10 @@ def prepare(source: Path | None, data: Path, *options: str, threads: int = 2) ->
     """Runs index, pack and seal in this process; returns the dataset's folder."""
     key = run_index(source, data, *options)["key"]
     sources = [] if source is None else ["--source", str(source)]
-    if "--validation-source" in options:
-        place = options.index("--validation-source")
-        sources += options[place : place + 2]
+    for option in ("--validation-source", "--path-in-archive"):
+        if option in options:
+            place = options.index(option)
+            sources += options[place : place + 2]
     common = ["--data", str(data), "--key", key]
     assert pack.main([*common, *sources, "--threads", str(threads)]) == 0
     assert seal.main(common) == 0

@@ -38,6 +38,13 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def text(value: str) -> str:
+    """A text that is not empty."""
+    if not value:
+        raise ArgumentTypeError("is empty")
+    return value
+
+
 def natural(text: str) -> int:
     """A whole number of at least 0."""
     return _whole(text, 0, None)

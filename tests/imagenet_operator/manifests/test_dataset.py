@@ -10,7 +10,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import dataset
 from imagenet_operator.manifests.settings import Settings
-from support.job_table import JOBS, KEY, TABLE, jobs, read
+from support.job_table import JOBS, KEY, TABLE, jobs, manifest, read
 
 Manifest = dict[str, Any]
 
@@ -156,3 +156,15 @@ def test_a_bad_template_is_blamed_where_it_stands() -> None:
     with pytest.raises(InvalidTemplate) as caught:
         dataset.index_job(read({**document, "spec": spec}))
     assert caught.value.path == "spec.dataset.preprocessing.template.spec.containers[0]"
+
+
+def test_index_and_pack_are_told_where_in_an_archive_the_classes_lie() -> None:
+    source = {"volume": {"claimName": "raw", "path": "a.tar", "pathInArchive": "-a/train"}}
+    job = read(manifest(dataset={"source": source}))
+    for built in all_jobs(job)[:2]:
+        _, arguments = program(built)
+        start = arguments.index("--source")
+        assert arguments[start : start + 3] == [
+            "--source", "$(IMAGENET_SOURCE)/a.tar", "--path-in-archive=-a/train",
+        ]  # fmt: skip
+    assert "--path-in-archive=-a/train" not in program(all_jobs(job)[2])[1]

@@ -18,7 +18,11 @@ class VolumeSource(SourceFields):
     """A tar (of class tars, or of class folders) or a folder of class folders, from the claim's
     root."""
 
-    rules = (stays_below("path"),)
+    path_in_archive: RelativePath | None = None
+    """The folder or tar in the tar that holds the classes, such as ``train``; by default the folder
+    that holds all of them."""
+
+    rules = (stays_below("path"), stays_below("pathInArchive"))
 
     dataset_rules = (needs_volume("volume", "200Gi"),)
 
@@ -30,6 +34,9 @@ class VolumeSource(SourceFields):
     def reading_arguments(self, validation: Any) -> list[str]:
         """Return the paths of the images and of validation images."""
         arguments = ["--source", _on_claim(self.path)]
+        if self.path_in_archive is not None:
+            # In one argument: a folder's name may begin with a dash.
+            arguments += [f"--path-in-archive={self.path_in_archive}"]
         if validation is not None and validation.path is not None:
             arguments += ["--validation-source", _on_claim(validation.path)]
         return arguments

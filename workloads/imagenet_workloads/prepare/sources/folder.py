@@ -9,6 +9,7 @@ from pathlib import Path
 
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources.layout import Layout
 from imagenet_workloads.prepare.sources.links import Links, is_inside, place_of
 from imagenet_workloads.prepare.sources.source import (
     Image,
@@ -38,7 +39,7 @@ class Folder(Source):
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images by class, and in a class by name."""
         total = sum(1 for _ in _listed(self._root))
-        links = Links(self._root)
+        links, layout = Links(self._root), Layout()
         for number, name in enumerate(names(self._root)):
             notes.share = min(1.0, number / max(1, total))
             if name in _NOT_CLASSES or name.startswith("."):
@@ -51,9 +52,19 @@ class Folder(Source):
             images = 0
             for image in self._scan_class(class_name, links, notes):
                 images += 1
+                layout.add(image.name.rpartition("/")[0])
                 yield image
             if images == 0:
                 notes.empty.append(class_name)
+        self._require_classes(layout)
+
+    def _require_classes(self, layout: Layout) -> None:
+        mistake = layout.mistake()
+        if mistake is None:
+            return
+        what, root = mistake
+        remedy = f"write {self._root / root} (path)" if root else "give class folders"
+        raise InputError(f"{self._root}: {what}; {remedy}")
 
     def _scan_class(self, class_name: str, links: Links, notes: Notes) -> Iterator[Image]:
         """Yields the images of one class; folders may lie in each other as deep as paths go."""

@@ -4,9 +4,10 @@ All three read a `Blob`, so that a tar may lie wherever ranges of bytes can be r
 those of a folder in the file system.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources.layout import Layout
 from imagenet_workloads.prepare.sources.source import (
     Blob,
     Image,
@@ -38,19 +39,28 @@ _COMPRESSED = {
 _NO_FILES = (Kind.FOLDER, Kind.OTHER)
 
 
-def open_tar(blob: Blob) -> Source:
+def open_tar(blob: Blob, within: str | None = None) -> Source:
     """Opens a tar whose classes show in it: a tar of tars, or of folders. Closes it on an error.
+
+    Args:
+        blob: the tar.
+        within: the folder or tar in it that is the source's root; None for the folder that holds
+            all classes.
 
     Raises:
         InputError: it is neither.
     """
     try:
         _require_tar(blob)
-        first = _first_name(blob)
+        root = None if within is None else _normal(within)
+        if root is not None and (inner := _inner_tar(blob, root)) is not None:
+            blob, root = inner, None
+            _require_tar(blob)
+        first = _first_name(blob, root)
         if first.endswith(".tar"):
-            return TarOfTars(blob)
-        if "/" in first:
-            return TarOfFolders(blob)
+            return TarOfTars(blob, root)
+        if "/" in first.removeprefix(_prefix(root)):
+            return TarOfFolders(blob, root)
         raise InputError(
             f"{blob.where}: its images (such as {first}) are in no folders, so they have no "
             "classes; give it as --validation-source with --validation-labels"
@@ -90,11 +100,49 @@ def _require_uncompressed(start: bytes, where: str) -> None:
             )
 
 
-def _first_name(blob: Blob) -> str:
-    """The name of the first member that is an image or a tar."""
+class _InnerTar:
+    """A tar in a tar, as a `Blob`."""
+
+    def __init__(self, blob: Blob, member: Member) -> None:
+        self.where = f"{blob.where}: {member.name}"
+        self.size = member.size
+        self._blob = blob
+        self._start = member.offset
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes of a range."""
+        return self._blob.read(self._start + offset, min(size, self.size - offset))
+
+    def close(self) -> None:
+        """Closes the outer tar."""
+        self._blob.close()
+
+
+def _inner_tar(blob: Blob, name: str) -> Blob | None:
+    """The tar of a name in a tar; None if it is a folder's."""
+    if not name.endswith(".tar"):
+        return None
+    for member in members(_whole(blob)):
+        if member.name == name and member.kind not in _NO_FILES:
+            _require_data(member, blob.where)
+            return _InnerTar(blob, member)
+    return None
+
+
+def _normal(path: str) -> str:
+    """A path in an archive as names have it: "" for the archive's own root."""
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _prefix(root: str | None) -> str:
+    return f"{root}/" if root else ""
+
+
+def _first_name(blob: Blob, root: str | None = None) -> str:
+    """The name of the first member under the root that is an image or a tar."""
     for member in members(_whole(blob)):
         hidden = member.name.rpartition("/")[2].startswith(".")
-        if member.kind in _NO_FILES or hidden:
+        if member.kind in _NO_FILES or hidden or not member.name.startswith(_prefix(root)):
             continue
         if member.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
             raise InputError(
@@ -103,7 +151,8 @@ def _first_name(blob: Blob) -> str:
             )
         if member.name.endswith(".tar") or is_image(member.name):
             return member.name
-    raise InputError(f"{blob.where}: holds neither images nor archives of images")
+    under = f" under {root} (pathInArchive)" if root else ""
+    raise InputError(f"{blob.where}: holds neither images nor archives of images{under}")
 
 
 def _whole(blob: Blob) -> Region:
@@ -136,9 +185,21 @@ def _require_data(member: Member, where: str) -> None:
 class _TarSource(Source):
     """A tar in a blob, which it closes."""
 
-    def __init__(self, blob: Blob) -> None:
+    def __init__(self, blob: Blob, root: str | None = None) -> None:
+        """Takes over a blob.
+
+        Args:
+            blob: the tar.
+            root: the folder in it that is the source's; None if nobody has said.
+        """
         self.where = blob.where
         self._blob = blob
+        self._root = root
+
+    def _members(self) -> Iterator[Member]:
+        """The members below the root."""
+        prefix = _prefix(self._root)
+        return (one for one in members(_whole(self._blob)) if one.name.startswith(prefix))
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image, checked against the header before them.
@@ -164,8 +225,8 @@ class TarOfTars(_TarSource):
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images of each inner tar, in the order of the archive."""
-        seen: set[str] = set()
-        for outer in members(_whole(self._blob)):
+        seen: dict[str, None] = {}
+        for outer in self._members():
             base = outer.name.rpartition("/")[2]
             if base.startswith(".") or not base.endswith(".tar") or outer.kind in _NO_FILES:
                 _pass_over(outer, notes)
@@ -176,9 +237,20 @@ class TarOfTars(_TarSource):
                 raise InputError(
                     f"{self.where}: holds two archives called {base}; a class must be in one"
                 )
-            seen.add(class_name)
+            seen[class_name] = None
             notes.share = outer.offset / self._blob.size
             yield from self._scan_class(class_name, outer, notes)
+        self._require_classes(seen)
+
+    def _require_classes(self, seen: Iterable[str]) -> None:
+        layout = Layout()
+        for class_name in seen:
+            layout.add(class_name)
+        mistake = layout.mistake_without_root()
+        if mistake is not None:
+            training = layout.training()
+            inside = "" if training is None else f"{_prefix(self._root)}{training}.tar"
+            raise InputError(f"{self.where}: {mistake[0]}; {_remedy(inside)}")
 
     def _scan_class(self, class_name: str, outer: Member, notes: Notes) -> Iterator[Image]:
         images = 0
@@ -199,34 +271,60 @@ class TarOfTars(_TarSource):
 
 
 class TarOfFolders(_TarSource):
-    """The folder that directly holds an image is its class; folders above do not matter."""
+    """The folders of the root are the classes; images may lie deeper in them.
+
+    If nobody has said where the root is, it is the folder that holds all folders with images.
+    """
 
     kind = "tar of folders"
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in the order of the archive."""
         folders: dict[str, str] = {}
-        for member in members(_whole(self._blob)):
-            if not _is_image(member) or "/" not in member.name:
+        layout = Layout()
+        prefix = _prefix(self._root)
+        for member in self._members():
+            name = member.name.removeprefix(prefix)
+            if not _is_image(member) or "/" not in name:
                 _pass_over(member, notes)
                 continue
             _require_data(member, self.where)
-            class_name = self._class_of(member.name, folders)
+            folder = name.rpartition("/")[0]
+            layout.add(folder)
+            class_name = self._class_of(folder, folders)
             notes.share = member.offset / self._blob.size
             yield Image(class_name, member.name, member.offset, member.size, member.mtime)
+        self._require_classes(layout)
 
-    def _class_of(self, name: str, folders: dict[str, str]) -> str:
-        folder = name.rpartition("/")[0]
+    def _class_of(self, folder: str, folders: dict[str, str]) -> str:
+        if self._root is not None:
+            return class_name_in(folder.partition("/")[0], self.where)
         class_name = folder.rpartition("/")[2]
         if folders.get(class_name) != folder:
             # Such as train/n01440764 and val/n01440764: merging them would be silent damage.
             if class_name in folders:
+                layout = Layout()
+                for found in (*folders.values(), folder):
+                    layout.add(found)
+                _, root = layout.mistake_without_root() or ("", "")
                 raise InputError(
                     f"{self.where}: holds two folders called {class_name}, "
-                    f"{folders[class_name]} and {folder}; make an archive of the training one alone"
+                    f"{folders[class_name]} and {folder}; {_remedy(root)}"
                 )
             folders[class_name_in(class_name, self.where)] = folder
         return class_name
+
+    def _require_classes(self, layout: Layout) -> None:
+        mistake = layout.mistake_without_root() if self._root is None else layout.mistake()
+        if mistake is not None:
+            what, root = mistake
+            inside = f"{_prefix(self._root)}{root}" if root else ""
+            raise InputError(f"{self.where}: {what}; {_remedy(inside)}")
+
+
+def _remedy(root: str) -> str:
+    archive = "make an archive of the training images alone"
+    return f"write --path-in-archive {root} (pathInArchive), or {archive}" if root else archive
 
 
 class FlatTar(_TarSource):

@@ -2,7 +2,9 @@
 
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
@@ -48,13 +50,21 @@ class File:
         os.close(self._descriptor)
 
 
-def open_source(path: Path) -> Source:
+def open_source(path: Path, within: str | None = None) -> Source:
     """Opens a source whose classes show in it: a folder, a tar of tars or a tar of folders.
+
+    Args:
+        path: of the folder or tar.
+        within: the folder or tar in the tar that holds the classes; None if nobody has said.
 
     Raises:
         InputError: there is no such path, or it is none of these.
     """
-    return Folder(path) if regular_files.is_folder(path) else open_tar(File(path))
+    if not regular_files.is_folder(path):
+        return open_tar(File(path), within)
+    if within is not None:
+        raise InputError(f"{path}: is a folder and no archive; write {path / within} (path)")
+    return Folder(path)
 
 
 def open_flat(path: Path) -> Source:
@@ -82,6 +92,7 @@ class VolumeKind(SourceKind):
             metavar="PATH",
             help="a folder of class folders, a tar of class tars, or a tar of class folders",
         )
+        _add_path_in_archive(group.add_argument)
         group.add_argument(
             "--validation-source",
             type=types.path,
@@ -102,6 +113,7 @@ class VolumeKind(SourceKind):
             parser.add_argument(
                 option, type=types.path, metavar="PATH", help="as given to imagenet-index"
             )
+        _add_path_in_archive(parser.add_argument)
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --source is given."""
@@ -115,13 +127,15 @@ class VolumeKind(SourceKind):
         """Images and label file of the validation go together, and without a draw."""
         if (parsed.validation_source is None) != (parsed.validation_labels is None):
             return "--validation-source and --validation-labels go together"
+        if parsed.path_in_archive is not None and parsed.source is None:
+            return "--path-in-archive goes with --source"
         if parsed.validation_source is not None and parsed.validation_per_class is not None:
             return "give either --validation-per-class or --validation-source, not both"
         return None
 
     def open(self, parsed: Namespace) -> Source:
         """Opens what --source names."""
-        return open_source(parsed.source)
+        return open_source(parsed.source, parsed.path_in_archive)
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
         """Opens what --validation-source names."""
@@ -137,8 +151,18 @@ class VolumeKind(SourceKind):
         if path is None:
             option = "--validation-source" if is_flat else "--source"
             raise InputError(f"{option} is missing: the plan needs a {kind}")
-        source = open_flat(path) if is_flat else open_source(path)
+        source = open_flat(path) if is_flat else open_source(path, parsed.path_in_archive)
         if source.kind != kind:
             source.close()
             raise changed(str(path), f"is a {source.kind} in place of a {kind}")
         return source
+
+
+def _add_path_in_archive(add_argument: Callable[..., Any]) -> None:
+    add_argument(
+        "--path-in-archive",
+        type=types.text,
+        metavar="PATH",
+        help="the folder or tar in the archive of --source that holds the classes (default: the "
+        "folder that holds all of them)",
+    )
