@@ -1,7 +1,7 @@
-"""What a run shows while it lives: bars on a terminal, sparse lines elsewhere, JSON for scripts.
+"""The displays of a run: bars on a terminal, lines elsewhere, JSON for scripts.
 
-All of it goes to the standard error, so that the standard output is the result alone; only the
-JSON lines, which are made for reading by programs, are all on the standard output.
+Bars and lines go to the standard error, and the result to the standard output. JSON lines all go to
+the standard output.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.reconcile.types import Event
 
 _STEPS = 4
-"""In how many steps a bar without a terminal is told of."""
+"""The number of lines for one bar without a terminal."""
 
 _NARROW, _WIDE = 100, 120
-"""Columns of a terminal below which there is no room for percentages, and from which for all."""
+"""Terminal widths: below the first there are no percentages, from the second on the bar is wide."""
 
 
 class Display(Protocol):
-    """Something that a run can be watched on, while it is entered."""
+    """Shows a run; a context manager."""
 
     def show(self, view: View) -> None:
-        """Show how far the job is."""
+        """Show the progress of the job."""
 
     def show_event(self, event: Event) -> None:
         """Show an event."""
 
     def say(self, text: str) -> None:
-        """Show a line for people."""
+        """Show a line of text."""
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start the display."""
 
     def __exit__(
         self,
@@ -59,17 +59,17 @@ class Display(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop showing; what was shown stays."""
+        """Stop the display; its lines stay visible."""
 
 
 class Terminal:
-    """Bars with rate and remaining time (once done, the time it took), and the events above them.
+    """Bars with speed and remaining or elapsed time, and the events above them.
 
-    A line is never folded: where the terminal is narrow the bar gives way first, and the end of the
-    note is cut last, so that rate, remaining time and accuracy are always in sight.
+    Lines are never wrapped. A narrow terminal first shortens the bar, then the end of the note, so
+    speed, time and accuracy stay visible.
 
     Args:
-        console: Where to draw.
+        console: The terminal.
     """
 
     def __init__(self, console: Console) -> None:
@@ -88,7 +88,7 @@ class Terminal:
                     "", total=None, stage=bar.name, note="", unit="", said=None
                 )
             task = next(task for task in self._progress.tasks if task.id == self._tasks[bar.name])
-            # Given to `update`, a total that is another (an estimate grows) forgets the speed.
+            # Given to `update`, a changed total (an estimate grows) would reset the speed.
             task.total = bar.total
             self._progress.update(
                 task.id,
@@ -117,7 +117,7 @@ class Terminal:
 
 
 def _columns(width: int) -> list[ProgressColumn]:
-    """What stands in a line of a terminal of this many columns."""
+    """Return the columns of a line, for a terminal of this width."""
     is_narrow = width < _NARROW
     bar = 28 if width >= _WIDE else 6 if is_narrow else 12
     share: list[ProgressColumn] = [] if is_narrow else [TaskProgressColumn()]
@@ -132,7 +132,7 @@ def _columns(width: int) -> list[ProgressColumn]:
 
 
 class _Time(TimeRemainingColumn):
-    """How long a stage will still take; once it is done, how long it took."""
+    """The remaining time of a stage, or the elapsed time of a finished one."""
 
     def __init__(self, word: str) -> None:
         column = Column(no_wrap=True)
@@ -145,14 +145,14 @@ class _Time(TimeRemainingColumn):
 
 
 class _Note(ProgressColumn):
-    """Where a stage stands, cut where the terminal ends."""
+    """The note of a stage, cut at the end of the terminal."""
 
     def render(self, task: Task) -> Text:
         return Text(task.fields["note"], style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class _Speed(ProgressColumn):
-    """Images per second: as the members say it, else as the bar moves."""
+    """Images per second, from the members if they report it, else from the bar."""
 
     def render(self, task: Task) -> Text:
         said, unit = task.fields["said"], task.fields["unit"]
@@ -173,7 +173,7 @@ class Lines:
         self._steps: dict[str, object] = {}
 
     def show(self, view: View) -> None:
-        """Write what moved by a step since the last time."""
+        """Write the bars that advanced by a step."""
         for bar in bars(view):
             step = _step(bar, view)
             if step is not None and self._steps.get(bar.name) != step:
@@ -196,7 +196,7 @@ class Lines:
 
 
 def _step(bar: Bar, view: View) -> object:
-    """What a bar stands at, as coarse as lines are written; None where there is nothing to say."""
+    """Return the step that a bar has reached; None if there is no line to write."""
     if bar.name == TRAIN:
         sample = view.sample
         return None if sample is None or bar.speed is None else (sample.attempt, sample.epoch)
@@ -219,14 +219,14 @@ class JsonLines:
     """One JSON object a line: {"type": "event", …}.
 
     Args:
-        output: Where to write.
+        output: The stream.
     """
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
 
     def show(self, view: View) -> None:
-        """Say nothing: a script follows a run by its events."""
+        """Write nothing: events are enough for scripts."""
 
     def show_event(self, event: Event) -> None:
         """Write an event."""
@@ -241,7 +241,7 @@ class JsonLines:
         )
 
     def say(self, text: str) -> None:
-        """Say nothing: lines are for people."""
+        """Write nothing: lines are for people."""
 
     def write(self, document: dict[str, Any]) -> None:
         """Write any object as a line."""
@@ -255,7 +255,7 @@ class JsonLines:
 
 
 def of_people() -> Display:
-    """Bars if somebody looks at the standard error, else lines."""
+    """Return bars if the standard error is a terminal, else lines."""
     console = Console(stderr=True, highlight=False)
     if console.is_terminal:
         return Terminal(console)

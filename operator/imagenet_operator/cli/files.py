@@ -1,7 +1,7 @@
-"""Manifests in files, as all commands read them: the first step of `validate`, `run`, `render`.
+"""Manifests in files, which all commands read.
 
-The verdict is that of the API server and of the operator together: `api.validate`, then a dry
-run that builds every object. What is wrong is said in lines ``FILE: FIELD: what; what to write``.
+Validation covers the API server and the operator: `api.validate`, then a dry run that builds every
+object. Problems are lines ``FILE: FIELD: what; what to write``.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ PLACEHOLDER_UID = "JOB-UID"
 """Stands for the UID of a job that no cluster has seen."""
 
 _WRITTEN = frozenset({"name", "generate_name", "namespace", "labels", "annotations"})
-"""What users write of the metadata; the rest tells of the object that an API server keeps."""
+"""The metadata fields that users write; an API server sets the others."""
 
 GENERATED = "xxxxx"
-"""The API server completes a `generateName` by five characters of its choice."""
+"""The placeholder for the five characters that the API server appends to `generateName`."""
 
 
 def documents(file: str) -> list[Manifest]:
-    """The documents of a file, or of the standard input for ``-``.
+    """Return the documents of a file, or of the standard input for ``-``.
 
     Raises:
-        UnreadableManifest: There are none that could be judged.
+        UnreadableManifest: The file cannot be read or parsed.
     """
     if file != "-":
         return load(Path(file))
@@ -46,7 +46,7 @@ def documents(file: str) -> list[Manifest]:
 
 
 def problems(document: Manifest) -> list[Problem]:
-    """Every reason why a cluster would not run a document; none if it would."""
+    """Return every reason why a cluster would reject a document."""
     if found := validate(document):
         return found
     try:
@@ -59,10 +59,10 @@ def problems(document: Manifest) -> list[Problem]:
 
 
 def lines(file: str, found: list[list[Problem]]) -> list[str]:
-    """Say what was found.
+    """Return one line for each problem.
 
     Args:
-        file: Where the documents came from.
+        file: The file of the documents.
         found: The problems of each of its documents.
     """
     return [
@@ -74,10 +74,10 @@ def lines(file: str, found: list[list[Problem]]) -> list[str]:
 
 
 def jobs(file: str) -> list[ImageNetJob]:
-    """The jobs of a file, all of them good.
+    """Return the jobs of a file.
 
     Raises:
-        ImageNetJobError: The file cannot be read, or a document of it is not good.
+        ImageNetJobError: The file cannot be read, or a document is invalid.
     """
     read = documents(file)
     if wrong := lines(file, [problems(document) for document in read]):
@@ -86,9 +86,9 @@ def jobs(file: str) -> list[ImageNetJob]:
 
 
 def as_written(job: ImageNetJob) -> ImageNetJob:
-    """The job without what an API server has added, which `kubectl get -o yaml` shows.
+    """Return the job without the fields that an API server adds.
 
-    A job of this name that is run elsewhere is another one, and not deleted when that one is.
+    A local job is independent of a job with the same name on a cluster, deletionTimestamp included.
     """
     metadata = job.metadata
     written = metadata.model_dump(include=set(_WRITTEN & metadata.model_fields_set))
@@ -96,7 +96,7 @@ def as_written(job: ImageNetJob) -> ImageNetJob:
 
 
 def as_stored(job: ImageNetJob) -> ImageNetJob:
-    """The job with placeholders for what a cluster would give to it, where it has none."""
+    """Return the job with placeholders for the missing fields that a cluster would set."""
     metadata = job.metadata
     given = {
         "uid": metadata.uid or PLACEHOLDER_UID,

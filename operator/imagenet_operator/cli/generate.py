@@ -1,11 +1,11 @@
-"""Write the files that are made from the models: the CRD and docs/reference.md.
+"""Write the files that are generated from the models: the CRD and docs/reference.md.
 
     python -m imagenet_operator.cli.generate           # make generate
     python -m imagenet_operator.cli.generate --check   # make verify
 
-Not a command of `imagenetctl`: it works on a checkout of this repository, from its root.
+Not a command of `imagenetctl`: it runs in a checkout of this repository, from its root.
 
-Exit codes: 0 written, or nothing differs; 1 a file differs from what it is made from.
+Exit codes: 0 written, or no difference; 1 a file differs from its models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEADER = "# Written by `make generate` from operator/imagenet_operator/api; cha
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no anchors: kubectl reads them, but people do not."""
+    """A dumper without anchors, which are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     for path, text in different:
         if options.check:
-            print(f"{path}: differs from the models it is made from; run make generate")
+            print(f"{path}: differs from its models; run make generate")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Ctrl-C and its like: a count that a loop can look at, and elsewhere one exception for all."""
+"""SIGINT, SIGTERM and SIGHUP: a counter for loops, and one exception elsewhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SIGNALS = (signal.SIGINT, *_OTHERS)
 
 @contextmanager
 def as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt too, which ends programs that are waited for.
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt too.
 
-    In the main thread only. A signal that is ignored stays so.
+    Only in the main thread. An ignored signal stays ignored.
     """
     former = _taken(_OTHERS, _raise)
     try:
@@ -34,7 +34,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 def _taken(
     numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], None]
 ) -> dict[signal.Signals, Any]:
-    """Handle signals, but for those that are ignored; return the former handlers."""
+    """Set the handler of signals that are not ignored; return the former handlers."""
     return {
         number: signal.signal(number, handler)
         for number in numbers
@@ -43,12 +43,12 @@ def _taken(
 
 
 class Interrupts:
-    """Counts the user's wishes to stop, while it is entered; in the main thread only.
+    """Counts signals to stop; a context manager, only for the main thread.
 
-    A signal that is ignored stays so: `nohup` wants it.
+    An ignored signal stays ignored, as `nohup` requires.
 
     Args:
-        wake: Called in the signal handler, to end a wait.
+        wake: Called by the signal handler, to end a wait.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:

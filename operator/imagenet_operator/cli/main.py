@@ -1,8 +1,7 @@
-"""`imagenetctl`: the command line of ImageNetJobs, with a cluster and without one.
+"""`imagenetctl`: the command line for ImageNetJobs, with or without a cluster.
 
-Each command is a module of this package. Errors that a user can cause arrive here as
-`ImageNetJobError` and leave as one message and an exit code; anything else is a bug and keeps its
-traceback.
+Each command is a module of this package. An `ImageNetJobError` becomes one message and an exit
+code. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from imagenet_operator.errors import ImageNetJobError
 PROGRAM = "imagenetctl"
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Why the output can no longer be written; a file that cannot would have its name in the error."""
+"""Errors of a standard output that cannot be written; they name no file."""
 
 _EXAMPLES = """examples:
-  imagenetctl validate job.yaml      check a manifest as the API server and the operator would
+  imagenetctl validate job.yaml      check a manifest without a cluster
   imagenetctl run job.yaml           run it on this machine: each pod is a process
   imagenetctl scale job.yaml --workers 1,2,4
                                      compare numbers of workers, and strategies
-  imagenetctl render job.yaml        show what a cluster would get
+  imagenetctl render job.yaml        print the objects that a cluster would create
   imagenetctl predict photo.jpg      classify an image with the newest result
   imagenetctl networks               list the networks, their depths and frameworks
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of every command."""
+    """Return the parser with all commands."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Take image archives to trained networks, one manifest each.",
+        description="Prepare image archives and train networks, one manifest a job.",
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with as_ctrl_c():
             code: int = parsed.run(parsed)
             sys.stdout.flush()
-    except BrokenPipeError:  # a reader such as `head` has had enough
+    except BrokenPipeError:  # a reader such as `head` closed the pipe
         _discard_output()
         return exit_codes.UNREAD
     except KeyboardInterrupt:
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(error, exit_codes.ENVIRONMENT)
     except ImageNetJobError as error:
         return _report(error, exit_codes.USAGE)
-    except OSError as error:  # after our own, of which some are that as well
+    except OSError as error:  # after ImageNetJobError: some of those are OSErrors too
         if error.filename is not None or error.errno not in _UNWRITABLE:
             raise
         _discard_output()
@@ -78,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Let nobody complain of what is still buffered when Python ends."""
+    """Redirect the buffered output, so that Python's exit reports no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

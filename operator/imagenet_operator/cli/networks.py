@@ -1,6 +1,6 @@
-"""`imagenetctl networks`: which networks there are, how deep, and in which framework.
+"""`imagenetctl networks`: lists the networks, their depths and frameworks.
 
-A view of the table that manifests are checked by (`api.networks`), for whoever writes one.
+The table is `api.networks`, by which manifests are checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--output",
         choices=("text", "json"),
         default="text",
-        help="text for people, or a JSON list for scripts (default: text)",
+        help="text, or a JSON list for scripts (default: text)",
     )
     parser.set_defaults(run=run)
 

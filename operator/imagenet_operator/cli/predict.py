@@ -1,7 +1,7 @@
-"""`imagenetctl predict IMAGE…`: classify images with a result.
+"""`imagenetctl predict IMAGE…`: classifies images with a trained model.
 
-The work is `imagenet-predict`'s, a program of the workloads that is run as a process: this package
-imports no framework. Without `--model`, the newest result of the working directory is taken.
+Runs `imagenet-predict`, a program of the workloads, because this package imports no framework.
+Without `--model`, it uses the newest result of the working directory.
 """
 
 from __future__ import annotations
@@ -29,28 +29,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the command."""
     parser = subparsers.add_parser(
         "predict",
-        help="classify images with a result",
+        help="classify images with a trained model",
         description="Classify images with the model that a job trained.",
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="an image file")
     parser.add_argument(
-        "--model", type=Path, metavar="FOLDER", help="a result's folder (default: the newest one)"
+        "--model",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of a result (default: the newest one)",
     )
     parser.add_argument(
         "--workdir",
         type=Path,
         default=DEFAULT_WORKDIR,
         metavar="DIR",
-        help=f"where the newest result is looked for (default: ./{DEFAULT_WORKDIR})",
+        help=f"where to find the newest result (default: ./{DEFAULT_WORKDIR})",
     )
-    parser.add_argument("--top", type=int, metavar="N", help="classes to name (default: 5)")
+    parser.add_argument(
+        "--top", type=int, metavar="N", help="number of classes to print (default: 5)"
+    )
     parser.add_argument(
         "--output",
         choices=("text", "json"),
         default="text",
-        help="text for people, or a JSON list for scripts (default: text)",
+        help="text, or a JSON list for scripts (default: text)",
     )
     parser.set_defaults(run=run)
 
@@ -69,27 +74,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def framework_of(model: Path) -> str:
-    """The framework that trained a result: what its result.json says, or the default.
+    """Return the framework in a result's result.json, or the default.
 
     Args:
-        model: What imagenet-predict takes for one: a result's folder, its result.json, or the
-            job's folder above `attempts`, whose results have one framework.
+        model: As for imagenet-predict: a result's folder, its result.json, or the job's folder
+            above `attempts`.
     """
     try:
         places = (model, model / "result.json", *model.glob("attempts/r[0-9]*/result.json"))
         file = next(place for place in places if place.is_file())
         written = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, StopIteration):
-        return DEFAULT_FRAMEWORK  # imagenet-predict itself says what is wrong with the folder
+        return DEFAULT_FRAMEWORK  # imagenet-predict reports what is wrong with the folder
     known = written if isinstance(written, dict) else {}
     return str(known.get("framework", DEFAULT_FRAMEWORK))
 
 
 def newest_model(workdir: Path) -> Path:
-    """The model of the job that succeeded last in a working directory.
+    """Return the model of the job that succeeded last in a working directory.
 
     Raises:
-        LocalError: No job has, or what is there cannot be read.
+        LocalError: No job has succeeded, or the directory cannot be read.
     """
     remedy = "name a result's folder with --model, or another working directory with --workdir"
     try:
@@ -102,12 +107,14 @@ def newest_model(workdir: Path) -> Path:
             f"cannot read the working directory {workdir}: {error.strerror}; {remedy}"
         ) from error
     if links:
-        raise LocalError(f"{links[0]} leads to {links[0].readlink()}, which is gone; {remedy}")
+        raise LocalError(
+            f"{links[0]} points to {links[0].readlink()}, which does not exist; {remedy}"
+        )
     raise LocalError(f"no job has succeeded in {workdir} yet; {remedy}")
 
 
 def _links(workdir: Path) -> list[Path]:
-    """The links to models in a working directory, those too that lead nowhere; or folders."""
+    """Return the links to models in a working directory, broken ones included, and folders."""
     try:
         folders = list((workdir / "jobs").iterdir())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How far a job is, as bars: pure, from what a pass saw. `display` draws them."""
+"""The progress of a job as bars, computed from a reconcile's view. `display` draws them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Bar:
 
     Attributes:
         name: index, pack, seal or train.
-        done: Of `total`, in `unit`.
-        total: None where nobody knows yet.
+        done: How many of `total`, in `unit`.
+        total: None if it is not known yet.
         unit: What is counted.
-        note: Where it stands, in words.
-        speed: In images per second, where the members say it themselves.
-        is_finished: Nothing of this stage is left to do.
+        note: The state in words.
+        speed: Images per second, if the members report it.
+        is_finished: Whether this stage is complete.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Bar:
 
 
 def bars(view: View) -> list[Bar]:
-    """The stages that have begun, in order."""
+    """Return the stages that have begun, in order."""
     status = view.job.status
     ready = holds(status.conditions, "DatasetReady")
     found = [
@@ -105,7 +105,7 @@ def _train(view: View, status: Status) -> Bar:
     batches = sample.batches_per_epoch or 1
     done = min(sample.epoch * batches + (sample.batch or 0), planned * batches)
     epoch, batch = min(sample.epoch + 1, planned), sample.batch or 0
-    # What matters most comes first: a narrow terminal cuts the end.
+    # The most important part comes first: a narrow terminal cuts the end.
     parts = [f"epoch {epoch}/{planned}", *_labelled(sample), f"batch {batch}/{batches}"]
     text = ", ".join([*parts, *restarted])
     speed = sample.figures.get(SPEED)
@@ -113,7 +113,7 @@ def _train(view: View, status: Status) -> Bar:
 
 
 def _labelled(sample: Sample | None) -> list[str]:
-    """The figures with a label, as far as they are known."""
+    """Return the known figures that have a label."""
     values = {} if sample is None else sample.figures
     return [
         f"{item.label} {values[item.field]:{item.number.form}}"

@@ -1,7 +1,7 @@
-"""`imagenetctl render FILE`: the manifests that a cluster would get for a job, as a YAML stream.
+"""`imagenetctl render FILE`: prints the objects that a cluster would create, as a YAML stream.
 
-For reading, for policy checks, and for whoever wants to know what a field does. What only the
-cluster or the index Job finds out stands there as a placeholder, which the first lines explain.
+For review, for policy checks, and to see what a field does. Values that only the cluster or the
+index Job knows are placeholders, which the first lines explain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from imagenet_operator.manifests import preview
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that writes everything out: an alias in a manifest helps nobody."""
+    """A dumper without aliases, which are hard to read in a manifest."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -29,21 +29,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the command."""
     parser = subparsers.add_parser(
         "render",
-        help="print the manifests that a cluster would get",
-        description="Print the manifests that a cluster would get for a job, in their order.",
+        help="print the objects that a cluster would create",
+        description="Print the objects that a cluster would create for a job, in their order.",
         epilog=(
             f"exit codes: {exit_codes.SUCCESS} printed, "
             f"{exit_codes.USAGE} the manifest is not valid or cannot be read, "
             f"{exit_codes.ENVIRONMENT} the output cannot be written"
         ),
     )
-    parser.add_argument("file", metavar="FILE", help="a manifest, or - for the input")
+    parser.add_argument("file", metavar="FILE", help="a manifest, or - for the standard input")
     parser.add_argument(
         "--attempt",
         type=_whole(0),
         default=0,
         metavar="N",
-        help="which attempt to train (default: 0)",
+        help="the number of the attempt (default: 0)",
     )
     parser.add_argument(
         "--key",
@@ -54,7 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--shards",
         type=_whole(1),
         metavar="N",
-        help="shards of both splits, as the index Job reports them (default: those of training)",
+        help="shards of both splits, which the index Job reports (default: those of training)",
     )
     parser.set_defaults(run=run)
 
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[str]:
-    """Say which values stand in for what is not known yet."""
+    """Yield a line for each placeholder."""
     name = job.metadata.name
     yield f"What a cluster gets for {name}, in the order of creation."
     if job.metadata.uid == files.PLACEHOLDER_UID:
@@ -93,11 +93,11 @@ def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[s
     if arguments.key == preview.PLACEHOLDER_KEY:
         yield f"{preview.PLACEHOLDER_KEY} is reported by {name}-index; give it with --key."
     if arguments.shards is None:
-        yield f"{name}-pack gets completions for validation, too; give all with --shards."
+        yield f"{name}-pack also gets completions for validation; give all shards with --shards."
 
 
 def _whole(least: int) -> Any:
-    """Return a reader of whole numbers that are not below `least`."""
+    """Return a parser of whole numbers of at least `least`."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < least:

@@ -1,4 +1,4 @@
-"""What a run has come to: read from the volumes, and told to people or scripts."""
+"""The result of a run: read from the volumes, formatted as text or JSON."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Result:
 
     Attributes:
         job: With its last status.
-        seconds: How long this run took.
-        model: The folder of the trained model, if there is one.
-        training: What the training wrote of itself (result.json), if it did.
-        dataset: The folder of the dataset, once its key is known.
-        log: The log of the pod that failed first, if one did.
+        seconds: The duration of this run.
+        model: The folder of the trained model, or None.
+        training: The content of result.json, or empty.
+        dataset: The folder of the dataset, or None if its key is not known.
+        log: The log of the pod that failed first, or None.
     """
 
     job: ImageNetJob
@@ -43,29 +43,29 @@ class Result:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the job has."""
+        """Whether the job succeeded."""
         return holds(self.job.status.conditions, "Succeeded")
 
     @property
     def failure(self) -> Condition | None:
-        """Why the job failed, if it did."""
+        """The condition Failed, or None."""
         condition = find(self.job.status.conditions, "Failed")
         return condition if condition is not None and condition.status == "True" else None
 
     @property
     def is_reused(self) -> bool:
-        """Whether the dataset had been sealed by an earlier run."""
+        """Whether an earlier run sealed the dataset."""
         ready = find(self.job.status.conditions, "DatasetReady")
         return ready is not None and ready.reason == "Reused"
 
 
 def collect(job: ImageNetJob, found: Volumes, seconds: float, log: Path | None) -> Result:
-    """Read what a run has left on the volumes.
+    """Read the result of a run from the volumes.
 
     Args:
         job: With its last status.
         found: The volumes.
-        seconds: How long the run took.
+        seconds: The duration of the run.
         log: The log of the pod that failed first.
     """
     model, training = _newest_result(job, found)
@@ -73,7 +73,7 @@ def collect(job: ImageNetJob, found: Volumes, seconds: float, log: Path | None) 
 
 
 def _newest_result(job: ImageNetJob, found: Volumes) -> tuple[Path | None, dict[str, Any]]:
-    """The newest attempt that wrote a result: its folder and the result."""
+    """Return the folder and the result of the newest attempt that wrote one."""
     mount = volumes.output(job) or volumes.data(job)
     folder = found.path(mount.claim) / names.output_folder(job.metadata.name, job.metadata.uid)
     newest = job.status.training.attempt if job.status.training is not None else -1
@@ -93,15 +93,15 @@ def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
 
 
 def link_model(result: Result, link: Path, workdir: Path) -> None:
-    """Let a link in the job's folder lead to its newest model, for `imagenetctl predict`.
+    """Link the newest model in the job's folder, for `imagenetctl predict`.
 
     Args:
         result: The end of the run.
-        link: Where it shall be.
-        workdir: Within which links are relative, so that it can be moved.
+        link: The path of the link.
+        workdir: Links inside it are relative, so that it can be moved.
 
     Raises:
-        LocalError: It cannot be made.
+        LocalError: The link cannot be made.
     """
     if result.model is None:
         return
@@ -120,14 +120,14 @@ def link_model(result: Result, link: Path, workdir: Path) -> None:
 
 
 def _target(model: Path, folder: Path, workdir: Path) -> Path:
-    """What a link in a folder says, to lead to the model."""
+    """Return the target of a link in a folder to the model."""
     if model.is_relative_to(workdir) and folder.is_relative_to(workdir):
         return Path(os.path.relpath(model, folder))
     return model
 
 
 def as_text(result: Result) -> str:
-    """The last screen of a run that succeeded."""
+    """Return the summary of a run that succeeded."""
     status = result.job.status
     rows = {"accuracy": _accuracy(result.training), "model": str(result.model or "none")}
     if result.dataset is not None:
@@ -154,7 +154,7 @@ def _accuracy(training: dict[str, Any]) -> str:
 
 
 def failure_text(result: Result) -> str:
-    """Why a job failed, and the last lines of the log that explains it."""
+    """Return why a job failed, and the last lines of the log that explains it."""
     condition = result.failure
     assert condition is not None
     name = result.job.metadata.name
@@ -166,7 +166,7 @@ def failure_text(result: Result) -> str:
 
 
 def as_json(result: Result, outcome: str) -> dict[str, Any]:
-    """The last line of a run for scripts.
+    """Return the last JSON line of a run.
 
     Args:
         result: The end of the run.

@@ -1,7 +1,7 @@
-"""`imagenetctl run FILE`: a job on this machine, from the raw archive to the trained model.
+"""`imagenetctl run FILE`: runs a job on this machine, from the raw archive to the model.
 
-Reads the manifest, checks that the machine can do it, opens the working directory, and lets
-`clusters.local.runner` work until the job is finished; shows how far it is, and what it came to.
+Reads the manifest, checks the machine, locks the job's folder, and runs `clusters.local.runner`
+until the job is finished. Shows progress and the result.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from imagenet_operator.reconcile.types import ReconcileSettings
 _GRACE_PERIOD_SECONDS = 20.0
 """The grace period of a pod after Ctrl-C. Its peers still run, so a worker can save."""
 
-_OTHER_PORT = "stop that program, or let the pods use another port with --metrics-port"
+_OTHER_PORT = "stop that program, or choose another port with --metrics-port"
 
 _EXAMPLES = """examples:
   imagenetctl run examples/digits.yaml
   imagenetctl run job.yaml --workdir /data/work --volume raw=/data/archives
   imagenetctl run job.yaml --output json | jq 'select(.type == "result") | .validation.top1'
 
-The working directory keeps everything: volumes/CLAIM is the folder of a claim, jobs/NAME/logs holds
-a log for each pod. A run that was interrupted goes on when the same command is typed again; one
-that had finished starts anew, and reuses the dataset.
+The working directory keeps all files: volumes/CLAIM is the folder of a claim, and jobs/NAME/logs
+has a log for each pod. The same command resumes an interrupted run. After a finished run it starts
+a new one, which reuses the dataset.
 """
 
 
@@ -59,7 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the input"
+        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the standard input"
     )
     local_resources.add_options(parser)
     parser.set_defaults(run=run)
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def display_of(output: str) -> Display:
-    """How a run is shown: to people, or (json) to scripts."""
+    """Return the display of a run: text for people, json for scripts."""
     return JsonLines(sys.stdout) if output == "json" else displays.of_people()
 
 
@@ -87,7 +87,7 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
         display: Shows how far it is.
 
     Raises:
-        ImageNetJobError: It cannot run here.
+        ImageNetJobError: It cannot run on this machine.
     """
     started = time.monotonic()
     folder = JobFolder(resources.workdir, job.metadata.name)
@@ -107,7 +107,7 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
 
 
 def _link_model(end: result.Result, folder: JobFolder) -> None:
-    """Link the model; what is trained is no failure for want of a link."""
+    """Link the model; a link that cannot be made is only a warning."""
     try:
         result.link_model(end, folder.path / "model", folder.workdir)
     except LocalError as error:
@@ -115,10 +115,10 @@ def _link_model(end: result.Result, folder: JobFolder) -> None:
 
 
 def read(file: str) -> ImageNetJob:
-    """The one good job of a file, as new: whatever a server has added to it is left out.
+    """Return the one valid job of a file, without the fields that an API server adds.
 
     Raises:
-        ImageNetJobError: There is none, or more than one, or one that cannot run here.
+        ImageNetJobError: There is none, more than one, or one that cannot run on this machine.
     """
     jobs = files.jobs(file)
     if len(jobs) > 1:
@@ -143,9 +143,9 @@ def read(file: str) -> ImageNetJob:
 def _machine(
     job: ImageNetJob, folder: JobFolder, resources: LocalResources, block: addresses.AddressBlock
 ) -> Machine:
-    """This machine, as far as the job may use it."""
+    """Return the part of this machine that the job may use."""
     cores = len(os.sched_getaffinity(0))
-    # A container would see all cores too, but rarely shares them with every other member.
+    # In a cluster, the members rarely share one machine; here they share its cores.
     share = str(max(1, cores // job.spec.training.workers.replicas))
     return Machine(
         volumes=resources.volumes,
@@ -176,12 +176,12 @@ def _work(
     interrupts: Interrupts,
     chosen: ReconcileSettings,
 ) -> runner.LocalRun:
-    """Open the job and work on it until it is finished or interrupted."""
+    """Reconcile the job until it is finished or interrupted."""
     opened = folder.open(job.to_manifest())
     job = ImageNetJob.model_validate(opened.job)
     with display:
         if opened.resumed:
-            display.say(f"going on with {job.metadata.name}, which was interrupted")
+            display.say(f"resuming {job.metadata.name}, which was interrupted")
         local_run = runner.LocalRun(cluster, job, chosen, display.show, lambda: bool(interrupts))
         asyncio.run(local_run.run())
         if interrupts:
@@ -191,7 +191,7 @@ def _work(
 
 
 def _conclude(end: result.Result, display: Display) -> int:
-    """Tell what the run came to; return the exit code."""
+    """Print the result; return the exit code."""
     if end.succeeded:
         code, outcome = exit_codes.SUCCESS, "Succeeded"
     elif end.failure is not None:
@@ -206,7 +206,7 @@ def _conclude(end: result.Result, display: Display) -> int:
         print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
     else:
         print(
-            "interrupted; type the same command again to go on from the newest checkpoint",
+            "interrupted; run the same command again to resume from the latest checkpoint",
             file=sys.stderr,
         )
     return code

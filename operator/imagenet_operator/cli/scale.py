@@ -1,8 +1,8 @@
-"""`imagenetctl scale FILE`: one job at several numbers of workers, in several strategies.
+"""`imagenetctl scale FILE`: runs one job with several numbers of workers and strategies.
 
-`scaling` makes the points and the table; here they are run one after the other, on this machine
-(`sweep_here`) or on a cluster (`sweep_on_cluster`), and `sweep_report` tells what they come to.
-Nothing is remembered but the jobs themselves, so a sweep that was cut short goes on.
+`scaling` computes the points and the table. The points run one after the other, on this machine
+(`sweep_here`) or on a cluster (`sweep_on_cluster`); `sweep_report` reports the results. The only
+state is the jobs themselves, so an interrupted sweep can be resumed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _EXAMPLES = """examples:
   imagenetctl scale job.yaml --workers 4,8,16 --context production
 
 The global batch (batchSize) is the same at every point: strong scaling. All points share one
-dataset. The table is WORKDIR/scaling/NAME.csv and NAME.md, the plot NAME.png. A sweep that was cut
-short goes on when the same command is typed again, and points that are done are not run again.
+dataset. The table is WORKDIR/scaling/NAME.csv and NAME.md, the plot NAME.png. The same command
+resumes an interrupted sweep; points that are done do not run again.
 """
 
 
@@ -41,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the input"
+        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the standard input"
     )
     parser.add_argument(
         "--workers",
@@ -55,16 +55,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_variants,
         metavar="NAME,NAME…",
         help="strategies to compare, each KIND, KIND:FRAMEWORK or parameterServer:KVSTORE "
-        "(default: the manifest's own)",
+        "(default: that of the manifest)",
     )
     parser.add_argument(
         "--context",
         metavar="NAME",
-        help="run on the cluster of this context of KUBECONFIG, not on this machine",
+        help="run on the cluster of this KUBECONFIG context, not on this machine",
     )
     parser.add_argument(
         "--namespace",
-        help="where on the cluster (default: the manifest's, else the context's)",
+        help="the namespace on the cluster (default: the manifest's, else the context's)",
     )
     local_resources.add_options(parser)
     parser.set_defaults(run=sweep)
@@ -95,7 +95,7 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 
 def _written_namespace(job: ImageNetJob) -> str | None:
-    """Return the namespace that the file names; None if it leaves that to the context."""
+    """Return the namespace in the file, or None."""
     return job.metadata.namespace if "namespace" in job.metadata.model_fields_set else None
 
 
@@ -110,7 +110,7 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | No
         raise ImageNetJobError(
             "--volume, --secret and --gpus are options of a run on this machine; leave them out"
         )
-    # Not above: the other commands would wait for a client of the API server to be imported.
+    # Imported here, because other commands need no API client and would start more slowly.
     from imagenet_operator.cli.sweep_on_cluster import OnCluster
     from imagenet_operator.clusters.kubernetes import connection
 
@@ -122,7 +122,7 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | No
 def _numbers(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of workers; write 1,2,4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of workers; write 1,2,4")
     return tuple(int(part) for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""What runs the points of a sweep: this machine and a cluster do it behind one interface."""
+"""The interface that runs the points of a sweep, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from imagenet_operator.scaling.speedup import Measured
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one point came to: measured, failed, or interrupted.
+    """The outcome of one point: measured, failed, or interrupted.
 
     Attributes:
         point: The point.
         measured: Its figures, if it succeeded.
-        failure: Why it failed, if it did, for people.
-        is_old: It was done before this sweep began or went on.
-        document: The result for scripts, of a point that was run now.
+        failure: Why it failed, or None.
+        is_old: Whether it was done before this command started.
+        document: The JSON result, if the point ran now.
     """
 
     point: Point
@@ -31,12 +31,12 @@ class Outcome:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the user wants to stop."""
+        """Whether the user interrupted it."""
         return self.measured is None and self.failure is None
 
 
 def by_status(point: Point, job: ImageNetJob) -> Measured:
-    """Return the figures of a point that succeeded, by its job's status alone."""
+    """Return the figures of a point that succeeded, from its job's status."""
     training = job.status.training
     assert training is not None
     return Measured(
@@ -49,17 +49,17 @@ def by_status(point: Point, job: ImageNetJob) -> Measured:
 
 
 class Runner(Protocol):
-    """A place where points run."""
+    """Runs points."""
 
     def get_ready(self, points: Sequence[Point]) -> None:
-        """See that all points can run, then make what they share.
+        """Check that all points can run, then create what they share.
 
         Raises:
-            ImageNetJobError: One cannot; nothing has been made.
+            ImageNetJobError: One cannot; nothing was created.
         """
 
     def run(self, point: Point) -> Outcome:
-        """Run a point to its end, or read what it came to if it has been run."""
+        """Run a point to its end, or read the outcome of an earlier run."""
 
     def remedy(self, failed: Sequence[str]) -> str:
-        """Say how points that failed, by the names of their jobs, are run again."""
+        """Return how to run failed jobs again."""

@@ -1,4 +1,4 @@
-"""The points of a sweep on this machine, each run as `imagenetctl run` runs a job."""
+"""Runs the points of a sweep on this machine, as `imagenetctl run` does."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from imagenet_operator.scaling.speedup import Measured
 
 
 class Here:
-    """Runs points one after the other, on one working directory; a `Runner`.
+    """Runs points one after the other, in one working directory; a `Runner`.
 
     Args:
         place: The part of this machine that they may use.
-        claim: Of the dataset, to be made for all of them; None if they name one.
-        output: How each is shown, as --output of `imagenetctl run` says.
+        claim: The claim to create for the shared dataset; None if the manifest names one.
+        output: The display, as --output of `imagenetctl run`.
     """
 
     def __init__(self, resources: LocalResources, claim: str | None, output: str) -> None:
@@ -29,7 +29,7 @@ class Here:
         self._output = output
 
     def get_ready(self, points: Sequence[Point]) -> None:
-        """Check every point, and make the dataset's folder."""
+        """Check every point, and create the dataset's folder."""
         if points:
             self._folder(points[0]).check()
         promised = frozenset() if self._claim is None else frozenset({self._claim})
@@ -41,14 +41,14 @@ class Here:
             self._resources.volumes.provision(self._claim)
 
     def run(self, point: Point) -> Outcome:
-        """Run a point, or go on with it, or read what it came to."""
+        """Run or resume a point, or read the outcome of an earlier run."""
         job = parse(point.manifest)
         stored = self._folder(point).stored()
         former = None if stored is None else ImageNetJob.model_validate(stored)
         if former is not None and point_status(job, former) is PointStatus.SUCCEEDED:
             found = result.collect(former, self._resources.volumes, 0.0, None)
             measured = _measured(point, found)
-            # A job without a result, as with `--test-io`, has no speed however often it runs.
+            # A job that writes no result, as with `--test-io`, never has a speed.
             if measured.images_per_second is not None or not self._lost_its_result(point, found):
                 return Outcome(point, measured, is_old=True)
         end = run.execute(job, self._resources, run.display_of(self._output))
@@ -61,11 +61,11 @@ class Here:
         return Outcome(point, document=result.as_json(end, "Interrupted"))
 
     def remedy(self, failed: Sequence[str]) -> str:
-        """Say that nothing stands in the way: a job that failed here is simply begun anew."""
+        """Return that the same command suffices: it starts failed jobs again."""
         return "the same command runs them again"
 
     def _lost_its_result(self, point: Point, found: result.Result) -> bool:
-        """Whether a point has had a result, to which its link leads, and has none any more."""
+        """Whether the result of a point was deleted: its link is broken."""
         return found.model is None and (self._folder(point).path / "model").is_symlink()
 
     def _folder(self, point: Point) -> JobFolder:
@@ -73,7 +73,7 @@ class Here:
 
 
 def _measured(point: Point, end: result.Result) -> Measured:
-    """The figures of the result, or those of the status where the volume has it no more."""
+    """Return the figures of the result, or of the status if the result was deleted."""
     if end.model is None:
         return by_status(point, end.job)
     training = end.job.status.training

@@ -1,10 +1,10 @@
-"""The points of a sweep on a cluster: ImageNetJobs that are made, waited for, and read.
+"""Runs the points of a sweep on a cluster, as ImageNetJobs.
 
-The operator there does the work; here is only a client of the API server, as kubectl is one. All
-that is read of a job is its status, since nobody mounts its volumes here.
+The operator in the cluster runs them. This module is a client of the API server, and reads only the
+status of a job, because volumes are not mounted here.
 
-A sweep lasts for hours, and its jobs need nobody to look at them. So whatever an API server says
-while it restarts, or does not say, ends no wait before it has lasted for minutes.
+A sweep lasts for hours, and its jobs run without this client. So an API server that does not
+answer, or returns errors, ends a wait only after minutes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _OUTAGE_SECONDS = 300.0
 """A control plane is upgraded, or a laptop finds its network again, in less."""
 
 _PASSING = frozenset({0, 401, 429})
-"""What has an end, beside the server's own errors: no answer, a token that the client reads anew
-after this one, and too many requests."""
+"""Transient errors besides those of the server: no answer, an expired token that the client reads
+again, and too many requests."""
 
 Answer = TypeVar("Answer")
 
@@ -69,13 +69,13 @@ class OnCluster:
         self._outage_seconds = outage_seconds
 
     def get_ready(self, points: Sequence[Point]) -> None:
-        """Refuse names that are taken, then make the dataset's claim."""
+        """Check that no other job has a point's name, then create the dataset's claim."""
         asyncio.run(self._get_ready(points))
 
     def run(self, point: Point) -> Outcome:
-        """Make a point's job or take the one that is there, and wait for its end.
+        """Create a point's job, or use the existing one, and wait for its end.
 
-        Ctrl-C ends the wait; the job goes on.
+        Ctrl-C ends the wait; the job continues.
         """
         try:
             return asyncio.run(self._run(point))
@@ -83,11 +83,11 @@ class OnCluster:
             return Outcome(point)
 
     def remedy(self, failed: Sequence[str]) -> str:
-        """Say how to make room: jobs that failed stay, for people to find out why."""
-        return f"delete them with {self._deletion(failed)}, and the same command runs them again"
+        """Return how to delete failed jobs, which stay so that users can find out why."""
+        return f"delete them with {self._deletion(failed)}, then run the same command again"
 
     def _deletion(self, names: Sequence[str]) -> str:
-        """Return what to type to delete jobs; a point that failed may be deleted already."""
+        """Return the command that deletes jobs, which may be deleted already."""
         place = ("--context", self._context, "--namespace", self._namespace)
         return shlex.join(
             ("kubectl", "delete", "imagenetjob", *place, "--ignore-not-found", *names)
@@ -103,7 +103,7 @@ class OnCluster:
             if taken:
                 listing = ", ".join(f"{name} ({why})" for name, why in taken.items())
                 raise ImageNetJobError(
-                    f"the cluster has jobs in the way: {listing}; delete them with "
+                    f"the cluster has other jobs with these names: {listing}; delete them with "
                     f"{self._deletion(list(taken))}, and try again"
                 )
             for claim in volumes.claims(self._job):
@@ -111,7 +111,7 @@ class OnCluster:
                     await self._make_claim(client, claim)
 
     async def _make_claim(self, client: Client, claim: Manifest) -> None:
-        """Make the claim that all points share; it is nobody's, and outlives them."""
+        """Create the claim that all points share; it has no owner, so it outlives them."""
         metadata = {
             key: value for key, value in claim["metadata"].items() if key != "ownerReferences"
         }
@@ -133,15 +133,15 @@ class OnCluster:
                 await asyncio.sleep(self._poll_seconds)
                 stored = await self._patiently(lambda: self._stored(client, point))
                 if stored is None:
-                    return Outcome(point, failure=f"{point.name} has been deleted meanwhile")
+                    return Outcome(point, failure=f"{point.name} was deleted")
             return outcome
 
     async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask until there is a good answer, or a refusal that stays.
+        """Repeat a request until it succeeds or fails permanently.
 
         Raises:
-            ApiError: It is refused for good.
-            ClusterError: There has been neither for too long.
+            ApiError: It failed permanently.
+            ClusterError: It neither succeeded nor failed for too long.
         """
         deadline = time.monotonic() + self._outage_seconds
         while True:
@@ -159,7 +159,7 @@ class OnCluster:
             await asyncio.sleep(self._poll_seconds)
 
     async def _make(self, client: Client, point: Point) -> None:
-        """Make a point's job, unless a request whose answer was lost has made it already."""
+        """Create a point's job; a request whose answer was lost may have created it already."""
         metadata = {**point.manifest["metadata"], "namespace": self._namespace}
         manifest = {**point.manifest, "metadata": metadata}
         try:
@@ -179,7 +179,7 @@ class OnCluster:
 
 
 def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | None:
-    """What a stored job has come to; None while it is not finished."""
+    """Return the outcome of a stored job; None while it is not finished."""
     if job is None:
         return None
     found = point_status(parse(point.manifest), job)

@@ -1,6 +1,6 @@
-"""What `imagenetctl scale` tells of a sweep, and leaves of it: table and plot.
+"""The report of `imagenetctl scale`: lines, table and plot.
 
-The table is written after each point, so that a sweep that is cut short leaves what it has found.
+The table is written after each point, so an interrupted sweep has one too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PLOT = "imagenet-plot"
 
 
 class Report:
-    """What is told of a sweep, and written into the working directory.
+    """Prints the results of a sweep, and writes them into the working directory.
 
     Args:
-        folder: For the table and the plot.
-        name: The sweep's, which is the manifest's.
+        folder: The folder of the table and the plot.
+        name: The sweep's name, which is the manifest's.
         output: "text" for people, "json" for scripts.
-        points: All that are to be run.
+        points: All points to run.
     """
 
     def __init__(self, folder: Path, name: str, output: str, points: Sequence[Point]) -> None:
@@ -45,19 +45,19 @@ class Report:
         self._is_cut = False
 
     def say(self, text: str) -> None:
-        """Tell people something."""
+        """Print a line of text."""
         if not self._json:
             print(text, file=sys.stderr, flush=True)
 
     def point(self, outcome: Outcome) -> None:
-        """Tell what a point came to, and write the table of what is known so far."""
+        """Print the outcome of a point, and write the table so far."""
         self._done.append(outcome)
         if self._json and outcome.document is not None:
             print(json.dumps(outcome.document), flush=True)
         elif outcome.failure is not None:
             self.say(f"imagenetctl: {outcome.failure}")
         elif outcome.is_old:
-            self.say("it has been run before, and is not run again")
+            self.say("it is done, and does not run again")
         if outcome.measured is not None:
             measured = [item.measured for item in self._done if item.measured is not None]
             self._rows = rows(measured, self._fewest)
@@ -68,7 +68,7 @@ class Report:
         """Show the table and draw the plot; return the exit code.
 
         Args:
-            remedy: Says how points that failed are run again, by the names of their jobs.
+            remedy: Returns how to run failed jobs again.
         """
         if self._rows and not self._json:
             print(table.as_text(self._rows), flush=True)
@@ -87,7 +87,7 @@ class Report:
             if failed:
                 self.say(f"failed: {', '.join(failed)}; {remedy(failed)}")
             if interrupted:
-                self.say("interrupted; type the same command again to go on")
+                self.say("interrupted; run the same command again to resume")
         return code
 
     def _say_written(self, plot: Path | None) -> None:
@@ -111,7 +111,7 @@ class Report:
         }
 
     def _plot(self) -> Path | None:
-        """Let the workloads' program draw: matplotlib is no part of the operator's image."""
+        """Draw the plot by the workloads' program: the operator's image lacks matplotlib."""
         program = find_program(_PLOT, program_folders(os.environ))
         if program is None:
             self.say(f"no plot: the program {_PLOT!r} is not installed beside this one")
@@ -120,7 +120,7 @@ class Report:
         command = [*map(str, (program, "--scaling", self._path("csv"), "--output", picture))]
         try:
             drawn = subprocess.run(command, capture_output=True, text=True, check=False)
-        except KeyboardInterrupt:  # the table is there, and has to be told of
+        except KeyboardInterrupt:  # the table exists and must still be printed
             self._is_cut = True
             self.say("no plot: interrupted")
             return None
@@ -131,7 +131,7 @@ class Report:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file atomically."""
     temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""`imagenetctl validate FILE…`: the verdict on manifests, without a cluster.
+"""`imagenetctl validate FILE…`: validates manifests without a cluster.
 
 One line a problem, ``FILE: FIELD: what is wrong; what to write instead``, or one JSON document with
 ``--output json``.
 
-Exit codes: 0 all manifests are good, 2 one is not or cannot be read, 3 the output cannot be
+Exit codes: 0 all manifests are valid, 2 one is invalid or cannot be read, 3 the output cannot be
 written.
 """
 
@@ -23,17 +23,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the command."""
     parser = subparsers.add_parser(
         "validate",
-        help="check manifests as the API server and the operator would",
-        description="Check manifests as the API server and the operator would, without a cluster.",
+        help="check manifests by the rules of the API server and the operator",
+        description="Check manifests by the rules of the API server and the operator, without a "
+        "cluster.",
         epilog=(
-            f"exit codes: {exit_codes.SUCCESS} every manifest is good, "
-            f"{exit_codes.USAGE} one is not or cannot be read, "
+            f"exit codes: {exit_codes.SUCCESS} all manifests are valid, "
+            f"{exit_codes.USAGE} one is invalid or cannot be read, "
             f"{exit_codes.ENVIRONMENT} the output cannot be written"
         ),
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a manifest, or - for the input")
     parser.add_argument(
-        "--output", choices=("text", "json"), default="text", help="how to report (default: text)"
+        "files", nargs="+", metavar="FILE", help="a manifest, or - for the standard input"
+    )
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text, or one JSON document for scripts (default: text)",
     )
     parser.set_defaults(run=run)
 

@@ -1,7 +1,7 @@
 """The status of a point of a sweep: what is stored of its job decides whether it has to run.
 
-Nothing else remembers a sweep, so that one that is cut short anywhere goes on: locally the working
-directory keeps the jobs, on a cluster the API server does.
+A sweep has no other state, so it can be resumed at any point. The jobs are stored in the working
+directory or by the API server.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from imagenet_operator.reconcile.policies.conditions import holds
 class PointStatus(Enum):
     """What is to be done about a point."""
 
-    NEW = "nothing is stored of it"
+    NEW = "no job is stored"
     OTHER = "another job has its name"
-    UNFINISHED = "it has begun"
-    SUCCEEDED = "its figures can be read"
+    UNFINISHED = "it has started"
+    SUCCEEDED = "it has succeeded"
     FAILED = "it has failed"
 
 
 def point_status(wanted: ImageNetJob, stored: ImageNetJob | None) -> PointStatus:
     """Return the status of a point.
 
-    A changed runPolicy leaves a job the same job, as in `imagenetctl run`.
+    Jobs that differ only in runPolicy are the same job, as in `imagenetctl run`.
 
     Args:
         wanted: The point's job.
-        stored: What is stored under its name.
+        stored: The stored job of that name, or None.
     """
     if stored is None:
         return PointStatus.NEW

@@ -1,7 +1,7 @@
 """The points of a sweep: one job for each strategy and number of workers, all on one dataset.
 
-Every point is the manifest with its workers, its strategy and a name of its own, and nothing else
-of what it trains: the global batch stays (strong scaling), so that accuracies can be compared.
+A point is the manifest with another name, number of workers and strategy. The global batch stays
+the same (strong scaling), so that accuracies can be compared.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from imagenet_operator.manifests.volumes import DATASET_PURPOSE
 from imagenet_operator.scaling.variants import Variant, applied, framework_of
 
 Judge = Callable[[Manifest], list[Problem]]
-"""Gives the verdict on a job: what is wrong with it, if anything."""
+"""Validates a job; returns its problems."""
 
 SWEEP = "training.imagenet.dev/sweep"
-"""The label by which the jobs of a sweep are found: the name of the manifest."""
+"""The label of the jobs of a sweep, with the name of the manifest."""
 
 _WORKERS = "workers"
-"""What a strategy objects to, of `spec.training`, that takes a fixed number of workers."""
+"""The field of `spec.training` that a strategy with a fixed number of workers rejects."""
 
 _DIGEST = 6
 
 
 class InvalidSweep(ImageNetJobError):  # noqa: N818 - as InvalidJob
-    """A sweep of which a point could not run."""
+    """A point of the sweep could not run."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Point:
     """One job of a sweep.
 
     Attributes:
-        strategy: How tables call its strategy.
-        workers: How many train.
+        strategy: The strategy's name in tables.
+        workers: The number of workers.
         manifest: The job.
     """
 
@@ -55,7 +55,7 @@ class Point:
         return str(self.manifest["metadata"]["name"])
 
     def __str__(self) -> str:
-        """Say which point it is."""
+        """Return the strategy and the number of workers."""
         return f"{self.strategy}, {self.workers} worker{'s' if self.workers > 1 else ''}"
 
 
@@ -64,8 +64,8 @@ class Sweep:
     """A sweep that can run.
 
     Attributes:
-        points: In the order in which they run.
-        left_out: A sentence for each strategy that has only some of the numbers of workers.
+        points: The points, in the order in which they run.
+        left_out: A sentence for each strategy that cannot run all numbers of workers.
     """
 
     points: tuple[Point, ...]
@@ -80,16 +80,16 @@ def sweep(
 ) -> Sweep:
     """Return the points of a sweep.
 
-    A strategy that runs one worker only has a point for that, if 1 is among the workers.
+    A strategy with only one worker has a point if 1 is among the numbers.
 
     Args:
         manifest: A valid job.
-        workers: Numbers of workers, as given.
+        workers: The numbers of workers.
         variants: The strategies.
-        problems_of: The verdict on a job.
+        problems_of: Validates a job.
 
     Raises:
-        InvalidSweep: A point could not run; the message lists all that could not.
+        InvalidSweep: Points could not run; the message lists them.
     """
     kept: list[Point] = []
     left_out: list[str] = []
@@ -125,7 +125,7 @@ def _problem_lines(
 
 
 def point_name(base: str, variant: Variant, workers: int) -> str:
-    """Return a point's name: NAME-w2-horovod, cut in the middle where that would be too long."""
+    """Return a point's name, such as NAME-w2-horovod, shortened if it is too long."""
     suffix = f"-w{workers}-{variant.slug}"
     if len(base) + len(suffix) <= JOB_NAME_MAXIMUM:
         return f"{base}{suffix}"
@@ -135,7 +135,7 @@ def point_name(base: str, variant: Variant, workers: int) -> str:
 
 
 def shared_claim(manifest: Manifest) -> str | None:
-    """Return the claim to make for the dataset of all points; None if the manifest names one."""
+    """Return the claim to create for the shared dataset; None if the manifest names one."""
     volume = manifest["spec"]["dataset"].get("volume")
     if volume is None or "claimName" in volume:
         return None
@@ -158,7 +158,7 @@ def _point(manifest: Manifest, variant: Variant, workers: int) -> Point:
     dataset = (
         spec["dataset"] if claim is None else spec["dataset"] | {"volume": {"claimName": claim}}
     )
-    # Deleted after a time, a point could not be read when the sweep goes on.
+    # A resumed sweep reads finished points, so they must not be deleted.
     policy = {
         key: value
         for key, value in spec.get("runPolicy", {}).items()
@@ -186,14 +186,14 @@ def _point(manifest: Manifest, variant: Variant, workers: int) -> Point:
 
 
 def _problems(manifest: Manifest, point: Point, of_job: Judge) -> list[Problem]:
-    """Return why a point cannot run: as a job of its own, or as one of the manifest's sweep."""
+    """Return why a point cannot run, as a job or as a part of the sweep."""
     return [*of_job(point.manifest), *_image_problems(manifest, point)]
 
 
 def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:
-    """Return why a point cannot run in the manifest's image, whose trainer has one framework.
+    """Return why a point cannot run in the manifest's image, which has one framework.
 
-    A program of one's own is not told the framework, and so not to train in another.
+    A user's own program gets no framework option, so any image is accepted.
     """
     training = manifest["spec"]["training"]
     if training.get("image") is None or own_program.has_command(
@@ -206,14 +206,14 @@ def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:
     return [
         Problem(
             "spec.training.image",
-            f"is for {own} and would have to train in {wanted}",
+            f"is for {own} and cannot train with {wanted}",
             f"leave {point.strategy} out of --strategies, or remove the image",
         )
     ]
 
 
 def _asks_for_others(point: Point, problems: list[Problem]) -> bool:
-    """Return whether the strategy objects to the number of workers and nobody to anything else."""
+    """Return whether the only problem is the strategy's fixed number of workers."""
     limits = tuple(
         rule.message
         for kind in point.manifest["spec"]["training"]["strategy"]

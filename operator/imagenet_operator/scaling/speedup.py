@@ -1,8 +1,8 @@
-"""The arithmetic of a scaling table: speedup and efficiency of what was measured.
+"""Speedup and efficiency of the measured points.
 
-Each strategy is compared with itself: its run with the fewest workers is the measure, taken as that
-many times one worker's speed. With one worker among them, that is the usual definition. Where that
-run is planned and has no speed, nothing takes its place: it would be called ideal and is not.
+The baseline of a strategy is its run with the fewest workers, whose efficiency is defined as 1.
+With a run of one worker, this is the usual definition. If the planned baseline has no speed, no
+other run replaces it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Measured:
-    """What one point came to.
+    """The figures of one point.
 
     Attributes:
-        strategy: How the table calls it.
-        workers: How many trained.
-        seconds: For which all members ran, over all attempts.
-        images_per_second: Over all workers; None if it is not known.
-        top1: Accuracy on the validation images; None without any.
+        strategy: Its name in the table.
+        workers: The number of workers.
+        seconds: The time in which all members ran, over all attempts.
+        images_per_second: The sum over all workers; None if it is not known.
+        top1: The accuracy on the validation images; None without any.
     """
 
     strategy: str
@@ -32,12 +32,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
-        measured: What the point came to.
-        speedup: Over one worker; None if a speed is not known, or that of one worker is not.
-        efficiency: Speedup by worker.
+        measured: The figures of the point.
+        speedup: The speedup over one worker; None if one of the speeds is not known.
+        efficiency: The speedup divided by the number of workers.
     """
 
     measured: Measured
@@ -46,12 +46,12 @@ class Row:
 
 
 def rows(measured: Sequence[Measured], planned: Mapping[str, int] | None = None) -> list[Row]:
-    """Return the lines of the table: strategies as they come, and by workers within each.
+    """Return the rows, with strategies in their order, each sorted by workers.
 
     Args:
-        measured: What the points came to that succeeded.
-        planned: The fewest workers that a strategy was to be run with; without a word, those that
-            it was run with.
+        measured: The figures of the points that succeeded.
+        planned: The smallest planned number of workers of each strategy; by default the smallest
+            measured one.
     """
     order = list(dict.fromkeys(item.strategy for item in measured))
     ordered = sorted(measured, key=lambda item: (order.index(item.strategy), item.workers))
@@ -66,7 +66,7 @@ def rows(measured: Sequence[Measured], planned: Mapping[str, int] | None = None)
 
 
 def _single_speed(first: Measured, planned: int | None) -> float | None:
-    """Return the speed of one worker of a strategy, by its run with the fewest."""
+    """Return the speed of one worker of a strategy, from its run with the fewest workers."""
     if not first.images_per_second or planned not in (None, first.workers):
         return None
     return first.images_per_second / first.workers

@@ -1,7 +1,6 @@
-"""The table of a sweep, as people, spreadsheets and READMEs read it.
+"""The table of a sweep: text, CSV and Markdown.
 
-The CSV has plain numbers and is what `imagenet-plot --scaling` draws; text and Markdown are rounded
-to what is worth reading.
+The CSV has plain numbers, for `imagenet-plot --scaling`. Text and Markdown have rounded ones.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ COLUMNS = ("strategy", "workers", "seconds", "images_per_second", "speedup", "ef
 """The columns of the CSV, and the keys of a point in JSON."""
 
 HEADS = ("strategy", "workers", "time, s", "images/s", "speedup", "efficiency", "top-1")
-"""The columns as people read them."""
+"""The headings of text and Markdown."""
 
 _NOTHING = "-"
 
 
 def record(row: Row) -> dict[str, Any]:
-    """Return a line's plain values by column; None for what is not known."""
+    """Return the plain values of a row by column; None if not known."""
     item = row.measured
     return {
         "strategy": item.strategy,
@@ -37,7 +36,7 @@ def record(row: Row) -> dict[str, Any]:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Return the table with plain numbers; what is not known is empty."""
+    """Return the table as CSV; unknown values are empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -51,7 +50,7 @@ def as_text(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            # Names begin at the left, numbers end at the right.
+            # Names are left-aligned, numbers right-aligned.
             cell.ljust(width) if number == 0 else cell.rjust(width)
             for number, (cell, width) in enumerate(zip(line, widths, strict=True))
         )

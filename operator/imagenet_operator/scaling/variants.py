@@ -1,7 +1,7 @@
-"""What --strategies names: a strategy, its framework or its kvstore, and the block that it becomes.
+"""The values of --strategies: a strategy with its framework or kvstore, and its manifest block.
 
-Which framework trains from which format with which strategy is `api.compatibility`'s table; a
-manifest keeps its own framework and format wherever that has a row for them.
+`api.compatibility` has the table of frameworks, formats and strategies. A manifest keeps its
+framework and format if the table has a row for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORMS = "KIND, KIND:FRAMEWORK or parameterServer:KVSTORE"
 
 
 class UnknownVariant(ImageNetJobError):  # noqa: N818 - says what was named
-    """--strategies names what is no strategy."""
+    """--strategies names an unknown strategy."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Variant:
     """One of the strategies of a sweep.
 
     Attributes:
-        label: How tables call it.
+        label: Its name in tables.
         kind: The strategy's field in a manifest; None leaves the manifest as it is.
         framework: The framework; None for the manifest's, if that has the strategy.
         kv_store: MXNet's kvstore; None for the manifest's or the strategy's default.
@@ -41,28 +41,28 @@ class Variant:
 
     @property
     def slug(self) -> str:
-        """The variant as a part of a job's name; a kvstore needs no strategy before it."""
+        """The variant as part of a job's name; a kvstore implies its strategy."""
         kebab = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", self.kv_store or self.label)
         return re.sub(r"[^a-z0-9]+", "-", kebab.lower()).strip("-")
 
 
 def own(manifest: Manifest) -> Variant:
-    """Return the strategy that a valid manifest has itself."""
+    """Return the strategy of a valid manifest."""
     (kind,) = manifest["spec"]["training"]["strategy"]
     return Variant(str(kind))
 
 
 def read(text: str) -> Variant:
-    """Return what one item of --strategies means.
+    """Parse one item of --strategies.
 
     Raises:
-        UnknownVariant: It means nothing.
+        UnknownVariant: It is not one of the known forms.
     """
     kind, colon, detail = text.partition(":")
     frameworks = [row.framework for row in COMBINATIONS if row.strategy == kind]
     if not frameworks:
         kinds = ", ".join(STRATEGIES)
-        raise UnknownVariant(f"{text!r}: {kind!r} is no strategy; write one of {kinds}")
+        raise UnknownVariant(f"{text!r}: {kind!r} is not a strategy; write one of {kinds}")
     if not colon:
         return Variant(text, kind)
     if detail in frameworks:
@@ -71,7 +71,7 @@ def read(text: str) -> Variant:
     if detail in stores:
         return Variant(text, kind, kv_store=detail)
     choices = ", ".join(f"{kind}:{word}" for word in (*dict.fromkeys(frameworks), *stores))
-    raise UnknownVariant(f"{text!r} is none of {_FORMS}; write {kind}, or one of {choices}")
+    raise UnknownVariant(f"{text!r} is not {_FORMS}; write {kind}, or one of {choices}")
 
 
 def framework_of(manifest: Manifest) -> str:
@@ -86,7 +86,7 @@ def applied(variant: Variant, manifest: Manifest) -> Manifest:
     training, dataset = manifest["spec"]["training"], manifest["spec"]["dataset"]
     preprocessing = dataset.get("preprocessing", {})
     row = _row(variant, training.get("framework"), preprocessing.get("format"))
-    # The manifest's own block stays as it was written, whatever else of it is compared.
+    # The block of the manifest's own strategy keeps its options.
     block = dict(training["strategy"].get(variant.kind) or {})
     if variant.kv_store is not None:
         block["kvStore"] = variant.kv_store
@@ -99,7 +99,7 @@ def applied(variant: Variant, manifest: Manifest) -> Manifest:
 
 
 def _row(variant: Variant, framework: str | None, form: str | None) -> Combination:
-    """Return the strategy's row that is nearest to what the manifest has."""
+    """Return the strategy's row that is nearest to the manifest's framework and format."""
     rows = [
         row
         for row in COMBINATIONS
@@ -110,6 +110,6 @@ def _row(variant: Variant, framework: str | None, form: str | None) -> Combinati
 
 
 def _kv_stores(kind: str) -> tuple[str, ...]:
-    """Return the kvstores that a strategy lets choose from; none if it has none."""
+    """Return the kvstores of a strategy, if it has any."""
     field = STRATEGIES[kind].model_fields.get("kv_store")
     return () if field is None else get_args(field.annotation)

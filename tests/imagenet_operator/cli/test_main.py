@@ -145,7 +145,7 @@ def test_predict_says_where_a_link_leads_that_is_broken(tmp_path: Path) -> None:
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "gone")
 
-    with pytest.raises(LocalError, match=f"{link} leads to {tmp_path}/gone, .*--model"):
+    with pytest.raises(LocalError, match=f"{link} points to {tmp_path}/gone, .*--model"):
         predict.newest_model(tmp_path)
 
 

@@ -160,7 +160,7 @@ def test_an_interrupted_run_leaves_nothing_and_goes_on_later(
 
     interrupted = running.finish()
     assert interrupted.code == 130
-    assert "type the same command again" in interrupted.errors
+    assert "run the same command again" in interrupted.errors
     assert workplace.left() == []
     uid = workplace.job_file()["job"]["metadata"]["uid"]
     finished = workplace.run("--output", "json")
@@ -182,7 +182,7 @@ def test_a_killed_run_leaves_nothing_and_goes_on_at_once(workplace: Workplace) -
     finished = workplace.run()
 
     assert finished.code == 0, finished.errors
-    assert "going on with digits" in finished.errors
+    assert "resuming digits" in finished.errors
     assert [name for name in workplace.pods() if "index" in name] == workplace.pods()[:1]
     assert "digits-r1-worker-0" in workplace.pods()
 

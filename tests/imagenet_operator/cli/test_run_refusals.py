@@ -166,7 +166,7 @@ def test_a_metrics_port_that_is_taken_can_be_moved(workplace: Workplace) -> None
 
     assert first.code == 3
     assert f"port {taken} cannot be used" in first.errors
-    assert "or let the pods use another port with --metrics-port" in first.errors
+    assert "or choose another port with --metrics-port" in first.errors
     assert second.code == 0
     assert {item["IMAGENET_METRICS_PORT"] for item in workplace.started()} == {port}
 

@@ -98,7 +98,7 @@ def test_a_finished_point_is_not_run_again(workplace: Workplace) -> None:
     finished = scale(workplace, "--workers", "1,2")
 
     assert finished.code == 0, finished.errors
-    assert "it has been run before, and is not run again" in finished.errors
+    assert "it is done, and does not run again" in finished.errors
     assert sorted(workers(workplace)[len(before) :]) == [
         f"digits-w2-parameter-server-r0-worker-{number}" for number in (0, 1)
     ]
@@ -159,7 +159,7 @@ def test_a_finished_point_without_a_speed_is_not_run_again(workplace: Workplace)
     finished = scale(workplace, "--workers", "1")
 
     assert finished.code == 0, finished.errors
-    assert "it has been run before, and is not run again" in finished.errors
+    assert "it is done, and does not run again" in finished.errors
     assert workers(workplace) == before
     assert [line["images_per_second"] for line in written(workplace)] == [""]
 
@@ -179,7 +179,7 @@ def test_a_sweep_that_was_cut_short_goes_on(workplace: Workplace, number: signal
     cut = running.finish()
     if number is signal.SIGINT:
         assert cut.code == 130
-        assert "interrupted; type the same command again to go on" in cut.errors
+        assert "interrupted; run the same command again to resume" in cut.errors
         assert "parameterServer" in cut.output, "what is known is shown"
     finished = scale(workplace, "--workers", "1,2")
     assert finished.code == 0, finished.errors
@@ -288,7 +288,7 @@ def test_an_interrupted_plot_does_not_hide_the_table(
     else:
         assert "parameterServer" in finished.output
         assert "no plot: interrupted" in finished.errors
-        assert "type the same command again" in finished.errors
+        assert "run the same command again" in finished.errors
 
 
 def test_a_folder_that_cannot_be_written_is_named(workplace: Workplace) -> None:

@@ -192,7 +192,7 @@ async def test_a_point_that_is_deleted_meanwhile_is_not_waited_for() -> None:
 
         outcome, _ = await asyncio.gather(here.run(first), delete())
 
-        assert outcome.failure == f"{first.name} has been deleted meanwhile"
+        assert outcome.failure == f"{first.name} was deleted"
 
 
 @asynchronous
@@ -273,7 +273,7 @@ async def test_another_job_under_a_points_name_is_not_waited_for() -> None:
 
         outcome, _ = await asyncio.gather(here.run(first), replace())
 
-        assert outcome.failure == f"{first.name} is another job meanwhile"
+        assert outcome.failure == f"{first.name} was replaced by another job"
 
 
 def test_ctrl_c_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_failed_points_are_run_again_once_they_are_deleted() -> None:
     runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest(), "production")
     assert runner.remedy(["one", "other"]) == (
         "delete them with kubectl delete imagenetjob --context production --namespace vision "
-        "--ignore-not-found one other, and the same command runs them again"
+        "--ignore-not-found one other, then run the same command again"
     )
 
 

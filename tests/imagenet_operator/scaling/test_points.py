@@ -164,12 +164,12 @@ def test_every_batch_that_does_not_divide_is_listed() -> None:
         (
             job_table.manifest(training={"image": "own:1"}),
             "horovod:TensorFlow",
-            "is for MXNet and would have to train in TensorFlow",
+            "is for MXNet and cannot train with TensorFlow",
         ),
         (
             job_table.tensorflow({"multiWorkerMirrored": {}}, image="own:1"),
             "parameterServer",
-            "is for TensorFlow and would have to train in MXNet",
+            "is for TensorFlow and cannot train with MXNet",
         ),
     ],
 )

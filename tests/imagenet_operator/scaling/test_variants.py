@@ -39,8 +39,8 @@ def test_an_item_names_a_strategy_and_one_detail(text: str, expected: Variant) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no strategy; write one of parameterServer, single"),
-        ("dist_sync", "'dist_sync' is no strategy; write one of parameterServer"),
+        ("", "'' is not a strategy; write one of parameterServer, single"),
+        ("dist_sync", "'dist_sync' is not a strategy; write one of parameterServer"),
         ("single:dist_sync", "write single, or one of single:MXNet, single:local, single:device"),
         ("parameterServer:", "write parameterServer, or one of parameterServer:MXNet"),
     ],
