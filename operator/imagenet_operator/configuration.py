@@ -1,7 +1,6 @@
-"""The operator's configuration file: read once, when it starts; the chart writes it.
+"""The operator's configuration file, which the chart writes and the operator reads at its start.
 
-Every key is optional, and an unknown one is an error, so that a misspelt key is not silently the
-default.
+Every key is optional. An unknown key is an error, so that a misspelt key is noticed.
 """
 
 from dataclasses import dataclass
@@ -24,9 +23,9 @@ from imagenet_operator.reconcile import types
 
 
 def _not_a_training_port(port: int) -> int:
-    """Reject the ports of training: a member cannot listen on one of them twice.
+    """Reject the ports of training: a member cannot listen twice on one port.
 
-    A client that may read the metrics would reach a server there that runs what it is sent.
+    A client that may read metrics must not reach an MXNet server, which runs code that it receives.
     """
     if port in (rendezvous.RENDEZVOUS_PORT, rendezvous.MEMBER_PORT):
         raise PydanticCustomError(
@@ -49,44 +48,44 @@ _WAITS = types.DEFAULTS
 
 
 class InvalidConfiguration(ImageNetJobError):  # noqa: N818 - what the file is
-    """The configuration file cannot be used as it is."""
+    """The configuration file is invalid."""
 
 
 class FrameworkImages(Model):
     """The images of one framework."""
 
     cpu: _Name
-    """Runs everything that needs no GPU."""
+    """The image of everything that needs no GPU."""
 
     gpu: _Name
-    """Runs workers with GPUs."""
+    """The image of workers with GPUs."""
 
 
 class NetworkPolicy(Model):
-    """Who reaches the pods of a job."""
+    """Network access to the pods of a job."""
 
     enabled: bool = _PODS.network_policy
-    """Whether pods are closed to all but the members of their attempt."""
+    """Whether NetworkPolicies admit only the members of an attempt."""
 
     metrics_from: tuple[Manifest, ...] = _PODS.metrics_from
-    """Who else may reach the metrics port, as NetworkPolicyPeers."""
+    """NetworkPolicyPeers that may reach the metrics port."""
 
 
 class SamplerSettings(Model):
-    """How the metrics of running jobs are read."""
+    """Sampling of the metrics of running jobs."""
 
     enabled: bool = True
-    """Whether they are."""
+    """Whether metrics are sampled."""
 
     interval_seconds: Annotated[float, Ge(1), Le(3600)] = 15
-    """The least time between two samples of a job."""
+    """The shortest time between two samples of a job."""
 
     timeout_seconds: Annotated[float, Gt(0), Le(60)] = 2
-    """How long one member may take to answer."""
+    """The timeout for one member's answer."""
 
 
 class Restarts(Model):
-    """The restart of a job that lost a member."""
+    """Restarts of a job that lost a member."""
 
     delay_seconds: _Wait = _WAITS.restart_delay.total_seconds()
     """The wait before the first charged restart."""
@@ -98,11 +97,11 @@ class Restarts(Model):
     """The wait after a disruption."""
 
     disruption_limit: Annotated[int, Ge(0)] = _WAITS.disruption_limit
-    """How many disruptions a job may have."""
+    """The largest number of disruptions of a job."""
 
 
 class _File(Model):
-    """The file as a whole."""
+    """The whole file."""
 
     namespaces: tuple[_Name, ...] = ()
     images: dict[str, FrameworkImages] = Field(default_factory=dict)
@@ -129,9 +128,9 @@ class Configuration:
     """The operator's configuration.
 
     Attributes:
-        namespaces: Where jobs are run; everywhere if it is empty.
-        settings: Of the decisions and of the manifests.
-        sampler: How the metrics of running jobs are read.
+        namespaces: The namespaces whose jobs are run; empty for all.
+        settings: The settings of decisions and manifests.
+        sampler: The sampling of the metrics of running jobs.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -140,10 +139,10 @@ class Configuration:
 
 
 def read(path: Path) -> Configuration:
-    """Return the configuration that a file holds.
+    """Read a configuration file.
 
     Raises:
-        InvalidConfiguration: It cannot be read, or a key or value in it is not known.
+        InvalidConfiguration: It cannot be read, or has an unknown key or value.
     """
     try:
         documents = load(path)
@@ -155,14 +154,14 @@ def read(path: Path) -> Configuration:
 
 
 def parse(document: Any, source: str) -> Configuration:
-    """Return the configuration that a document holds.
+    """Parse a configuration document.
 
     Args:
-        document: As YAML gives it.
-        source: What to call it in errors.
+        document: The parsed YAML.
+        source: The document's name in errors.
 
     Raises:
-        InvalidConfiguration: A key or value in it is not known.
+        InvalidConfiguration: It has an unknown key or value.
     """
     try:
         file = _File.model_validate(document, by_alias=True, by_name=False)
@@ -200,7 +199,7 @@ def _settings(file: _File, source: str) -> types.ReconcileSettings:
 
 
 def _images(file: _File, source: str) -> dict[str, frameworks.Images]:
-    """Return the images by framework, which the file writes in small letters."""
+    """Return the images by framework; the file has the names in lower case."""
     known = {framework.lower(): framework for framework in _PODS.images}
     unknown = sorted(file.images.keys() - known.keys())
     if unknown:

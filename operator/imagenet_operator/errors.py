@@ -1,7 +1,7 @@
-"""The errors of the control side: one small tree that the command line catches as a whole.
+"""The errors of the operator and the command line, with one base class.
 
-Every error that a user can cause is an `ImageNetJobError`; its text alone says what to change.
-`InvalidJob` carries one `Problem` for each finding about a manifest.
+Every error that a user can cause is an `ImageNetJobError`, and its text says what to change.
+`InvalidJob` has one `Problem` for each invalid field.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 Stage = Literal["document", "schema", "operator"]
-"""Who refuses: nothing can even be sent (document), the API server by the CRD (schema), or the
-operator, which sees what a schema cannot (operator)."""
+"""What rejects a manifest: the parser (document), the CRD's schema (schema), or the operator's own
+rules (operator)."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason why a manifest is refused.
+    """One reason why a manifest is rejected.
 
     Attributes:
-        path: The field as the API server names it, ``spec.training.batchSize``; empty for the
-            document as a whole.
-        message: What is wrong there.
-        hint: What to write instead, where that can be said.
-        stage: Who refuses it.
+        path: The field, as in ``spec.training.batchSize``; empty for the whole document.
+        message: What is wrong with it.
+        hint: What to write instead, if known.
+        stage: What rejects it.
     """
 
     path: str
@@ -34,24 +33,24 @@ class Problem:
 
     @property
     def is_of_template(self) -> bool:
-        """Whether it is found in a pod template."""
+        """Whether it is in a pod template."""
         return self.path.startswith("spec.") and "template" in self.path.split(".")
 
     def __str__(self) -> str:
-        """Join path, message and hint into the one line that a user reads."""
+        """Join path, message and hint to one line."""
         place = f"{self.path}: " if self.path else ""
         remedy = f"; {self.hint}" if self.hint else ""
         text = f"{place}{self.message}{remedy}"
-        # The name of an unknown field may be anything, and a line has to stay one.
+        # The name of an unknown field may contain line breaks.
         return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 class ImageNetJobError(Exception):
-    """The root of every error that this package raises on purpose."""
+    """The base class of this package's errors."""
 
 
 class UnreadableManifest(ImageNetJobError):  # noqa: N818 - named for the file's state, as its siblings
-    """A file is missing, or is not YAML that Kubernetes would take."""
+    """A file is missing, or is not valid YAML for Kubernetes."""
 
     def __init__(self, source: str, message: str) -> None:
         super().__init__(f"{source}: {message}")
@@ -60,7 +59,7 @@ class UnreadableManifest(ImageNetJobError):  # noqa: N818 - named for the file's
 
 
 class InvalidJob(ImageNetJobError):  # noqa: N818 - the reason of the Failed condition
-    """A manifest that the API server, or the operator after it, would refuse."""
+    """The API server or the operator would reject a manifest."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -68,11 +67,11 @@ class InvalidJob(ImageNetJobError):  # noqa: N818 - the reason of the Failed con
 
 
 class InvalidTemplate(ImageNetJobError):  # noqa: N818 - the reason of the Failed condition
-    """A pod template that overrides a field the operator owns, or that cannot be merged.
+    """A pod template sets a field that the operator owns, or cannot be merged.
 
     Attributes:
-        path: Where, from the root of the manifest, as ``spec.training.workers.template.spec``.
-        message: What is wrong there and what to write instead.
+        path: The field, as in ``spec.training.workers.template.spec``.
+        message: What is wrong, and what to write instead.
     """
 
     def __init__(self, path: str, message: str) -> None:

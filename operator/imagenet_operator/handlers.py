@@ -1,9 +1,9 @@
-"""Events of ImageNetJobs → "look at this job again". The only file that knows kopf.
+"""Enqueues a job for each of its events. The only module that uses kopf.
 
-kopf watches the jobs and calls a handler for each event. That handler is of the low-level kind,
-`on.event`: it leaves neither a finalizer nor an annotation on a job, and keeps no state. The two
-storages that kopf would use store nothing, and so cost nothing. kopf's watch uses a session that
-`connection` has logged in, and asks for another one when the API server refuses it.
+kopf watches the jobs and calls one handler for each event. It is a low-level `on.event` handler,
+which adds no finalizer or annotation to a job and keeps no state. kopf's two storages are replaced
+by empty ones. kopf's watch uses a session from `connection`, and gets another one when the API
+server refuses it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from imagenet_operator.clusters.kubernetes.operator import Operator
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Keeps no copy of what was last handled: every pass looks at everything."""
+    """Stores no last-handled state: every reconcile reads everything."""
 
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
@@ -47,7 +47,7 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Keeps no progress of handlers: there is none between two events."""
+    """Stores no progress of handlers: they have none between events."""
 
     def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> kopf.ProgressRecord | None:
         """Return nothing."""
@@ -64,30 +64,30 @@ class NoProgress(kopf.ProgressStorage):
         """Store nothing."""
 
     def purge(self, *, key: kopf.HandlerId, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Leave the job as it is."""
+        """Do nothing."""
 
     def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
-        """Leave the job as it is."""
+        """Do nothing."""
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Return it as it is: nothing was ever added."""
+        """Return it unchanged: nothing was added."""
         return essence
 
 
 async def start(
     operator: Operator, connection: Connection, namespaces: Sequence[str]
 ) -> asyncio.Task[None]:
-    """Have kopf watch the jobs and tell the operator, until the task is cancelled.
+    """Let kopf watch the jobs and report their events to the operator, until cancelled.
 
     Args:
-        operator: Whom to tell.
-        connection: Where the API server is.
-        namespaces: Where to watch; everywhere if it is empty.
+        operator: The operator that receives the events.
+        connection: The connection to the API server.
+        namespaces: The namespaces to watch; empty for all.
     """
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    # Otherwise kopf calls itself after its user, who has no name in most containers.
+    # By default this is the name of the user, which most containers lack.
     os.environ.setdefault("POD_ID", socket.gethostname())
-    # In the end kopf cancels every task but these.
+    # At its end, kopf cancels all tasks except these.
     others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=_registry(operator, connection),
@@ -116,8 +116,8 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
         except NoConnection as error:
             raise kopf.TemporaryError(str(error), delay=RENEWAL_SECONDS) from error
         if credentials is last and time.monotonic() < last_at + RENEWAL_SECONDS:
-            # kopf itself would try the same login again at once.
-            raise kopf.TemporaryError("the API server refuses the login", delay=RENEWAL_SECONDS)
+            # kopf would retry the same login at once.
+            raise kopf.TemporaryError("the API server rejects the login", delay=RENEWAL_SECONDS)
         last, last_at = credentials, time.monotonic()
         return kopf.AiohttpSession(
             server=connection.server,
@@ -133,7 +133,7 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
 
 
 def _expiration(credentials: Credentials) -> datetime | None:
-    """Return when kopf has to log in again: a session keeps its certificate."""
+    """Return when kopf must log in again: a session keeps its certificate."""
     if math.isinf(credentials.valid_seconds):
         return None
     return datetime.now(UTC) + timedelta(seconds=credentials.renew_seconds)
@@ -143,7 +143,7 @@ def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()
-    # Neither new namespaces nor new versions of the resource are looked for.
+    # No scan for new namespaces or new versions of the resource.
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.queueing.idle_timeout = 0.1

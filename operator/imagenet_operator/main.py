@@ -1,7 +1,7 @@
-"""`imagenet-operator`: the operator's own program, from its arguments to its end.
+"""`imagenet-operator`: the operator's program.
 
-It leaves at once when it is told to: whatever a pass was doing, the next operator's first pass
-finds out from the cluster.
+A signal ends it at once, even during a reconcile. The next operator rebuilds its state from the
+cluster.
 """
 
 import argparse
@@ -31,8 +31,8 @@ FAILURE = 1
 BAD_CONFIGURATION = 2
 
 COLLECT_AFTER: Final = 50_000
-"""New containers between two searches for garbage; Python's own 700 suit programs that keep little.
-A page of 200 pods is 60,000 containers, all of them in use while it is read."""
+"""New Python containers between two garbage collections; the default is 700. A page of 200 pods has
+60,000 containers, which are all in use while it is parsed."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,16 +40,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="imagenet-operator",
         description="Run the ImageNetJobs of a Kubernetes cluster.",
-        epilog="Outside a cluster, KUBECONFIG names the file that says where it is.",
+        epilog="Outside a cluster, KUBECONFIG selects the cluster.",
     )
     parser.add_argument(
-        "--configuration", type=Path, metavar="FILE", help="YAML; without it, the defaults"
+        "--configuration",
+        type=Path,
+        metavar="FILE",
+        help="YAML file (default: the built-in defaults)",
     )
     parser.add_argument(
         "--port",
         type=int,
         default=health.PORT,
-        help="where to serve /metrics, /healthz and /readyz (default: %(default)s)",
+        help="port of /metrics, /healthz and /readyz (default: %(default)s)",
     )
     parser.add_argument("--version", action="version", version=version("imagenet-operator"))
     return parser
@@ -75,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _collect_seldom() -> None:
-    """Have garbage looked for seldom, and not among the modules."""
+    """Collect garbage rarely, and not among the modules."""
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
 
@@ -84,9 +87,9 @@ async def run(configured: Configuration, where: Connection, port: int) -> int:
     """Run the operator until a signal or a failure ends it, and return the exit code.
 
     Args:
-        configured: Its configuration.
-        where: The API server.
-        port: Where to serve its own metrics and health.
+        configured: The configuration.
+        where: The connection to the API server.
+        port: The port of its metrics and health checks.
     """
     async with Client(where) as client:
         operator = Operator(client, configured)
@@ -124,9 +127,9 @@ def _report(*tasks: asyncio.Task[None]) -> int:
     """Log why the operator ends, and return its exit code."""
     for task in tasks:
         if task.done() and not task.cancelled():
-            LOGGER.error("%s ended by itself", task.get_name(), exc_info=task.exception())
+            LOGGER.error("%s ended unexpectedly", task.get_name(), exc_info=task.exception())
             return FAILURE
-    LOGGER.info("told to end")
+    LOGGER.info("stopping after a signal")
     return 0
 
 

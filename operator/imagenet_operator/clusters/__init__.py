@@ -1,1 +1,1 @@
-"""Where decisions become objects: the interface of a cluster, and this machine as one of them."""
+"""Clusters: they apply decisions, on Kubernetes or on this machine."""

@@ -85,7 +85,7 @@ class Client:
         self._retries = Retries()
 
     async def __aenter__(self) -> Self:
-        # A login that cannot work is said at the start.
+        # A login that cannot work is reported at the start.
         await self._connection.credentials()
         self._session = self._new_session(AT_ONCE)
         self._streams = self._new_session(0)

@@ -264,6 +264,6 @@ def _url(cluster: Fields, field: str, *schemes: str) -> str:
     if not is_url:
         # A proxy's URL may hold a password.
         shown = re.sub("//.*@", "//…@", text)
-        what = f"{shown!r} is no URL" if text else "is missing"
+        what = f"{shown!r} is not a URL" if text else "is missing"
         raise NoConnection(f"{cluster.place(field)}: {what}; write {schemes[0]}://HOST:PORT")
     return text

@@ -1,4 +1,4 @@
-"""Exec plugins of kubeconfigs: programs that print a login, as EKS, GKE and AKS have them.
+"""Exec plugins of kubeconfigs: programs that print credentials, as on EKS, GKE and AKS.
 
 The kubernetes package starts the program and reads its answer (ExecCredential). Its loader would
 then write a client key to a temporary file, and log an error where the login has to fail. So
@@ -168,7 +168,7 @@ def _read(status: Mapping[str, Any]) -> ExecCredential:
 def _text(status: Mapping[str, Any], name: str) -> str | None:
     value = status.get(name) or None
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"status.{name} is no text")
+        raise ValueError(f"status.{name} is not text")
     return value
 
 

@@ -1,7 +1,7 @@
-"""What the operator says of itself over HTTP: /metrics, /healthz and /readyz.
+"""The operator's HTTP endpoints: /metrics, /healthz and /readyz.
 
-Alive means that every watch was heard within a bound, that kopf tells of the jobs, and that no pass
-hangs; ready means that, and that every cache holds what the first list told.
+Healthy means that all watches are alive, that kopf reports the jobs, and that no reconcile hangs.
+Ready also means that all caches are synced.
 """
 
 import time
@@ -17,17 +17,17 @@ from imagenet_operator.clusters.kubernetes import metrics
 PORT: Final = 8080
 
 LONGEST_SILENCE: Final = 180.0
-"""Seconds after which a watch that was not heard is called dead."""
+"""Seconds of silence after which a watch counts as dead."""
 
 
 class Server:
-    """Serves HTTP while it is entered.
+    """Serves HTTP; a context manager.
 
     Args:
-        troubles: What is wrong now, in words for people; nothing while all is well.
-        pending: What is not there yet.
-        refresh: Called before metrics are read.
-        port: Where to listen.
+        troubles: Returns what is wrong, in words; empty if healthy.
+        pending: Returns what is not ready yet.
+        refresh: Called before metrics are served.
+        port: The port.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class Server:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
 
     async def start(self) -> None:
-        """Begin to serve.
+        """Start the server.
 
         Raises:
-            OSError: Somebody else listens there.
+            OSError: The port is in use.
         """
         await self._runner.setup()
         await web.TCPSite(self._runner, port=self._port).start()
 
     async def stop(self) -> None:
-        """Serve no longer."""
+        """Stop the server."""
         await self._runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.Response:
@@ -76,7 +76,7 @@ class Server:
 
 
 def is_silent(heard_at: float) -> bool:
-    """Whether something that was last heard then counts as dead."""
+    """Whether a watch that was last heard at this time counts as dead."""
     return time.monotonic() - heard_at > LONGEST_SILENCE
 
 

@@ -1,7 +1,7 @@
-"""The kinds of object that the operator touches: where the API server keeps each of them.
+"""The kinds of object that the operator uses, with their API paths.
 
-The chart's roles grant `VERBS` and nothing else; a test compares the two, and the tests' API server
-refuses whatever is not among them.
+The chart's roles grant only `VERBS`. A test compares them, and the tests' API server rejects all
+other requests.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class Kind:
     """One kind.
 
     Attributes:
-        name: As in a manifest's ``kind``.
+        name: The manifest's ``kind``.
         group: The API group, empty for the core's.
         version: The group's version.
-        plural: As in a URL.
-        is_namespaced: Whether its objects live in namespaces.
+        plural: The name in URLs.
+        is_namespaced: Whether its objects have a namespace.
     """
 
     name: str
@@ -30,14 +30,14 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As in a manifest's ``apiVersion``."""
+        """The manifest's ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
         """Return the URL's path of a collection, or of one object in it.
 
         Args:
-            namespace: None for all of them, or for a kind that has none.
+            namespace: None for all namespaces, or for a kind without them.
             name: None for the collection.
         """
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
@@ -60,10 +60,10 @@ CHILDREN = (
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
     Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
 )
-"""What a job may own."""
+"""The kinds of a job's children."""
 
 BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, *CHILDREN)}
-"""Every kind, by the name that a manifest writes."""
+"""Every kind by its name."""
 
 _ALL = frozenset({"get", "list", "watch", "create", "delete"})
 
@@ -79,4 +79,4 @@ VERBS = {
     ("", "events"): frozenset({"create"}),
     ("", "nodes"): frozenset({"list", "watch"}),
 }
-"""What the operator asks the API server for: (group, resource) → verbs, as RBAC calls them."""
+"""The requests that the operator sends: (group, resource) → RBAC verbs."""

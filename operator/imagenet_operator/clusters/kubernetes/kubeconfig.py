@@ -146,7 +146,7 @@ class Kubeconfig:
         file, item = self._items(part)[name]
         values = item.get(kind)
         if not isinstance(values, dict):
-            what = "is empty" if values is None else "is no object"
+            what = "is empty" if values is None else "is not an object"
             raise NoConnection(f"{file}: {part}[{name}].{kind}: {what}; {_CONTENTS[part]}")
         return Fields(file, f"{part}[{name}].{kind}.", values)
 
@@ -169,7 +169,7 @@ class Kubeconfig:
             kind = part.removesuffix("s")
             raise self._no_kubeconfig(
                 self._shown,
-                f"{part}: is no list of {part}; write one of objects with name and {kind}",
+                f"{part}: is not a list of {part}; write one of objects with name and {kind}",
             )
         return items
 
@@ -186,7 +186,7 @@ class Kubeconfig:
         return dict(read[0])
 
     def _no_kubeconfig(self, file: Path | str, why: str) -> NoConnection:
-        return NoConnection(f"{file}: is no kubeconfig with a {self._which}: {why}")
+        return NoConnection(f"{file}: is not a kubeconfig with a {self._which}: {why}")
 
 
 def reason(error: OSError | ValueError) -> str:

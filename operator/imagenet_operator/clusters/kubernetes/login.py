@@ -1,9 +1,9 @@
-"""Logins: from a kubeconfig's user or a pod's service account to what a request carries.
+"""Logins: credentials from a kubeconfig's user or a pod's service account.
 
-`connection` asks a login for credentials, again before they expire and when the API server refuses
-them. The kubernetes package's loaders turn a kubeconfig's context, or the service account's files,
-into a client's configuration; what requests need of it is taken here. The loader gets certificates
-and keys as files in memory: its own temporary files would leave keys on the disk if the process is
+`connection` asks a login for credentials, and again before they expire or when the API server
+rejects them. The kubernetes package's loaders read a kubeconfig's context or the service account's
+files. This module takes what requests need from their result. The loaders get certificates and keys
+as files in memory, because their own temporary files would leave keys on the disk if the process is
 killed.
 """
 
@@ -36,7 +36,7 @@ from imagenet_operator.clusters.kubernetes.kubeconfig import (
 )
 
 FILE_SECONDS: Final = 60.0
-"""How often the files of a login are read: the kubelet replaces tokens."""
+"""Seconds between two reads of a login's files: the kubelet rotates tokens."""
 
 EARLIEST_RENEWAL: Final = 300.0
 """The seconds before its end at which a credential is renewed; at the most 1/5 of its time."""
@@ -48,11 +48,11 @@ _OWN_KEY = "it takes a PEM certificate and the key of this certificate, without 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a request carries.
+    """The credentials of a request.
 
     Attributes:
         headers: Names and values; a name may occur twice.
-        tls: For the connection; None without TLS.
+        tls: The TLS context; None without TLS.
         renew_seconds: How long to use them until they are renewed.
         valid_seconds: How long they are valid.
     """
@@ -76,7 +76,7 @@ class Login(Protocol):
 
 
 class Anonymous:
-    """No login."""
+    """Anonymous requests."""
 
     async def log_in(self) -> Credentials:
         """Return empty credentials."""
@@ -87,7 +87,7 @@ class ServiceAccountLogin:
     """The service account of the pod that the process runs in.
 
     Args:
-        folder: Of its files.
+        folder: The folder of its files.
         host: The API server's.
         port: The API server's.
 
@@ -157,12 +157,12 @@ class KubeconfigLogin:
         plugin = user.values.get("exec")
         if plugin is not None:
             if not isinstance(plugin, dict):
-                raise NoConnection(f"{user.place('exec')}: is no object; write its command")
+                raise NoConnection(f"{user.place('exec')}: is not an object; write its command")
             fields = Fields(user.file, f"{user.name}exec.", plugin)
             self._plugin = ExecPlugin(fields, _described(cluster))
 
     async def log_in(self) -> Credentials:
-        """Read the files, run the plugin, and return what they say.
+        """Read the files, run the plugin, and return the credentials.
 
         Raises:
             NoConnection: A file or the plugin's answer cannot be used.
@@ -225,7 +225,7 @@ class KubeconfigLogin:
 
 
 class _Tls:
-    """What a client needs for TLS, made again only when a certificate has changed.
+    """TLS contexts, created again only when a certificate has changed.
 
     Args:
         authority: The name of the API server's authority in errors.
@@ -239,7 +239,7 @@ class _Tls:
         self._made_of: tuple[bytes | None, ...] = ()
 
     def context(self, configuration: Configuration) -> ssl.SSLContext | None:
-        """Return it for a configuration; None if its server speaks no TLS.
+        """Return the TLS context for a configuration; None if its server does not use TLS.
 
         Raises:
             NoConnection: A certificate cannot be used.
@@ -262,7 +262,7 @@ class _Tls:
             raise NoConnection(f"{self._authority}: {reason(error)}; {_AUTHORITY}") from error
         if certificate is not None:
             try:
-                # With an empty password, because OpenSSL would ask at the terminal for one.
+                # With an empty password: otherwise OpenSSL would ask for one at the terminal.
                 context.load_cert_chain(certificate, password="")
             except (OSError, ValueError) as error:
                 raise NoConnection(f"{self._certificate}: {reason(error)}; {_OWN_KEY}") from error
@@ -282,7 +282,7 @@ def _memory_file(content: Content) -> Iterator[str]:
 
 
 def _times(expires: datetime | None, reads_files: bool) -> tuple[float, float]:
-    """Return in how many seconds credentials are renewed, and in how many they end."""
+    """Return the seconds until credentials are renewed, and until they expire."""
     if expires is None:
         return (FILE_SECONDS if reads_files else inf), inf
     left = max(0.0, (expires - datetime.now(UTC)).total_seconds())
@@ -293,7 +293,7 @@ def _authorization(configuration: Configuration) -> tuple[tuple[str, str], ...]:
     """Return the header of a configuration's token.
 
     Raises:
-        ValueError: No header can hold it.
+        ValueError: It is not valid in a header.
     """
     _, _, token = configuration.api_key.get("BearerToken", "").partition(" ")
     return (("Authorization", f"Bearer {_sendable(token)}"),) if token else ()
@@ -322,7 +322,7 @@ def _certificate(user: Fields) -> Content | None:
 
 
 def _described(cluster: Fields) -> dict[str, Any]:
-    """Return a cluster as plugins are told of it: with the authority's certificates."""
+    """Return a cluster as plugins get it: with the authority's certificates."""
     authority = cluster.content("certificate-authority")
     if authority is None:
         return dict(cluster.values)
@@ -341,10 +341,10 @@ def _token(user: Fields) -> str | None:
 
 
 def _sendable(text: str) -> str:
-    """Return a text as a header takes it.
+    """Return a text as a header value.
 
     Raises:
-        ValueError: No header can hold it.
+        ValueError: It is not valid in a header.
     """
     stripped = text.strip()
     if not stripped.isprintable():
@@ -353,7 +353,7 @@ def _sendable(text: str) -> str:
 
 
 def _impersonation(user: Fields) -> tuple[tuple[str, str], ...]:
-    """Return the headers by which a user acts as another; the package knows none.
+    """Return the headers for impersonation, which the package lacks.
 
     Raises:
         NoConnection: A field cannot be used.
@@ -364,7 +364,7 @@ def _impersonation(user: Fields) -> tuple[tuple[str, str], ...]:
     headers += [("Impersonate-Group", group) for group in user.texts("as-groups")]
     extra = user.values.get("as-user-extra") or {}
     if not isinstance(extra, dict):
-        raise NoConnection(f"{user.place('as-user-extra')}: is no object; write KEY: [VALUE]")
+        raise NoConnection(f"{user.place('as-user-extra')}: is not an object; write KEY: [VALUE]")
     fields = Fields(user.file, f"{user.name}as-user-extra.", extra)
     for key in map(str, extra):
         name = f"Impersonate-Extra-{quote(key, safe='')}"

@@ -1,4 +1,4 @@
-"""The operator's own metrics: names, labels and units stand here and in docs/telemetry.md.
+"""The operator's own metrics; docs/telemetry.md lists them.
 
 One registry for the process, without prometheus-client's global one, so that nothing a library
 registers there is exported by accident.

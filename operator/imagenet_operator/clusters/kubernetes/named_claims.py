@@ -1,4 +1,4 @@
-"""Reads of the claims that jobs name, whoever owns them.
+"""Reads of the claims that jobs name, of any owner.
 
 The caches hold the operator's own claims alone; any other claim takes a request. Jobs that start
 together often name one claim, so a claim that was read is used again for a short time.

@@ -1,7 +1,7 @@
-"""What the nodes tell: which of them cannot be reached, and what they have left for which pods.
+"""Nodes: which of them cannot be reached, and their free capacity.
 
-Left is what a node could allocate, less what the pods that are bound to it ask for; with it go the
-taints that keep pods out. `capacity_lock` asks for it.
+Free capacity is the allocatable resources, less the requests of the bound pods. `capacity_lock`
+uses it, together with the taints.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,16 +14,16 @@ from imagenet_operator.reconcile.policies.capacity import Rooms
 from imagenet_operator.reconcile.types import Capacity, Room
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The taint by which a person says that a node is down for good."""
+"""The taint for a node that an administrator has declared down."""
 
 _PODS = "pods"
-"""The resource that every pod takes one of."""
+"""The resource of which every pod takes one."""
 
 _NOTHING: Mapping[str, Mapping[str, Fraction]] = {}
 
 
 def is_reachable(node: Manifest) -> bool:
-    """Whether anything will be heard from a node's pods: it is ready and not out of service."""
+    """Whether a node's pods can report: it is ready and not out of service."""
     if any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ()):
         return False
     return any(
@@ -33,17 +33,17 @@ def is_reachable(node: Manifest) -> bool:
 
 
 Taken = Mapping[str, Mapping[str, Fraction]]
-"""Node name → resource → how much of it pods take."""
+"""Node name → resource → the amount that pods take."""
 
 
 def free(nodes: Iterable[Manifest], pods: Iterable[Manifest], taken: Taken = _NOTHING) -> Capacity:
-    """Return what each node that can be reached has left.
+    """Return the free capacity of each node that can be reached.
 
     Args:
         nodes: All nodes.
-        pods: Pods that are bound to a node and have not ended, and pods of gangs that were let go
-            but are not bound yet; the latter are put on the first node with room for them.
-        taken: What all other pods take of them.
+        pods: Pods that are bound and have not ended, and pods of released gangs that are not bound
+            yet. The latter are placed on the first node with room.
+        taken: The requests of all other pods.
     """
     rooms = Rooms(
         {
@@ -67,17 +67,16 @@ def free(nodes: Iterable[Manifest], pods: Iterable[Manifest], taken: Taken = _NO
 
 
 def add(taken: dict[str, dict[str, Fraction]], pod: Manifest) -> None:
-    """Add what a pod that is bound to a node takes from it."""
+    """Add the requests of a bound pod to its node."""
     amounts = taken.setdefault(pod["spec"]["nodeName"], {})
     for resource, amount in {_PODS: Fraction(1), **requests(pod)}.items():
         amounts[resource] = amounts.get(resource, Fraction(0)) + amount
 
 
 def requests(pod: Manifest) -> dict[str, Fraction]:
-    """Return what a pod takes from a node.
+    """Return the effective requests of a pod.
 
-    An init container runs before the others, so it counts only where it asks for more than they
-    do together.
+    An init container runs before the others, so it counts only if it requests more than their sum.
     """
     spec = pod["spec"]
     total: dict[str, Fraction] = {}

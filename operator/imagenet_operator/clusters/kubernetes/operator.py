@@ -1,8 +1,7 @@
-"""The operator as a whole: caches, reflectors, the loop and what runs beside it, put together.
+"""The operator: creates and runs caches, reflectors, the loop and its helpers.
 
-`handlers` feeds it the events of the jobs and runs beside it; everything else is here. Nothing is
-decided before every cache has been filled once, since a job whose pods are not known yet looks like
-one that has lost them.
+`handlers` runs beside it and reports the events of the jobs. No reconcile starts before all caches
+are synced, because a job whose pods are not known yet looks as if it had lost them.
 """
 
 import asyncio
@@ -33,15 +32,15 @@ from imagenet_operator.reconcile.sample import Sample
 LOGGER = logging.getLogger(__name__)
 
 FLUSH_TIMEOUT_SECONDS: Final = 0.5
-"""How long events that are still to be sent may hold up the end."""
+"""How long the end may wait for events to be sent."""
 
 
 class Operator:
-    """Everything but kopf.
+    """All parts of the operator but kopf.
 
     Args:
-        client: Of the API server; entered.
-        configuration: The operator's.
+        client: The API client, entered.
+        configuration: The operator's configuration.
         clock: The time, for all decisions.
     """
 
@@ -77,10 +76,10 @@ class Operator:
         self._began = time.monotonic()
         self._is_at_work = False
 
-    # ------------------------------------------------------------------ what kopf tells
+    # ------------------------------------------------------------------ events from kopf
 
     def job_event(self, kind: str | None, job: Manifest) -> None:
-        """Take note of what happened to a job.
+        """Handle an event of a job.
 
         Args:
             kind: ADDED, MODIFIED or DELETED; None for a job that was only listed.
@@ -95,7 +94,7 @@ class Operator:
             return
         before = self.cluster.jobs.get(*key)
         if self.cluster.jobs.put(job) and _needs_reconcile(before, job):
-            # A job that was applied while there was no operator has waited long enough.
+            # A job that was created while no operator ran goes first.
             self.loop.enqueue(key, low_priority=kind is None and _has_begun(job))
 
     def _gone(self, key: JobKey) -> None:
@@ -107,10 +106,10 @@ class Operator:
         if self._sampler is not None:
             self._sampler.forget(key)
 
-    # ------------------------------------------------------------------ what runs
+    # ------------------------------------------------------------------ tasks
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in (*self._children, self._nodes):
                 tasks.create_task(reflector.run(), name=f"watch of {reflector.name}")
@@ -121,11 +120,11 @@ class Operator:
                 tasks.create_task(self._sampler.run(), name="sampler")
             for reflector in self._children:
                 await reflector.synced.wait()
-            # A gang that waits must not be let go because the nodes are not known yet.
+            # A waiting gang must not be released only because the nodes are not known yet.
             await self._nodes.answered.wait()
             self.cluster.knows_nodes = self._nodes.synced.is_set()
             LOGGER.info(
-                "%d children of jobs are known after %.1f s; the work begins",
+                "caches are synced: %d children of jobs after %.1f s; starting to reconcile",
                 sum(len(cache) for cache in self.cluster.children.values()),
                 time.monotonic() - self._began,
             )
@@ -133,12 +132,12 @@ class Operator:
             tasks.create_task(self.loop.run(), name="loop")
 
     async def close(self) -> None:
-        """Send the events that wait, if that is quick."""
+        """Send the waiting events, within a short time."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._recorder.flush(), FLUSH_TIMEOUT_SECONDS)
 
     async def _follow_nodes(self) -> None:
-        """Believe what the cache says of nodes once it has been filled, if that is allowed."""
+        """Use the cache of nodes once it is synced, if the operator may list nodes."""
         await self._nodes.synced.wait()
         self.cluster.knows_nodes = True
 
@@ -154,15 +153,15 @@ class Operator:
         if self._is_at_work and debounce:
             self.loop.enqueue_debounced(key)
         else:
-            # What the first lists tell is no news.
+            # The objects of the first lists are not announced.
             self.loop.enqueue(key, low_priority=not self._is_at_work)
 
-    # ------------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------------ health
 
     def troubles(self) -> Iterator[str]:
-        """Yield what is wrong now."""
-        # Nodes may be somebody else's to see. But until that is said, every pass waits for them,
-        # and once they were seen, passes rely on them.
+        """Yield what is unhealthy."""
+        # The operator may lack the right to list nodes. Until that is known, every reconcile waits
+        # for them, and once they are listed, reconciles rely on them.
         counts = self.cluster.knows_nodes or not self._nodes.answered.is_set()
         nodes = [self._nodes] if counts else []
         for reflector in (*self._children, *nodes):
@@ -173,10 +172,10 @@ class Operator:
         if health.is_silent(self.watch_liveness.heard_at or self._began):
             yield f"{kinds.JOB.plural} cannot be listed"
         if self.loop.is_stuck:
-            yield "a pass hangs"
+            yield "a reconcile hangs"
 
     def pending(self) -> Iterator[str]:
-        """Yield what is not there yet."""
+        """Yield what is not ready yet."""
         for reflector in self._children:
             if not reflector.synced.is_set():
                 yield f"{reflector.name} are not listed yet"
@@ -186,11 +185,11 @@ class Operator:
             yield f"{kinds.JOB.plural} are not listed yet"
 
     def has_heard(self, version: int) -> bool:
-        """Whether all is known that had happened to children and nodes up to a resource version."""
+        """Whether the caches have all changes of children and nodes up to a resource version."""
         return all(item.version >= version for item in (*self._children, self._nodes))
 
     def is_idle(self, version: int) -> bool:
-        """Whether nothing is left to do of what had happened up to a resource version."""
+        """Whether all changes up to a resource version are reconciled."""
         return (
             self._is_at_work
             and self.has_heard(version)
@@ -199,7 +198,7 @@ class Operator:
         )
 
     def measure(self) -> None:
-        """Bring the metrics up to date that are counted only when somebody asks."""
+        """Update the metrics that are computed on each scrape."""
         metrics.QUEUE_DEPTH.set(len(self.loop.queue))
         for reflector in (*self._children, self._nodes):
             is_up = reflector.synced.is_set() and not health.is_silent(reflector.heard_at)
@@ -216,12 +215,12 @@ def _namespace_and_phase(job: Stored) -> tuple[str, str]:
 
 
 def _has_begun(job: Manifest) -> bool:
-    """Whether an operator has looked at a job before."""
+    """Whether an operator has reconciled a job before."""
     return bool((job.get("status") or {}).get("startTime"))
 
 
 def _needs_reconcile(before: Stored | None, job: Manifest) -> bool:
-    """Whether more has changed of a job than its status, which only we write."""
+    """Whether more than the status of a job has changed."""
     if before is None or before.uid != job["metadata"]["uid"]:
         return True
     former = orjson.loads(before.text)["metadata"]

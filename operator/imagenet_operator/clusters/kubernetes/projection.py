@@ -44,12 +44,11 @@ def pod(manifest: Manifest) -> Manifest:
 
 
 def may_debounce(manifest: Manifest) -> bool:
-    """Return whether news of a pod may wait for more of its kind.
+    """Return whether an event of a pod may be debounced.
 
-    Each pod on its way to run changes several times, and those of a gang within moments of each
-    other. A reconcile for every change would write a status for every change, which is expensive:
-    the API server validates all of the job each time. A pod that ends, is deleted or is held back
-    is reconciled at once.
+    A starting pod changes several times, and the pods of a gang start together. A reconcile for
+    every change would write a status each time, which is expensive: the API server validates the
+    whole job. A pod that ends, is deleted or is gated is reconciled at once.
     """
     return (
         manifest.get("status", {}).get("phase") in ("Pending", "Running")
@@ -59,7 +58,7 @@ def may_debounce(manifest: Manifest) -> bool:
 
 
 def child(manifest: Manifest) -> Manifest:
-    """Return any other child whole: these are few."""
+    """Return all of any other child: these are few."""
     return {**manifest, "metadata": _metadata(manifest)}
 
 

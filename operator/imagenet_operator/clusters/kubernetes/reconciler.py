@@ -96,7 +96,7 @@ class Reconciler:
 
     Args:
         cluster: What is observed and acted upon.
-        settings: Of the decisions.
+        settings: The settings of the decisions.
         latest: Returns the newest sample of the job with a key and a UID, or None.
         clock: The time.
     """
@@ -279,7 +279,7 @@ class Reconciler:
 
         If its status cannot be written nothing is deleted: a deletion has to be recorded first.
         """
-        LOGGER.error("%s/%s: cannot be worked on: %s", *key, error)
+        LOGGER.error("%s/%s: cannot be reconciled: %s", *key, error)
         if error.status is None:
             return None
         job = stored_job.stub(stored, error.status)
@@ -299,7 +299,7 @@ class Reconciler:
         except ApiError as refused:
             if refused.code != UNPROCESSABLE:
                 raise
-            LOGGER.error("%s/%s: nor can its status say so: %s", *key, refused)
+            LOGGER.error("%s/%s: its status cannot be written: %s", *key, refused)
             return None
         return AT_ONCE
 
@@ -320,7 +320,7 @@ def _after(job: ImageNetJob, decision: Decision) -> ReadConsistency:
 def _is_cut_off(decision: Decision) -> bool:
     """Whether a decision ends an attempt because some of its objects could not be created.
 
-    Such a decision only clears away; it does not show that the refusal is over.
+    Such a decision only deletes; it does not show that the API server now accepts the objects.
     """
     training = decision.status.training
     outcome = None if training is None else training.outcome
@@ -341,6 +341,6 @@ def _log_and_count(key: JobKey, job: ImageNetJob, decision: Decision) -> None:
         level = logging.INFO if event.type == "Normal" else logging.WARNING
         LOGGER.log(level, "%s/%s: %s: %s", *key, event.reason, event.message)
     if after.restarts > before.restarts or after.disruptions > before.disruptions:
-        # The end of a suspended attempt, or of one without capacity, is no restart.
+        # The end of a suspended attempt, or of one without capacity, is not a restart.
         outcome = None if after.training is None else after.training.outcome
         metrics.count_restart(*key, "Unknown" if outcome is None else outcome.reason)

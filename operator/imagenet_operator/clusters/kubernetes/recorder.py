@@ -1,7 +1,7 @@
-"""Kubernetes Events: what a person reads below `kubectl describe`, sent beside the passes.
+"""Sends Kubernetes Events, which `kubectl describe` shows, beside the reconciles.
 
-They are told after the status that they speak of is written. One that cannot be sent is dropped
-with a line in the log: nothing depends on it.
+An event follows the status write that it describes. An event that cannot be sent is logged and
+dropped: nothing depends on it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ LOGGER = logging.getLogger(__name__)
 REPORTER: Final = "imagenet-operator"
 _PAUSE_SECONDS: Final = 0.02
 _MOST: Final = 2000
-"""How many events may wait to be sent; the oldest gives way."""
+"""The longest queue of events; beyond it, the oldest is dropped."""
 
 
 class Recorder:
@@ -38,13 +38,13 @@ class Recorder:
         self._instance = socket.gethostname()[:128]
 
     def record(self, job: ImageNetJob, event: Event) -> None:
-        """Have an event sent."""
+        """Queue an event."""
         self._waiting.append(self._manifest(job, event, datetime.now(UTC)))
         self._news.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was recorded is sent."""
+        """Whether all recorded events are sent."""
         return not self._waiting and not self._is_sending
 
     async def run(self) -> None:
@@ -53,12 +53,12 @@ class Recorder:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                # Pods that somebody waits for go before the news of them.
+                # Requests that create pods go before events about them.
                 await asyncio.sleep(_PAUSE_SECONDS)
                 await self._send()
 
     async def flush(self) -> None:
-        """Send what waits."""
+        """Send the queued events."""
         while self._waiting:
             await self._send()
 
@@ -68,7 +68,7 @@ class Recorder:
         try:
             await self._client.create(EVENT.path(manifest["metadata"]["namespace"]), manifest)
         except ApiError as error:
-            LOGGER.warning("an event is lost: %s", error)
+            LOGGER.warning("an event could not be sent: %s", error)
         finally:
             self._is_sending = False
 

@@ -1,8 +1,8 @@
-"""A reflector: lists a kind once, then watches it, and keeps a cache the same as the cluster.
+"""A reflector: lists and watches a kind, and keeps a cache in sync with the cluster.
 
-As in client-go: a list that the API server guarantees to be of now; then a watch from the list's
-resource version on, with bookmarks; where that version is too old (410), a new list. Everything
-else that goes wrong only breaks the watch, which is taken up where it was, after a growing wait.
+As in client-go: a consistent list, then a watch with bookmarks from the list's resource version. If
+that version is too old (410), it lists again. After any other error the watch resumes where it was,
+with a back-off.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from imagenet_operator.clusters.kubernetes.kinds import Kind
 LOGGER = logging.getLogger(__name__)
 
 WATCH_SECONDS: Final = (120, 240)
-"""How long a watch may last; drawn anew each time, so that watches do not end together."""
+"""The duration of a watch; drawn at random, so that watches do not end together."""
 
 SILENCE_SECONDS: Final = 90.0
-"""Without even a bookmark (the API server sends one a minute) the connection counts as lost."""
+"""Without a bookmark for so long (one a minute is usual), the connection counts as lost."""
 
 FIRST_DELAY: Final = 0.25
 LONGEST_DELAY: Final = 15.0
@@ -34,19 +34,19 @@ FORBIDDEN: Final = 403
 
 
 class Reflector:
-    """Keeps a cache the same as a collection of the cluster, while `run` runs.
+    """Keeps a cache in sync with a collection of the cluster, while `run` runs.
 
     Args:
         client: Of the API server.
-        kind: What to follow.
-        cache: Where to put it; reflectors of other namespaces may share it.
-        namespace: None for all of them.
+        kind: The kind to watch.
+        cache: The cache; reflectors of other namespaces may share it.
+        namespace: The namespace; None for all.
         selector: A label selector.
 
     Attributes:
-        synced: Set once the cache holds what the first list told.
-        answered: Set once that, or once the API server has said that we may not see the collection.
-        heard_at: When the API server last said anything, by the monotonic clock.
+        synced: Set once the cache holds the first list.
+        answered: Set once synced, or once the API server has denied access to the collection.
+        heard_at: When the API server last sent something, by the monotonic clock.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Reflector:
 
     @property
     def name(self) -> str:
-        """What is followed, for people."""
+        """The name of the collection in messages."""
         return self.kind.plural + (f" in {self.namespace}" if self.namespace else "")
 
     async def run(self) -> None:
-        """Follow the collection until cancelled."""
+        """Watch the collection until cancelled."""
         while True:
             try:
                 if self._version is None:
@@ -98,19 +98,19 @@ class Reflector:
 
     @property
     def version(self) -> int:
-        """Up to which resource version the cache is the same as the collection."""
+        """The resource version up to which the cache is in sync."""
         return int(self._version or 0)
 
     def _hear(self) -> None:
-        """Note that the API server says what it should."""
+        """Note that the API server answers again."""
         self.heard_at = time.monotonic()
         self._failures = 0
         if self._complaint is not None:
-            LOGGER.info("watch of %s: goes on", self.name)
+            LOGGER.info("watch of %s: works again", self.name)
             self._complaint = None
 
     def _complain(self, error: ApiError) -> None:
-        """Log an error, but not again and again."""
+        """Log an error, unless it repeats."""
         if str(error) != self._complaint:
             level = logging.INFO if error.code == GONE else logging.WARNING
             LOGGER.log(level, "watch of %s: %s", self.name, error)
@@ -119,7 +119,7 @@ class Reflector:
     async def _list(self) -> None:
         entries: list[Entry] = []
         version = ""
-        # Packed as they come: a list of all pods at once takes more memory than everything else.
+        # Converted page by page: a list of all pods would take more memory than everything else.
         known = self._cache.keys(self.namespace)
         async for page in self._client.pages(self._path, **self._selection):
             version = page["metadata"]["resourceVersion"]
@@ -148,7 +148,7 @@ class Reflector:
     def _take(self, event: str, item: Manifest) -> None:
         if event == "ERROR":
             code = int(item.get("code", 0))
-            # Whatever it is, the stream has a hole here; only a list tells what was missed.
+            # The stream has a gap here, so the collection must be listed again.
             self._version = None
             raise ApiError(f"WATCH {self._path}", code, item.get("reason", ""), item["message"])
         self._version = item["metadata"]["resourceVersion"]

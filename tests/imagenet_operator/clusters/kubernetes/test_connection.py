@@ -140,7 +140,7 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
 
-    with pytest.raises(NoConnection, match="is no kubeconfig"):
+    with pytest.raises(NoConnection, match="is not a kubeconfig"):
         find({"KUBECONFIG": str(path)})
 
 
@@ -168,7 +168,9 @@ def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NoConnection, match=f"{tmp_path}/none: is no kubeconfig with a context 'a'"):
+    with pytest.raises(
+        NoConnection, match=f"{tmp_path}/none: is not a kubeconfig with a context 'a'"
+    ):
         of_context("a", {"KUBECONFIG": str(tmp_path / "none")})
 
 

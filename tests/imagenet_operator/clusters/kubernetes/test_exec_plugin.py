@@ -271,7 +271,7 @@ def status(text: str) -> str:
         ("", "exec: failed to decode process output: Expecting value: line 1 column 1 (char 0)"),
         ("[]", "exec: malformed response. missing key 'apiVersion'"),
         (status("{}"), "status has neither token nor clientCertificateData"),
-        (status('{"token": 7}'), "status.token is no text"),
+        (status('{"token": 7}'), "status.token is not text"),
         (
             status('{"clientKeyData": "a"}'),
             "status has only one of clientCertificateData and clientKeyData",

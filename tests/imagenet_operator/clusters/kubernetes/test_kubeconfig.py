@@ -120,17 +120,17 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"server": "10.0.0.1:6443"},
         {},
-        "clusters[c].cluster.server: '10.0.0.1:6443' is no URL; write https://HOST:PORT",
+        "clusters[c].cluster.server: '10.0.0.1:6443' is not a URL; write https://HOST:PORT",
     ),
     (
         {"server": "https://[::1"},
         {},
-        "clusters[c].cluster.server: 'https://[::1' is no URL; write https://HOST:PORT",
+        "clusters[c].cluster.server: 'https://[::1' is not a URL; write https://HOST:PORT",
     ),
     (
         {"proxy-url": "socks5://me:secret@localhost:1080"},
         {},
-        "clusters[c].cluster.proxy-url: 'socks5://…@localhost:1080' is no URL; write "
+        "clusters[c].cluster.proxy-url: 'socks5://…@localhost:1080' is not a URL; write "
         "http://HOST:PORT",
     ),
     (
@@ -159,10 +159,10 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"as": "a", "as-user-extra": ["k"]},
-        f"{USER}.as-user-extra: is no object; write KEY: [VALUE]",
+        f"{USER}.as-user-extra: is not an object; write KEY: [VALUE]",
     ),
     ({}, {"as": "a\nb"}, f"{USER}.as: 'a\\nb' is not one line of text"),
-    ({}, {"exec": "aws"}, f"{USER}.exec: is no object; write its command"),
+    ({}, {"exec": "aws"}, f"{USER}.exec: is not an object; write its command"),
     (
         {},
         {"exec": {**PLUGIN, "command": None}},
@@ -209,7 +209,7 @@ ANONYMOUS = "write a client certificate or a token, or {} for anonymous requests
 NO_CONTEXTS: list[object] = [None, [], {"here": {}}, "here", ["here"], [{"name": 7}]]
 SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"users": [{"name": "u", "user": None}]}, f"{USER}: is empty; {ANONYMOUS}"),
-    ({"users": [{"name": "u", "user": "me"}]}, f"{USER}: is no object; {ANONYMOUS}"),
+    ({"users": [{"name": "u", "user": "me"}]}, f"{USER}: is not an object; {ANONYMOUS}"),
     ({"users": [{"name": "u"}]}, f"{USER}: is empty; {ANONYMOUS}"),
     (
         {"users": [{"name": "v", "user": {}}]},
@@ -238,15 +238,15 @@ SHAPES: list[tuple[dict[str, Any], str]] = [
     *(
         (
             {"contexts": contexts},
-            f"{NO_KUBECONFIG}contexts: is no list of contexts; write one of objects with name and "
-            "context",
+            f"{NO_KUBECONFIG}contexts: is not a list of contexts; write one of objects with "
+            "name and context",
         )
         for contexts in NO_CONTEXTS
     ),
     (
         {"clusters": {"c": {}}},
-        f"{NO_KUBECONFIG}clusters: is no list of clusters; write one of objects with name and "
-        "cluster",
+        f"{NO_KUBECONFIG}clusters: is not a list of clusters; write one of objects with "
+        "name and cluster",
     ),
     ({"current-context": None}, "current-context: is missing; write one of here"),
     ({"current-context": ""}, "current-context: is missing; write one of here"),

@@ -148,7 +148,7 @@ async def test_refusals_are_outlived_and_told_once(caplog: pytest.LogCaptureFixt
     lines = [record.message for record in caplog.records if "watch of" in record.message]
     assert len(lines) == 2
     assert "etcd has no leader" in lines[0]
-    assert lines[1] == "watch of pods: goes on"
+    assert lines[1] == "watch of pods: works again"
 
 
 @asynchronous
