@@ -110,7 +110,7 @@ async def run(configured: Configuration, where: Connection, port: int) -> int:
 
 
 def _termination_signal() -> asyncio.Future[None]:
-    """Return what is done as soon as a signal asks for the end."""
+    """Return a future that is done when a signal arrives."""
     loop = asyncio.get_running_loop()
     terminated: asyncio.Future[None] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -22,7 +22,7 @@ from imagenet_operator.errors import (
 from imagenet_operator.manifests import preview
 
 PLACEHOLDER_UID = "JOB-UID"
-"""Stands for the UID of a job that no cluster has seen."""
+"""The placeholder for the UID of a job that is not on a cluster."""
 
 _WRITTEN = frozenset({"name", "generate_name", "namespace", "labels", "annotations"})
 """The metadata fields that users write; an API server sets the others."""

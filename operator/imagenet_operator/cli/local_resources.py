@@ -1,6 +1,6 @@
-"""What local runs may use of this machine: the options that say it, and whether it is enough.
+"""The part of this machine that local runs may use: its options and checks.
 
-`run` and `scale` run jobs here, with the same options.
+`run` and `scale` have the same options for it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--gpus",
         type=_count,
         metavar="N",
-        help="how many GPUs pods may use (default: those that nvidia-smi shows)",
+        help="number of GPUs that pods may use (default: those of nvidia-smi)",
     )
     parser.add_argument(
         "--metrics-port",
         type=_port,
         default=manifests.DEFAULTS.metrics_port,
         metavar="N",
-        help="where each pod serves its metrics, on its own address (default: %(default)s)",
+        help="port of each pod's metrics, on its own address (default: %(default)s)",
     )
     parser.add_argument(
         "--output",
         choices=("text", "json"),
         default="text",
-        help="text for people, or one JSON object a line for scripts (default: text)",
+        help="text, or one JSON object a line for scripts (default: text)",
     )
 
 
@@ -54,7 +54,7 @@ def _add_folder_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=DEFAULT_WORKDIR,
         metavar="DIR",
-        help=f"where data, results and logs are kept (default: ./{DEFAULT_WORKDIR})",
+        help=f"folder of data, results and logs (default: ./{DEFAULT_WORKDIR})",
     )
     parser.add_argument(
         "--volume",
@@ -62,7 +62,7 @@ def _add_folder_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CLAIM=PATH",
-        help="the folder that a claim stands for (default: WORKDIR/volumes/CLAIM); repeatable",
+        help="the folder of a claim (default: WORKDIR/volumes/CLAIM); repeatable",
     )
     parser.add_argument(
         "--secret",
@@ -70,16 +70,15 @@ def _add_folder_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=FOLDER",
-        help="the folder that a Secret stands for, with a file for each key; repeatable",
+        help="the folder of a Secret, with a file for each key; repeatable",
     )
 
 
 def settings(metrics_port: int) -> ReconcileSettings:
-    """What a local run has in place of an operator's configuration.
+    """Return the settings of a local run.
 
-    Somebody is watching, and no API server has to be spared: shorter waits than in a cluster.
-    Programs listen on loopback addresses, so that there is nothing for a NetworkPolicy to do. And a
-    worker that lost a peer cannot save, however long its grace is.
+    Waits are shorter than in a cluster, because a user watches. Programs listen on loopback
+    addresses, so no NetworkPolicy is needed.
     """
     return ReconcileSettings(
         restart_delay=timedelta(seconds=1),
@@ -93,13 +92,13 @@ def settings(metrics_port: int) -> ReconcileSettings:
 
 @dataclass(frozen=True)
 class LocalResources:
-    """Where jobs run on this machine, and what of it they may use.
+    """The part of this machine that jobs may use.
 
     Attributes:
         workdir: The working directory, an absolute path.
         volumes: The folders of claims.
-        gpus: Which devices pods get.
-        settings: Of the decisions.
+        gpus: The devices that pods get.
+        settings: The settings of the decisions.
     """
 
     workdir: Path
@@ -109,13 +108,13 @@ class LocalResources:
 
 
 def from_options(arguments: argparse.Namespace) -> LocalResources:
-    """What the options of `add_options` say.
+    """Read the options of `add_options`.
 
     Raises:
-        LocalError: No job can run on this machine, or in this working directory.
+        LocalError: No job can run on this machine or in this working directory.
     """
     if sys.platform != "linux":
-        raise LocalError("a local run needs Linux: it relies on its processes and addresses")
+        raise LocalError("a local run needs Linux: it uses its process and network interfaces")
     workdir = resolved(arguments.workdir)
     return LocalResources(
         workdir,
@@ -126,10 +125,10 @@ def from_options(arguments: argparse.Namespace) -> LocalResources:
 
 
 def resolved(workdir: Path) -> Path:
-    """The working directory as an absolute path.
+    """Return the working directory as an absolute path.
 
     Raises:
-        LocalError: Its links lead nowhere, or it is relative to a folder that is gone.
+        LocalError: Its links are broken, or it is relative to a folder that was deleted.
     """
     try:
         return workdir.resolve()
@@ -142,12 +141,12 @@ def resolved(workdir: Path) -> Path:
 def check(
     job: ImageNetJob, resources: LocalResources, promised: frozenset[str] = frozenset()
 ) -> preflight.Needs:
-    """What a job is going to need, all of which is there.
+    """Check that this machine has all that a job needs, and return what it needs.
 
     Args:
         job: One that `run.read` would return.
         resources: The part of this machine that it may use.
-        promised: Claims whose folders will be there when the job starts.
+        promised: Claims whose folders will exist when the job starts.
 
     Raises:
         ImageNetJobError: Something is missing.
@@ -159,10 +158,10 @@ def check(
 
 
 def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None:
-    """See that each --volume and --secret is for a claim or Secret of one of the jobs.
+    """Check that each --volume and --secret names a claim or Secret of one of the jobs.
 
     Raises:
-        ImageNetJobError: One is not, or a job cannot run here at all.
+        ImageNetJobError: One does not, or a job cannot run on this machine.
     """
     wanted = [preflight.needs(job, resources.settings.manifests) for job in jobs]
     preflight.check_mapped(
@@ -173,7 +172,7 @@ def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None
 
 
 def programs(job: ImageNetJob) -> environments.Programs:
-    """Where the programs of a job's pods are."""
+    """Return the programs of a job's pods."""
     return environments.programs(environments.of_job(job))
 
 

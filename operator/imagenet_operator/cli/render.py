@@ -48,7 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--key",
         default=preview.PLACEHOLDER_KEY,
-        help="the dataset's key, as the index Job reports it (default: a placeholder)",
+        help="the dataset's key, which the index Job reports (default: a placeholder)",
     )
     parser.add_argument(
         "--shards",
@@ -82,10 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[str]:
     """Yield a line for each placeholder."""
     name = job.metadata.name
-    yield f"What a cluster gets for {name}, in the order of creation."
+    yield f"The objects of {name}, in the order of creation."
     if job.metadata.uid == files.PLACEHOLDER_UID:
         uid = files.PLACEHOLDER_UID
-        yield f"{uid} is set by the cluster; its first 8 characters are used in paths."
+        yield f"{uid} is set by the cluster; paths contain its first 8 characters."
     if name == f"{job.metadata.generate_name}{files.GENERATED}":
         yield f"{files.GENERATED} is chosen by the cluster."
     if job.spec.dataset.source.fields.sealed_path is not None:

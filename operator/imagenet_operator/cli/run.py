@@ -84,7 +84,7 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
     Args:
         job: One that `read` would return.
         resources: The part of this machine that it may use.
-        display: Shows how far it is.
+        display: Shows the progress.
 
     Raises:
         ImageNetJobError: It cannot run on this machine.
@@ -123,18 +123,18 @@ def read(file: str) -> ImageNetJob:
     jobs = files.jobs(file)
     if len(jobs) > 1:
         raise ImageNetJobError(
-            f"{file}: holds {len(jobs)} documents, and a local run takes one; "
-            "write each job into a file of its own"
+            f"{file}: holds {len(jobs)} documents, and a local run needs exactly one; "
+            "write each job into a separate file"
         )
     (job,) = jobs
     if not job.metadata.name:
         raise ImageNetJobError(
-            f"{file}: metadata.generateName: only a cluster makes names; write metadata.name, "
-            "under which a local run is found again"
+            f"{file}: metadata.generateName: only a cluster generates names; write metadata.name, "
+            "by which a local run is found again"
         )
     if job.spec.run_policy.suspend:
         raise ImageNetJobError(
-            f"{file}: spec.runPolicy.suspend is true, and a local run would wait for ever; "
+            f"{file}: spec.runPolicy.suspend is true, and a local run would never end; "
             "write false or leave it out"
         )
     return files.as_written(job)
@@ -163,7 +163,7 @@ def _machine(
 
 @contextmanager
 def _cluster(machine: Machine, folder: JobFolder, display: Display) -> Iterator[LocalCluster]:
-    """The local cluster; whatever happens, none of its processes outlives it."""
+    """Open the local cluster; all of its processes end with it."""
     with closing(LocalCluster(machine, folder.save, display.show_event)) as cluster:
         yield cluster
 

@@ -31,7 +31,7 @@ _CLAIM = kinds.BY_NAME["PersistentVolumeClaim"]
 _POLL_SECONDS = 2.0
 
 _OUTAGE_SECONDS = 300.0
-"""A control plane is upgraded, or a laptop finds its network again, in less."""
+"""Longer than most upgrades of a control plane and interruptions of a laptop's network."""
 
 _PASSING = frozenset({0, 401, 429})
 """Transient errors besides those of the server: no answer, an expired token that the client reads
@@ -44,12 +44,12 @@ class OnCluster:
     """Runs points one after the other, in one namespace; a `Runner`.
 
     Args:
-        connection: To the API server.
-        namespace: Of the jobs.
-        manifest: Of the sweep, which describes the dataset's volume.
-        context: What KUBECONFIG calls the cluster.
-        poll_seconds: Between two reads of a job.
-        outage_seconds: For which a wait outlasts an outage of the API server.
+        connection: The connection to the API server.
+        namespace: The namespace of the jobs.
+        manifest: The manifest of the sweep, which describes the dataset's volume.
+        context: The KUBECONFIG context.
+        poll_seconds: The seconds between two reads of a job.
+        outage_seconds: The longest outage of the API server that a wait survives, in seconds.
     """
 
     def __init__(
@@ -152,9 +152,9 @@ class OnCluster:
                     raise
                 if time.monotonic() >= deadline:
                     raise ClusterError(
-                        f"{error}; the API server has had no good answer for "
-                        f"{self._outage_seconds:g} seconds; jobs that are made go on, and the "
-                        "same command goes on with the sweep"
+                        f"{error}; the API server has not answered for "
+                        f"{self._outage_seconds:g} seconds; created jobs continue, and the "
+                        "same command resumes the sweep"
                     ) from error
             await asyncio.sleep(self._poll_seconds)
 
@@ -184,7 +184,7 @@ def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | N
         return None
     found = point_status(parse(point.manifest), job)
     if found is PointStatus.OTHER:
-        return Outcome(point, failure=f"{point.name} is another job meanwhile")
+        return Outcome(point, failure=f"{point.name} was replaced by another job")
     if found is PointStatus.SUCCEEDED:
         return Outcome(point, by_status(point, job), is_old=is_old)
     if found is PointStatus.FAILED:

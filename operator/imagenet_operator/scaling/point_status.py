@@ -1,4 +1,4 @@
-"""The status of a point of a sweep: what is stored of its job decides whether it has to run.
+"""The status of a point of a sweep: whether its stored job still has to run.
 
 A sweep has no other state, so it can be resumed at any point. The jobs are stored in the working
 directory or by the API server.
@@ -13,7 +13,7 @@ from imagenet_operator.reconcile.policies.conditions import holds
 
 
 class PointStatus(Enum):
-    """What is to be done about a point."""
+    """The status of a point."""
 
     NEW = "no job is stored"
     OTHER = "another job has its name"

@@ -242,8 +242,8 @@ async def test_the_wait_ends_where_nothing_good_comes_for_long() -> None:
 
         assert str(caught.value) == (
             f"GET /apis/{kinds.JOB.api_version}/namespaces/vision/{kinds.JOB.plural}/{first.name}: "
-            f"not now; the API server has had no good answer for 0.05 seconds; "
-            "jobs that are made go on, and the same command goes on with the sweep"
+            f"not now; the API server has not answered for 0.05 seconds; "
+            "created jobs continue, and the same command resumes the sweep"
         )
 
 
