@@ -1,7 +1,6 @@
-"""From the resource to the manifests of its children: pure builders.
+"""Builders: pure functions from a job to the manifests of its children.
 
-It stands between `api` and `reconcile`: a job goes in, Kubernetes-shaped documents come out, with
-no client, clock or logger. `decide` compares them with what exists and creates what is missing;
-`imagenetctl render` prints them. In the order of a job's way: `volumes` (claims), `dataset` (the
-index, pack and seal Jobs), `attempt` (one attempt's Service and pods, by the `strategies`).
+Builders use no client, clock or logger. `decide` creates the objects that are missing, and
+`imagenetctl render` prints them. In order: `volumes` (claims), `dataset` (the index, pack and seal
+Jobs), `attempt` (an attempt's Service and pods, by the `strategies`).
 """

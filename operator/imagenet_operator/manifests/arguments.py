@@ -1,8 +1,8 @@
-"""The command line of a worker: from the resource's fields to the options of `imagenet-train`.
+"""The arguments of a worker: options of `imagenet-train` from the resource's fields.
 
-Strategies add what they decide (the kvstore, say) and put the result into their workers' pods. The
-options are those of MXNet's example/image-classification; one that is absent here has the same
-default in the resource and in the program, which the contract tests check.
+Strategies add their own options, such as the kvstore. The options are those of MXNet's
+example/image-classification. An option without a value here has the same default in the resource
+and in the program, which contract tests check.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
 
     Args:
         job: The job.
-        options: Those that follow from the strategy's fields.
-        slots: How many processes of a worker are given these arguments. They share its GPUs and its
-            part of `batchSize`.
+        options: The options that follow from the strategy's fields.
+        slots: The number of processes of a worker. They share its GPUs and its part of `batchSize`.
     """
     training = job.spec.training
     processes = training.workers.replicas * slots
@@ -50,7 +49,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
 
 
 def of_strategy(job: ImageNetJob) -> tuple[str, ...]:
-    """Return the options by which `imagenet-train` learns a job's framework and strategy."""
+    """Return the options for a job's framework and strategy."""
     training = job.spec.training
     framework = FRAMEWORKS[training.framework]
     return (*framework.options, *framework.strategies[training.strategy.kind].options)
@@ -64,7 +63,7 @@ def _network(job: ImageNetJob) -> tuple[str, ...]:
 
 
 def _gpus(count: int) -> tuple[str, ...]:
-    """Name a process's GPUs as it sees them: from 0, whichever of the node's they are."""
+    """Return the option for a process's GPUs, which it numbers from 0."""
     return ("--gpus", ",".join(map(str, range(count)))) if count else ()
 
 
@@ -84,13 +83,13 @@ def _optimizer(job: ImageNetJob) -> tuple[str, ...]:
 
 
 def _scaling(optimizer: Optimizer) -> tuple[str, ...]:
-    """Return the options that differ from their defaults; MXNet's own programs have none."""
+    """Return the options that differ from their defaults, for those that MXNet's programs lack."""
     changed = optimizer.model_dump(include=set(_SCALING), exclude_defaults=True)
     return tuple(text for name, value in changed.items() for text in (_SCALING[name], str(value)))
 
 
 def _augmentation(augmentation: Augmentation) -> tuple[str, ...]:
-    """Return the options that differ from their defaults; they are called as their fields are."""
+    """Return the options that differ from their defaults, named like their fields."""
     changed = augmentation.model_dump(exclude_defaults=True)
     return tuple(
         text
@@ -100,7 +99,7 @@ def _augmentation(augmentation: Augmentation) -> tuple[str, ...]:
 
 
 def _written(value: bool | int | float) -> str:
-    """Write a value as MXNet's programs read it: switches are 0 and 1."""
+    """Format a value as MXNet's programs parse it: booleans are 0 and 1."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 

@@ -1,7 +1,7 @@
-"""One attempt to train: the pods of all its members and what they share, created together.
+"""One attempt: the pods of all its members and their shared objects, created together.
 
-`decide` asks for it when the dataset is sealed and no earlier attempt is left. Everything carries
-the attempt's number: a restart is a new gang under new names, never a repaired one.
+All names contain the attempt's number. A restart creates a new gang with new names; a gang is never
+repaired.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from imagenet_operator.manifests.strategies import Replicas
 
 
 def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list[Manifest]:
-    """Return the manifests of one attempt: what its pods share, then they by role and index.
+    """Return the manifests of one attempt: shared objects, then pods by role and index.
 
     Args:
         job: A job whose source is prepared, or whose status has the dataset's key.
@@ -26,7 +26,7 @@ def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list
         settings: The operator's configuration.
 
     Raises:
-        InvalidTemplate: A template has no meaning, or overrides what is the operator's.
+        InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
     roles = strategies.of_job(job).members(job, attempt, settings)
     pods = [pod for role in roles for pod in _pods(job, attempt, role, settings)]
@@ -36,21 +36,22 @@ def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list
 def shared(
     job: ImageNetJob, attempt: int, members: int, settings: Settings = DEFAULTS
 ) -> list[Manifest]:
-    """Return the objects that the pods of an attempt share: a Service, and what protects them.
+    """Return the objects that the pods of an attempt share: a Service, and their protection.
 
     Args:
         job: The job.
         attempt: The N of ``NAME-rN``.
-        members: How many pods the attempt has.
+        members: The number of pods of the attempt.
         settings: The operator's configuration.
     """
     return [_service(job, attempt), *protection.of_attempt(job, attempt, members, settings)]
 
 
 def _service(job: ImageNetJob, attempt: int) -> Manifest:
-    """Return the Service that gives each member its name.
+    """Return the Service that gives each member its host name.
 
-    Headless, and with addresses that are not ready: members meet before any of them is ready.
+    It is headless and publishes addresses that are not ready, because members connect before they
+    are ready.
     """
     name = job.metadata.name
     return {
@@ -73,7 +74,7 @@ def _service(job: ImageNetJob, attempt: int) -> Manifest:
 def _pods(
     job: ImageNetJob, attempt: int, replicas: Replicas, settings: Settings
 ) -> Iterator[Manifest]:
-    """Yield the pods of a role. Their template is built, merged and judged once."""
+    """Yield the pods of a role. Their template is built, merged and validated once."""
     template = _template(job, attempt, replicas, settings)
     name, role = job.metadata.name, replicas.program.role
     for index, environment in enumerate(replicas.environments):

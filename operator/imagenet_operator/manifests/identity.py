@@ -1,7 +1,7 @@
-"""What makes two trainings the same: the hash that ties a checkpoint to a job.
+"""The hash of a job's training fields, which ties a checkpoint to a job.
 
-Every pod of an attempt gets it as IMAGENET_SPEC_HASH; a checkpoint's manifest records it, and one
-with another hash is not resumed.
+Every pod of an attempt gets it as IMAGENET_SPEC_HASH, and a checkpoint's manifest records it. A
+checkpoint with another hash is not resumed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.strategies import STRATEGIES
 
-# Where, how wide and how safely a job runs, as opposed to what it computes. Workers, templates and
-# the batch size may change while a job is suspended, and it then goes on from its checkpoints.
+# Fields that do not change what a job computes. Workers, templates and the batch size may change
+# while a job is suspended, and it then resumes from its checkpoints.
 _ELSEWHERE = frozenset(
     {
         "dataset.preprocessing.parallelism",
@@ -37,11 +37,10 @@ _ELSEWHERE = frozenset(
 
 
 def training_hash(job: ImageNetJob) -> str:
-    """Return the hex SHA-256 of the fields that decide what is trained.
+    """Return the hex SHA-256 of the fields that determine what is trained.
 
-    Taken over canonical JSON (sorted keys, no spaces) of the fields that differ from their
-    defaults, so that a field that a later version adds does not orphan the checkpoints of a job
-    that does not use it.
+    It hashes the canonical JSON (sorted keys, no spaces) of the fields that differ from their
+    defaults. So a field of a later version does not change the hash of a job that does not use it.
     """
     spec = job.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     identity = {part: _what_is_trained(spec[part], part) for part in ("dataset", "training")}
@@ -50,9 +49,9 @@ def training_hash(job: ImageNetJob) -> str:
 
 
 def _what_is_trained(fields: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the fields without those that stand elsewhere; an object that is left empty stays out.
+    """Return the fields without those in `_ELSEWHERE`, and without objects that become empty.
 
-    The strategy is the exception: that it is named says something, even with all defaults.
+    A strategy stays even if it is empty, because its name alone has a meaning.
     """
     kept: dict[str, Any] = {}
     for name, value in fields.items():

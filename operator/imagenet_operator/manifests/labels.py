@@ -1,8 +1,8 @@
-"""The labels that every child carries, and the owner that it names.
+"""The labels and the owner of every child.
 
-`reconcile.observe` sorts children by them, an attempt's Service selects its pods by them, and a
-person finds a job's parts with `kubectl get pods -l training.imagenet.dev/job-name=NAME`. The
-keys follow Kubeflow's training.kubeflow.org/job-name, job-role and replica-index.
+`reconcile.observe` sorts children by them, and an attempt's Service selects its pods by them. Users
+find a job's pods with `kubectl get pods -l training.imagenet.dev/job-name=NAME`. The keys follow
+Kubeflow's training.kubeflow.org/job-name, job-role and replica-index.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ JOB_ROLE = "training.imagenet.dev/job-role"
 ATTEMPT = "training.imagenet.dev/attempt"
 REPLICA_INDEX = "training.imagenet.dev/replica-index"
 GENERATION = "training.imagenet.dev/generation"
-"""Of the job, when a pod was made from it."""
+"""The generation of the job from which a pod was created."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPLICATION = "app.kubernetes.io/name"
 
-# A label's value: empty, or at most 63 characters between alphanumeric ends.
+# A label's value: empty, or up to 63 characters with alphanumeric ends.
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -49,19 +49,19 @@ def of_role(job_name: str, attempt: int, role: str, generation: int) -> dict[str
 
 
 def of_replica(index: int) -> dict[str, str]:
-    """Return the label that tells one pod of a role from the others."""
+    """Return the label that is different for each pod of a role."""
     return _checked({REPLICA_INDEX: str(index)})
 
 
 def select_attempt(job_name: str, attempt: int) -> dict[str, str]:
-    """Return the labels that select all pods of an attempt and nothing else."""
+    """Return the labels that select exactly the pods of an attempt."""
     return _checked({JOB_NAME: job_name, ATTEMPT: str(attempt)})
 
 
 def of_its_like(pod_labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a pod's labels that select all pods of its role, of its attempt if any.
+    """Return the labels of a pod that select all pods of its role, and of its attempt if any.
 
-    Of its attempt, since a pod of an earlier one may be left on a node that is dead.
+    A pod of an earlier attempt may remain on an unreachable node.
     """
     return {key: pod_labels[key] for key in (JOB_NAME, JOB_ROLE, ATTEMPT) if key in pod_labels}
 
@@ -90,6 +90,6 @@ def _checked(labels: dict[str, str]) -> dict[str, str]:
     for key, value in labels.items():
         if not _VALUE.fullmatch(value):
             raise ValueError(
-                f"{value!r} cannot be the value of the label {key}: write at most 63 characters"
+                f"{value!r} cannot be the value of the label {key}: write up to 63 characters"
             )
     return labels

@@ -1,8 +1,8 @@
-"""The names of a job's children: deterministic, so that repeating a pass makes nothing twice.
+"""The deterministic names of a job's children: a repeated reconcile creates nothing twice.
 
-Used by every builder and by `reconcile`, which looks for the same names. How long a job's own name
-may be follows from these (`api.names`); each name is checked all the same, because the API server
-would refuse a wrong one only after the status has promised it.
+The builders and `reconcile` use them. They limit the length of a job's own name (`api.names`). Each
+name is checked here too, because the API server would reject a wrong one only after the status has
+recorded it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from imagenet_operator.api.names import DNS_LABEL, LABEL_MAXIMUM
 
 CONTAINER = "main"
-"""The container of every pod that runs the program; always a pod's first."""
+"""The container of a pod's program, which is always the first."""
 
 SCHEDULING_GATE = "training.imagenet.dev/gang"
-"""The gate that pods of an attempt carry under `gang: Wait`, until all of them fit."""
+"""The scheduling gate of an attempt's pods under `gang: Wait`, until all of them fit."""
 
 _LABEL = re.compile(DNS_LABEL)
 
@@ -26,7 +26,7 @@ def preparation_job(job_name: str, role: str) -> str:
 
 
 def claim(job_name: str, purpose: str) -> str:
-    """Return the name of the claim that is made for the dataset or the output (`purpose`)."""
+    """Return the name of the claim that is created for the dataset or the output (`purpose`)."""
     return _checked(f"{job_name}-{purpose}")
 
 
@@ -38,7 +38,7 @@ def preparation(job_name: str) -> str:
 def service(job_name: str, attempt: int) -> str:
     """Return the name of an attempt's headless Service, by which its pods address each other.
 
-    The other kinds of which an attempt has one object each go by it as well.
+    Other objects of which an attempt has one have the same name.
     """
     return _checked(f"{job_name}-r{attempt}")
 
@@ -49,20 +49,21 @@ def member(job_name: str, attempt: int, role: str, index: int) -> str:
 
 
 def address(job_name: str, attempt: int, role: str, index: int) -> str:
-    """Return how the pods of an attempt address one of them: POD.SERVICE."""
+    """Return the host name of a pod for its peers: POD.SERVICE."""
     return f"{member(job_name, attempt, role, index)}.{service(job_name, attempt)}"
 
 
 def output_folder(job_name: str, uid: str) -> str:
-    """Return where, on the output volume, everything that this job trains is kept.
+    """Return the folder of all that a job trains, on the output volume.
 
-    The UID's beginning keeps a job that is deleted and made again out of its predecessor's folder.
+    It contains a part of the UID, so a job that is created again does not use its predecessor's
+    folder.
     """
     return f"jobs/{job_name}-{uid[:8]}"
 
 
 def dataset_folder(key: str) -> str:
-    """Return where, on the dataset volume, the dataset with this key is kept."""
+    """Return the folder of the dataset with this key, on the dataset volume."""
     return f"datasets/{key}"
 
 

@@ -1,12 +1,12 @@
-"""The pod that every program of a job runs in, as a PodTemplateSpec.
+"""The PodTemplateSpec of every program of a job.
 
-`dataset` and `attempt` describe what differs between pods as a `Program`; here is what all share:
-the security floor, the environment that tells a program where it is, its volumes and its metrics
-port. The user's own template is merged over it last (`template`).
+`dataset` and `attempt` describe the differences between pods as a `Program`. This module adds what
+all pods share: security context, environment, volumes and metrics port. The user's template is
+merged over it last (`template`).
 
-Both clusters run these pods, so they use a small part of what Kubernetes offers: a console script
-as command, arguments with `$(VAR)`, an environment of literals and the pod's own name and address,
-paths only through the mounts' variables, peers by Service name. A test asserts it of every pod.
+Both clusters run these pods, so they use a small part of Kubernetes, which a test checks. The
+command is a console script, arguments refer to `$(VAR)`, and variables are literals or the pod's
+own name and address. Paths come from the mounts' variables, and peers have Service names.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ TERMINATION_LOG = "/dev/termination-log"
 
 @dataclass(frozen=True)
 class Program:
-    """What one pod runs, as far as pods differ.
+    """The differences between pods.
 
     Attributes:
-        role: What the pod does in its job: the value of IMAGENET_ROLE and of a label.
+        role: The pod's role: the value of IMAGENET_ROLE and of a label.
         command: The console script.
         arguments: Its arguments; `$(VAR)` refers to the environment.
-        environment: Variables beyond those that every pod has, in an order in which each refers
-            only to earlier ones.
+        environment: Variables besides those of every pod; each may refer to earlier ones.
         image: The container image.
         mounts: Claims that the program reads or writes.
         secret: The Secret with its credentials, which it reads as files.
@@ -50,10 +49,10 @@ class Program:
         ports: Ports beyond that of the metrics, by name.
         reports_readiness: Whether its server of metrics tells when it is at work, beyond running.
         grace_period_seconds: How long it may take from SIGTERM to its end.
-        shares_node: Whether all pods of its role (and attempt) have to be on one node.
-        gated: Whether the scheduler holds its pods back until the operator lifts a gate.
-        template: The user's template for it, and where that stands in the job.
-        own_program: Whether the template may bring a program of its own.
+        shares_node: Whether all pods of its role and attempt must run on one node.
+        gated: Whether its pods have a scheduling gate.
+        template: The user's template for it, and its field in the job.
+        own_program: Whether the template may run another program.
     """
 
     role: str
@@ -78,10 +77,10 @@ class Program:
 def pod_template(
     job: ImageNetJob, program: Program, pod_labels: Mapping[str, str], settings: Settings
 ) -> Manifest:
-    """Return the PodTemplateSpec of a program, with the user's template merged over it.
+    """Return the PodTemplateSpec of a program, merged with the user's template.
 
     Raises:
-        InvalidTemplate: The user's template has no meaning, or overrides what is not its own.
+        InvalidTemplate: The user's template is invalid, or sets a field that the operator owns.
     """
     secrets = [{"name": secret.name} for secret in job.spec.training.image_pull_secrets]
     spec: Manifest = {
@@ -95,7 +94,7 @@ def pod_template(
             "runAsUser": settings.user,
             "runAsGroup": settings.group,
             "fsGroup": settings.group,
-            # A dataset of a million files would otherwise be walked at every start of a pod.
+            # Otherwise the kubelet would change the owner of every file at each start of a pod.
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -118,7 +117,7 @@ def pod_template(
 def _complete(
     spec: Manifest, program: Program, pod_labels: Mapping[str, str], settings: Settings
 ) -> None:
-    """Add what comes after the merge, so that no template can remove it."""
+    """Add what no template may remove, after the merge."""
     if program.shared_memory:
         _keep_within_memory(spec)
     if program.gpus:
@@ -160,7 +159,7 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
             "readOnlyRootFilesystem": True,
         },
         "terminationMessagePath": TERMINATION_LOG,
-        # A program that dies without a word leaves the end of its log instead.
+        # Without a termination message, the end of the log is used.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _volume_mounts(program),
     }
@@ -172,7 +171,7 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
 
 
 def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list[Manifest]:
-    """Return the variables of a pod; Kubernetes expands a reference only to an earlier one."""
+    """Return the variables of a pod; a variable may refer only to earlier ones."""
     own = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
     literals = {
         "IMAGENET_JOB": job.metadata.name,
@@ -182,7 +181,7 @@ def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list
         "IMAGENET_METRICS_PORT": str(settings.metrics_port),
         "IMAGENET_TERMINATION_LOG": TERMINATION_LOG,
         "IMAGENET_SCRATCH": SCRATCH,
-        # The root file system is read-only; whoever writes to a home or /tmp gets the scratch.
+        # The root file system is read-only; the home folder and /tmp are on the scratch volume.
         "HOME": "$(IMAGENET_SCRATCH)",
         "TMPDIR": "$(IMAGENET_SCRATCH)",
         **{mount.variable: mount.path for mount in program.mounts},
@@ -209,14 +208,14 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
         for claim, name in _names_of_claims(program).items()
     ]
     if program.secret is not None:
-        # The pod's group may read the files, and no other user of its node.
+        # Only the pod's group may read the files.
         secret = {"secretName": program.secret, "defaultMode": 0o440}
         found.append({"name": "credentials", "secret": secret})
     return found
 
 
 def _names_of_claims(program: Program) -> dict[str, str]:
-    """Return what each claim's volume is called: a pod that has two of one claim never starts."""
+    """Return the name of each claim's volume: a pod with two volumes of one claim never starts."""
     return {mount.claim: mount.name for mount in program.mounts}
 
 
@@ -225,7 +224,7 @@ def _volume_mounts(program: Program) -> list[Manifest]:
     if program.shared_memory:
         found.append({"name": SHARED_MEMORY, "mountPath": "/dev/shm"})
     volumes = _names_of_claims(program)
-    # Read-only here and not at the claim: another mount of the same claim may have to write.
+    # Read-only in the mount, not in the volume: another mount of the claim may write.
     found += [
         {
             "name": volumes[mount.claim],
@@ -241,10 +240,10 @@ def _volume_mounts(program: Program) -> list[Manifest]:
 
 
 def _keep_within_memory(spec: Manifest) -> None:
-    """Size /dev/shm for the memory that the template gives the program.
+    """Return the size of /dev/shm for the memory of the program.
 
-    What stands in /dev/shm counts as memory of the container: it lies within its limit, and is
-    no addition to it. So it may take up half of the limit (or, without one, of the request).
+    /dev/shm counts towards the container's memory limit. So it may be half of the limit, or of the
+    request without a limit.
     """
     program = spec["containers"][0]
     limit = template.quantity(program, "limits", "memory")
@@ -255,15 +254,15 @@ def _keep_within_memory(spec: Manifest) -> None:
 
 
 def _ask_for_gpus(container: Manifest, count: int, settings: Settings) -> None:
-    """Ask for GPUs by a limit, which is their request as well: they are not shared."""
+    """Add GPUs as a limit, which is also their request."""
     limits = template.part(template.part(container, "resources"), "limits")
     limits[settings.gpu_resource] = str(count)
 
 
 def _share_node(spec: Manifest, pod_labels: Mapping[str, str]) -> None:
-    """Bind a pod to the node of its like, whatever affinity a template brought along.
+    """Add a pod affinity to the pods of the same role, besides the template's affinity.
 
-    The scheduler lets the first of them through: a pod that matches its own term needs no other.
+    The scheduler admits the first of them, because it matches its own term.
     """
     of_pods = template.part(template.part(spec, "affinity"), "podAffinity")
     terms = template.part(of_pods, "requiredDuringSchedulingIgnoredDuringExecution", list)

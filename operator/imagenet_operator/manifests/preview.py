@@ -1,7 +1,7 @@
-"""Everything that a job will ever need, in the order of its creation.
+"""All objects of a job, in the order of their creation.
 
-For whoever has to see all of it before anything ran: `imagenetctl render`, and checks that a job
-can be built or run at all. What only `index` finds out is a stand-in, unless it is given.
+For `imagenetctl render`, and for dry runs. Values that only `index` knows are placeholders, unless
+they are given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def placeholder_status(
     Args:
         job: The job.
         key: The dataset's key.
-        shards: Of training and validation; without it those of training, which the job says.
+        shards: The shards of training and validation; by default those of training.
     """
     planned = shards or job.spec.dataset.preprocessing.shards
     return DatasetStatus(key=key, classes=0, images=ImageCounts(), shards=planned)
@@ -36,16 +36,16 @@ def everything(
     status: DatasetStatus | None = None,
     attempt: int = 0,
 ) -> list[Manifest]:
-    """Return the claims, the preparation's Jobs, and one attempt, each behind its protection.
+    """Return the claims, the preparation's Jobs and one attempt, with their protection.
 
     Args:
-        job: The job; what its own status says of the dataset is not used.
+        job: The job; the dataset in its own status is ignored.
         settings: The operator's configuration.
-        status: What index returns; a stand-in if it is not given.
-        attempt: Which attempt.
+        status: The result of index; by default a placeholder.
+        attempt: The number of the attempt.
 
     Raises:
-        InvalidTemplate: A template has no meaning, or overrides what is the operator's.
+        InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
     known = status or placeholder_status(job)
     preparation = (

@@ -1,9 +1,9 @@
-"""What stands around pods: who may connect to them, and whether the cluster may move them.
+"""The protection of pods: NetworkPolicies and PodDisruptionBudgets.
 
-`attempt` and `dataset` create these before the pods that they select. A parameter server believes
-whatever reaches its port (docs/security.md), so an attempt is open to its own members alone; the
-one port that others may be let in to, by the operator's configuration, is that of the metrics.
-What pods connect to themselves is not restricted: storage and name services differ by cluster.
+They are created before the pods that they select. A parameter server trusts every connection
+(docs/security.md), so only members of an attempt may connect to each other. The operator's
+configuration may open the metrics port to others. Egress is not restricted, because storage and DNS
+differ between clusters.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ DISRUPTION_BUDGET = "PodDisruptionBudget"
 
 
 def of_attempt(job: ImageNetJob, attempt: int, members: int, settings: Settings) -> list[Manifest]:
-    """Return what protects the pods of an attempt, as far as the settings ask for it.
+    """Return the protection of an attempt's pods, according to the settings.
 
     Args:
         job: The job.
         attempt: The N of ``NAME-rN``.
-        members: How many pods the attempt has.
+        members: The number of pods of the attempt.
         settings: The operator's configuration.
     """
     found = []
@@ -36,18 +36,18 @@ def of_attempt(job: ImageNetJob, attempt: int, members: int, settings: Settings)
         "labels": labels.of_attempt(job.metadata.name, attempt, "members"),
     }
     if settings.network_policy:
-        # Every port: which of them members use among themselves is theirs to say.
+        # All ports: members choose the ports between them.
         rules = [{"from": [{"podSelector": select}]}, *_metrics(settings)]
         found.append(_network_policy(job, metadata, select, rules))
     if settings.pod_disruption_budget:
-        # Of pods without a controller that scales, a budget may only say how many have to stay.
+        # For pods without a scalable controller, a budget can have only minAvailable.
         spec = {"minAvailable": members, "selector": select}
         found.append(_child(job, "policy/v1", DISRUPTION_BUDGET, metadata, spec))
     return found
 
 
 def of_preparation(job: ImageNetJob, settings: Settings) -> list[Manifest]:
-    """Return what protects the pods of index, pack and seal, which nobody has to reach."""
+    """Return the protection of the pods of index, pack and seal, which accept no connections."""
     if not settings.network_policy:
         return []
     name = job.metadata.name
@@ -63,9 +63,9 @@ def of_preparation(job: ImageNetJob, settings: Settings) -> list[Manifest]:
 
 
 def _metrics(settings: Settings) -> list[Manifest]:
-    """Return the rule for the metrics port; none where nobody is let in.
+    """Return the rule for the metrics port, if anything may reach it.
 
-    A rule without peers would let everybody in.
+    A rule without peers would admit all.
     """
     if not settings.metrics_from:
         return []

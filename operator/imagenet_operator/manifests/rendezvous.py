@@ -1,6 +1,6 @@
 """The rendezvous of an attempt's members: their ports, and how long they wait for each other.
 
-Both are the same in every strategy. `imagenetctl run` keeps the metrics off these ports.
+Both are the same in every strategy. The metrics have another port.
 
 A member that stops waiting has failed, which counts against backoffLimit. A gang without room is
 withdrawn without a charge. So the timeout of a member is longer than that of its gang, and leaves
@@ -12,13 +12,13 @@ from __future__ import annotations
 from imagenet_operator.api import ImageNetJob
 
 RENDEZVOUS_PORT = 9091
-"""The port of the member that introduces the others: a scheduler, or Horovod's rendezvous."""
+"""The port of a scheduler, or of Horovod's rendezvous."""
 
 MEMBER_PORT = 9092
 """The port of every other member."""
 
 IMAGE_PULL_SECONDS = 900
-"""An image of several GB over a slow line."""
+"""Time to pull an image of several GB over a slow connection."""
 
 
 def join_timeout(job: ImageNetJob) -> int:

@@ -1,7 +1,7 @@
-"""What the builders take from the operator's own configuration instead of from a job.
+"""The settings of the builders, from the operator's configuration.
 
-One value is made where a process begins (the operator's configuration file, imagenetctl's own) and
-is passed to every builder; the defaults are what the project itself publishes.
+The operator and imagenetctl each create one value and pass it to every builder. The defaults are
+the project's published images.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ PUBLISHED: Mapping[str, Images] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Settings:
-    """The operator's configuration, as far as manifests show it.
+    """The part of the operator's configuration that manifests depend on.
 
     Attributes:
-        images: By framework; `spec.training.image` goes before those of the workers.
-        image_pull_policy: Of every container that runs one of them, or a job's own.
-        gpu_resource: What a worker asks for to get a GPU.
+        images: The images by framework; `spec.training.image` overrides those of workers.
+        image_pull_policy: The pull policy of every container.
+        gpu_resource: The name of the GPU resource.
         user: The numeric user of every program; never 0.
-        group: Its group, and the group of what it writes to volumes.
-        metrics_port: Where every pod serves its metrics.
-        network_policy: Whether pods are closed to all but the members of their own attempt.
-        metrics_from: Who else may reach the metrics port (NetworkPolicyPeers): the operator, which
-            samples progress there, and whoever scrapes. Nobody if it is empty.
-        pod_disruption_budget: Whether voluntary disruptions (a drain, say) are refused while an
-            attempt is there. Nodes with members cannot be drained then.
-        safe_to_evict: What pods tell the cluster autoscaler; None tells it nothing.
-        shared_memory_size: The most that a worker may put into /dev/shm.
-        scratch_size: The most that a pod may put into its scratch before it is evicted; None for
-            what its node has.
-        preparation_retries: How often a pod of a preparation Job may fail before the Job does.
-            Failures that a retry would repeat are not retried, whatever this says.
-        grace_period_seconds: Of every pod but a worker.
-        worker_grace_period_seconds: Of a worker, which may write a checkpoint in it.
+        group: Its group, and the group of its files on volumes.
+        metrics_port: The port of every pod's metrics.
+        network_policy: Whether only members of an attempt may connect to each other.
+        metrics_from: NetworkPolicyPeers that may reach the metrics port, such as the operator and
+            Prometheus.
+        pod_disruption_budget: Whether voluntary disruptions of an attempt are rejected. Nodes with
+            members then cannot be drained.
+        safe_to_evict: The value of the cluster autoscaler's annotation; None for no annotation.
+        shared_memory_size: The largest size of a worker's /dev/shm.
+        scratch_size: The size limit of a pod's scratch volume; None for no limit.
+        preparation_retries: The backoffLimit of preparation Jobs. Failures that a retry would
+            repeat are never retried.
+        grace_period_seconds: The grace period of every pod but a worker.
+        worker_grace_period_seconds: That of a worker, in which it may write a checkpoint.
     """
 
     images: Mapping[str, Images] = field(default_factory=lambda: PUBLISHED)
@@ -64,4 +63,4 @@ class Settings:
 
 
 DEFAULTS = Settings()
-"""What the project publishes."""
+"""The project's defaults."""

@@ -1,10 +1,9 @@
 """A user's pod template, merged over the pod that the operator built.
 
-`pod` calls this once for each role. `api.templates` judges the template as the job has it. The
-rest is merged as `kubectl patch --type=strategic` does. Two orders, which mean little to
-Kubernetes, are then restored: the program's container comes first, and the operator's variables
-come before the user's, which may refer to them. `judge` judges the merged pod; no other function
-does.
+`pod` calls this once for each role. `api.templates` validates the template itself. It is merged as
+`kubectl patch --type=strategic` does. Then two orders are restored: the program's container is the
+first, and the operator's variables precede the user's, which may refer to them. Only `judge`
+validates the merged pod.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ def merge(
     path: str,
     own_program: OwnProgram = OwnProgram.NEVER,
 ) -> Manifest:
-    """Return the built PodTemplateSpec with a user's merged over it.
+    """Return the built PodTemplateSpec, merged with the user's.
 
     Args:
         built: A PodTemplateSpec whose first container is the program's; not changed.
-        template: The user's, as the job has it; None for none.
-        path: Where that stands in the job, such as ``spec.training.workers.template``.
-        own_program: Whether the template may bring a program of its own.
+        template: The user's template, or None.
+        path: Its field in the job, such as ``spec.training.workers.template``.
+        own_program: Whether the template may run another program.
 
     Raises:
-        InvalidTemplate: The template overrides a field that is the operator's, or makes no pod.
+        InvalidTemplate: The template is invalid, or sets a field that the operator owns.
     """
     if template is None:
         return copied(built)
@@ -51,7 +50,7 @@ def merge(
     merged = strategic_merge(built, template, POD_TEMPLATE, path)
     spec = merged["spec"]
     program = next(item for item in spec["containers"] if item["name"] == names.CONTAINER)
-    # Observers and `kubectl logs` look at the first; a merge puts what only the template has there.
+    # `kubectl logs` and observers use the first container; a merge puts the template's there.
     spec["containers"] = [program, *(item for item in spec["containers"] if item is not program)]
     program["env"] = _operators_first(program["env"], built["spec"]["containers"][0]["env"])
     _limit_threads(program)
@@ -59,13 +58,13 @@ def merge(
 
 
 def judge(spec: Manifest, path: str, *, gpu_resource: str | None, gated: bool) -> None:
-    """Judge the spec of a merged pod, before the operator adds what no template may remove.
+    """Validate the spec of a merged pod, before the operator adds what no template may remove.
 
-    What a template says alone is judged before the merge. Here is what only the whole pod shows:
-    without this the API server would refuse it after the preparation, or two parts would conflict.
+    The template itself is validated before the merge. This function checks what depends on the
+    whole pod. Otherwise the API server would reject the pod only after the preparation.
 
     Args:
-        spec: The merged pod's.
+        spec: The spec of the merged pod.
         path: The template's ``spec`` in the job.
         gpu_resource: The resource that the operator will add; None if the pod has no GPU.
         gated: Whether the operator will add a scheduling gate.
@@ -82,14 +81,14 @@ def judge(spec: Manifest, path: str, *, gpu_resource: str | None, gated: bool) -
 
 
 def part(parent: Manifest, name: str, kind: type = dict) -> Any:
-    """Return a field of a merged pod to add something to; an empty one if there is none."""
+    """Return a field of a merged pod, to which something is added; create it if it is missing."""
     if parent.get(name) is None:
         parent[name] = kind()
     return parent[name]
 
 
 def quantity(container: Manifest, kind: str, name: str) -> Fraction | None:
-    """Return an amount of a merged container's resources; None if it gives none.
+    """Return an amount of a merged container's resources; None if there is none.
 
     Args:
         container: The container.
@@ -101,7 +100,7 @@ def quantity(container: Manifest, kind: str, name: str) -> Fraction | None:
 
 
 def _unknown_mounts(spec: Manifest, path: str) -> Iterator[tuple[str, str]]:
-    """Yield mounts of volumes that this pod does not have."""
+    """Yield the mounts whose volume does not exist in the pod."""
     volumes = sorted(name for name, _, _ in items(spec, "volumes", path))
     for field in ("containers", "initContainers"):
         for name, _, container in items(spec, field, path):
@@ -117,7 +116,7 @@ def _unknown_mounts(spec: Manifest, path: str) -> Iterator[tuple[str, str]]:
 def _counted_gpus(
     program: Manifest, path: str, gpu_resource: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield amounts of the resource that the operator adds, whatever its name."""
+    """Yield the amounts of the GPU resource, which the operator adds."""
     resources = program.get("resources") or {}
     for kind in ("limits", "requests"):
         if gpu_resource in (resources.get(kind) or ()):
@@ -128,7 +127,7 @@ def _counted_gpus(
 
 
 def _gated_node(spec: Manifest, path: str, gated: bool) -> Iterator[tuple[str, str]]:
-    """Yield a node that is given to a pod with a gate: the API server takes no such pod."""
+    """Yield the nodeName of a pod with a scheduling gate: the API server rejects such a pod."""
     if gated and spec.get("nodeName"):
         yield (
             f"{path}.nodeName",
@@ -138,7 +137,7 @@ def _gated_node(spec: Manifest, path: str, gated: bool) -> Iterator[tuple[str, s
 
 
 def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Manifest]:
-    """Put the variables that were built first, in their order: `$(VAR)` looks only backwards."""
+    """Put the built variables first, in their order: `$(VAR)` refers only to earlier ones."""
     order = [variable["name"] for variable in built]
     return sorted(
         merged,
@@ -147,7 +146,7 @@ def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Mani
 
 
 def _limit_threads(program: Manifest) -> None:
-    """Tell OpenMP how many cores the container may use; it would count the node's otherwise."""
+    """Set OpenMP's threads to the container's CPU limit; it would count the node's cores."""
     if any(item["name"] == THREADS for item in program["env"]):
         return
     cores = quantity(program, "limits", "cpu")

@@ -1,8 +1,8 @@
-"""The worker, as every strategy has it; a strategy adds its options and its environment.
+"""The worker of every strategy; a strategy adds its options and its environment.
 
-Workers alone mount volumes: they read the dataset and write checkpoints and results. A worker whose
-template brings an image and a command of its own runs that in place of `imagenet-train`, in the
-same surroundings.
+Only workers mount volumes: they read the dataset and write checkpoints and results. If the template
+sets an image and a command, the worker runs them in place of `imagenet-train`, with the same
+environment.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def program(
         job: The job.
         settings: The operator's configuration.
         options: The options of `imagenet-train` that follow from the strategy's fields.
-        environment: What the strategy's members need to find each other.
-        ports: On which they do.
-        slots: How many processes `imagenet-slots` runs in each worker; None for one without it.
+        environment: The variables by which the strategy's members find each other.
+        ports: The ports on which they connect.
+        slots: The number of processes that `imagenet-slots` runs in each worker; None without it.
 
     Raises:
-        InvalidJob: The job has options that its program would refuse.
+        InvalidJob: The job has options that its program would reject.
     """
     workers = job.spec.training.workers
     mounts = _mounts(job)
@@ -98,8 +98,8 @@ def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> t
 
 
 def _places(job: ImageNetJob, mounts: tuple[Mount, ...]) -> dict[str, str]:
-    """Return the variables of where a worker reads and writes, below its mounts."""
-    # Results beside the dataset: one volume, mounted once.
+    """Return the variables of the folders of a worker, below its mounts."""
+    # Dataset and results are on one volume, which is mounted once.
     beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}
     return {**beside, DATASET: volumes.dataset_path(job), RESULTS: volumes.results_path(job)}
 

@@ -105,7 +105,9 @@ def test_a_working_directory_that_cannot_be_made_is_named(workplace: Workplace) 
     finished = workplace.run()
 
     assert finished.code == 3
-    assert f"{workplace.manifest} is no folder; name another one with --workdir" in finished.errors
+    assert (
+        f"{workplace.manifest} is not a folder; name another one with --workdir" in finished.errors
+    )
 
 
 def test_a_check_of_a_working_directory_leaves_nothing(workplace: Workplace) -> None:
@@ -178,7 +180,7 @@ def test_an_empty_claim_is_named_with_its_folder(workplace: Workplace) -> None:
     finished = workplace.run()
 
     assert finished.code == 3
-    assert f"claim 'raw' has no folder on this machine: make {raw}" in finished.errors
+    assert f"claim 'raw' has no folder on this machine: create {raw}" in finished.errors
 
 
 def test_a_file_in_the_way_of_the_working_directory_is_named(workplace: Workplace) -> None:

@@ -1,7 +1,6 @@
-"""This machine as a cluster: a pod is a process, a claim a folder, a Service name an address.
+"""This machine as a cluster: pods are processes, claims folders, Service names addresses.
 
-`cluster.py` ties the parts: `objects.py` (what exists), `jobs.py` (Jobs become pods), `pods.py` (a
-pod's manifest becomes a command line and an environment), `kubelet.py` (pods run and end) on
-`process.py` and `pid1.py`; `addresses.py`, `gpus.py` and `volumes.py` are what pods are given;
-`state.py` is what outlives a run.
+`cluster` combines the modules: `objects` stores objects, `jobs` makes pods of Jobs, `pods`
+translates a pod to a command line and environment, and `kubelet` runs pods by `process` and `pid1`.
+`addresses`, `gpus` and `volumes` allocate what pods need. `state` persists jobs.
 """

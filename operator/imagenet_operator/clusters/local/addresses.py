@@ -1,8 +1,8 @@
-"""Loopback addresses for the pods of one run: 127.A.B.2 and on, of a /24 that this run has claimed.
+"""Loopback addresses for the pods of one run: 127.A.B.2 and up, from a /24 block of this run.
 
-Pods keep their ports locally as in a cluster, so each needs an address of its own, and two runs on
-one machine must not meet. A run claims 127.A.B.0/24 by holding a socket bound to 127.A.B.1; the
-kernel lets go of it when the last process that holds it dies, however it dies.
+Pods use the same ports as in a cluster, so each pod needs its own address, and runs must not share
+addresses. A run claims 127.A.B.0/24 by a socket bound to 127.A.B.1. The kernel closes the socket
+when the last process that holds it has died.
 """
 
 import errno
@@ -14,20 +14,20 @@ from types import MappingProxyType
 from imagenet_operator.clusters.interface import LocalError
 
 ANCHOR_PORT = 9089
-"""The port of the socket that claims a block; below the ports that the kernel hands out."""
+"""The port of the socket that claims a block; below the ephemeral ports."""
 
 FIRST, LAST = 2, 254
 _TRIES = 64
-# Somebody may use a port of one block by chance; who uses it in each of these uses it everywhere.
+# A port may be in use in one block by chance; if it is in use in all of these, it is everywhere.
 _BLOCKS = 4
-_STOP = "stop that program for the time of this run"
+_STOP = "stop that program during this run"
 
 
 class AddressBlock:
     """The addresses of one run.
 
     Args:
-        anchor: A socket bound to 127.A.B.1, whose life is the claim's.
+        anchor: A socket bound to 127.A.B.1, which holds the claim while it is open.
     """
 
     def __init__(self, anchor: socket.socket) -> None:
@@ -37,14 +37,14 @@ class AddressBlock:
         self._last_given = FIRST - 1
 
     def fileno(self) -> int:
-        """The claim's descriptor; processes that inherit it keep the block claimed."""
+        """The descriptor of the claim; processes that inherit it keep the claim."""
         return self._anchor.fileno()
 
     def of(self, name: str) -> str:
-        """The address of a pod, the same until it is released.
+        """Return the address of a pod, the same until it is released.
 
-        Addresses go round, so that one that was just released rests as long as possible: a stale
-        peer must not meet its successor.
+        Addresses are reused as late as possible, so that a stale peer does not connect to a new
+        pod.
 
         Raises:
             LocalError: Every address is in use.
@@ -58,11 +58,11 @@ class AddressBlock:
         return f"{self._prefix}.{self._given[name]}"
 
     def release(self, name: str) -> None:
-        """Give the address of a pod back."""
+        """Release the address of a pod."""
         self._given.pop(name, None)
 
     def close(self) -> None:
-        """Give up the claim, as far as this process holds it."""
+        """Release the claim of this process."""
         self._anchor.close()
 
     def _round(self) -> Iterator[int]:
@@ -76,11 +76,11 @@ def claim(
     """Claim a block that no other run on this machine holds.
 
     Args:
-        ports: The ports that pods are going to listen on, to be checked now.
-        remedies: What to do about one of them that is taken, if there is a choice.
+        ports: The ports that pods will listen on, which are checked now.
+        remedies: What to do if a port is in use, if there is a choice.
 
     Raises:
-        LocalError: Another program holds one of the ports on every address of the machine.
+        LocalError: Another program listens on one of the ports on all addresses.
     """
     wanted = tuple(ports)
     passed_over = 0
@@ -110,7 +110,7 @@ def _first_taken(host: str, ports: Iterable[int]) -> tuple[int, OSError] | None:
 
 
 def _anchor() -> socket.socket:
-    """Bind the anchor of a free block, chosen at random away from the busy ends of 127.0.0.0/8."""
+    """Bind the anchor of a free block, chosen at random from the middle of 127.0.0.0/8."""
     for _ in range(_TRIES):
         host = f"127.{random.randint(16, 250)}.{random.randint(0, 255)}.1"
         try:
@@ -123,12 +123,12 @@ def _anchor() -> socket.socket:
                 ) from error
     raise LocalError(
         f"no free block of loopback addresses in {_TRIES} tries: a program listens on "
-        f"0.0.0.0:{ANCHOR_PORT}, which a local run needs; stop it for the time of this run"
+        f"0.0.0.0:{ANCHOR_PORT}, which a local run needs; stop it during this run"
     )
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A TCP socket bound without SO_REUSEADDR: of two, the second fails."""
+    """Return a TCP socket bound without SO_REUSEADDR, so that a second one fails."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         bound.bind((host, port))

@@ -1,9 +1,9 @@
-"""Where this machine has the programs of a pod: each framework in an environment of its own.
+"""The Python environments of pods' programs on this machine, one for each framework.
 
-In a cluster an image brings a framework; here it is a Python environment beside the one that
-imagenetctl runs in (`.venv-tensorflow` beside `.venv`), since the frameworks ask for different
-versions of the same packages. Members of an attempt run in the environment that their job's
-framework and strategy need, and everything else in imagenetctl's own.
+In a cluster, an image contains a framework. Here it is in a Python environment beside that of
+imagenetctl (`.venv-tensorflow` beside `.venv`), because frameworks need different versions of the
+same packages. Members of an attempt run in the environment of their framework and strategy, and
+everything else runs in imagenetctl's.
 """
 
 import os
@@ -20,16 +20,16 @@ from imagenet_operator.manifests import labels
 
 
 def of_job(job: ImageNetJob) -> LocalEnvironment | None:
-    """The environment that a job trains in; None for imagenetctl's own."""
+    """Return the environment in which a job trains; None for imagenetctl's own."""
     training = job.spec.training
     return FRAMEWORKS[training.framework].local_environment(training.strategy.kind)
 
 
 def of_framework(framework: str) -> LocalEnvironment | None:
-    """The environment that uses what a framework has trained; None for imagenetctl's own.
+    """Return the environment that loads a framework's models; None for imagenetctl's own.
 
     Raises:
-        LocalError: No such framework is known.
+        LocalError: The framework is unknown.
     """
     if framework not in FRAMEWORKS:
         raise LocalError(f"framework {framework!r} is not known; known are {', '.join(FRAMEWORKS)}")
@@ -37,13 +37,13 @@ def of_framework(framework: str) -> LocalEnvironment | None:
 
 
 def is_member(pod: Manifest) -> bool:
-    """Whether a pod (or the template of one) trains, and does not prepare."""
+    """Whether a pod (or its template) trains, rather than prepares."""
     return labels.ATTEMPT in (pod.get("metadata", {}).get("labels") or {})
 
 
 @dataclass(frozen=True)
 class Programs:
-    """Where programs are looked for.
+    """Finds the programs of pods.
 
     Attributes:
         own: The folders of imagenetctl's own environment and of the PATH, in order.
@@ -56,14 +56,14 @@ class Programs:
     prefix: Path
 
     def find(self, name: str, *, trains: bool) -> Path:
-        """The executable of a program.
+        """Return the executable of a program.
 
         Args:
             name: A pod's command, such as `imagenet-train`.
             trains: Whether the pod is a member of an attempt.
 
         Raises:
-            LocalError: It is not installed; what to type.
+            LocalError: It is not installed; the message has the command that installs it.
         """
         if not trains or self.training is None:
             found = find_program(name, self.own)
@@ -82,12 +82,12 @@ def programs(
     variables: Mapping[str, str] = os.environ,
     prefix: Path | None = None,
 ) -> Programs:
-    """Where programs are on this machine.
+    """Return the programs of this machine.
 
     Args:
         training: The environment of an attempt's members; None for imagenetctl's own.
-        variables: The environment of imagenetctl, for its PATH.
-        prefix: The folder of imagenetctl's own environment, if not the one that runs.
+        variables: The environment variables of imagenetctl, for its PATH.
+        prefix: The folder of imagenetctl's environment; by default the running one.
     """
     return Programs(program_folders(variables), training, prefix or Path(sys.prefix))
 

@@ -1,7 +1,7 @@
-"""The machine's GPUs, given to pods as CUDA_VISIBLE_DEVICES.
+"""The machine's GPUs, which pods get by CUDA_VISIBLE_DEVICES.
 
-The capacity is `--gpus N`, else CUDA_VISIBLE_DEVICES as imagenetctl itself was given it, else what
-`nvidia-smi` lists, else the device nodes under /dev.
+The capacity is `--gpus N`, else imagenetctl's own CUDA_VISIBLE_DEVICES, else the list of
+`nvidia-smi`, else the device nodes in /dev.
 """
 
 import re
@@ -16,10 +16,10 @@ RESOURCE = "nvidia.com/gpu"
 
 
 class Gpus:
-    """Who holds which GPU.
+    """Allocates GPUs to pods.
 
     Args:
-        devices: The identifiers that CUDA_VISIBLE_DEVICES accepts, usually "0", "1", ….
+        devices: Identifiers for CUDA_VISIBLE_DEVICES, usually "0", "1", ….
     """
 
     def __init__(self, devices: tuple[str, ...]) -> None:
@@ -28,14 +28,14 @@ class Gpus:
 
     @property
     def capacity(self) -> int:
-        """How many GPUs there are."""
+        """The number of GPUs."""
         return len(self._devices)
 
     def take(self, holder: str, count: int) -> tuple[str, ...] | None:
-        """Give a pod that many GPUs, all or none.
+        """Allocate GPUs to a pod, all or none.
 
         Returns:
-            Their identifiers; None when too few are free now.
+            Their identifiers; None if too few are free.
         """
         free = [device for device in self._devices if device not in self._holders]
         if len(free) < count:
@@ -45,15 +45,15 @@ class Gpus:
         return taken
 
     def release(self, holder: str) -> None:
-        """Take a pod's GPUs back."""
+        """Release a pod's GPUs."""
         self._holders = {device: name for device, name in self._holders.items() if name != holder}
 
 
 def find(requested: int | None, environment: Mapping[str, str], devices: Path) -> tuple[str, ...]:
-    """The GPUs that a run may use.
+    """Return the GPUs that a run may use.
 
     Args:
-        requested: The value of `--gpus`, None when it was not given.
+        requested: The value of `--gpus`, or None.
         environment: The environment of imagenetctl.
         devices: The folder of the device nodes, /dev.
 
@@ -75,18 +75,18 @@ def find(requested: int | None, environment: Mapping[str, str], devices: Path) -
 
 
 def _split(visible: str) -> tuple[str, ...]:
-    """The devices of a CUDA_VISIBLE_DEVICES value; "" and "-1" hide all."""
+    """Return the devices of a CUDA_VISIBLE_DEVICES value; "" and "-1" hide all."""
     names = (name.strip() for name in visible.split(","))
     return tuple(name for name in names if name and name != "-1")
 
 
 def _detect(devices: Path) -> tuple[str, ...]:
-    """Count GPUs by the driver's own tool, or by the device nodes where it is missing."""
+    """Count GPUs by nvidia-smi, or by the device nodes if it is missing."""
     try:
         listing = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True
         ).stdout
-        # One "GPU 0: NAME (UUID: …)" a card; parts of a divided card are indented below it.
+        # One line "GPU 0: NAME (UUID: …)" a GPU; its MIG devices are indented below it.
         count = len(re.findall(r"^GPU \d+:", listing, re.MULTILINE))
     except (OSError, subprocess.SubprocessError):
         nodes = devices.iterdir() if devices.is_dir() else iter(())

@@ -1,8 +1,8 @@
-"""A batch/v1 Job becomes its pods: the local stand-in for Kubernetes' Job controller.
+"""The local Job controller: creates the pods of batch/v1 Jobs.
 
-`cluster.py` keeps one `JobController` a Job and asks it again after every change of its pods. It
-honours what this project's Jobs use: completions and parallelism, Indexed or not, backoffLimit
-with growing delays, podFailurePolicy, activeDeadlineSeconds and suspend.
+`cluster` has one `JobController` for each Job, and calls it after every change of its pods. It
+supports the fields that this project's Jobs use: completions, parallelism, completionMode,
+backoffLimit, podFailurePolicy, activeDeadlineSeconds and suspend.
 """
 
 import copy
@@ -16,18 +16,18 @@ from imagenet_operator.clusters.local.objects import is_ending, is_terminal, tim
 
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _FIRST_DELAY = timedelta(seconds=1)
-"""Kubernetes begins with 10 s; a user who watches one machine need not wait that long."""
+"""The first back-off delay. Kubernetes starts with 10 s, but here a user waits."""
 _LONGEST_DELAY = timedelta(minutes=6)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a Job wants now.
+    """The changes that a Job needs now.
 
     Attributes:
-        create: Pods.
-        delete: Pods that should end.
-        again_at: When to ask again although no pod has changed.
+        create: Pods to create.
+        delete: Pods to delete.
+        again_at: When to call again without a change of a pod.
     """
 
     create: tuple[Manifest, ...] = ()
@@ -36,12 +36,11 @@ class Step:
 
 
 class JobController:
-    """Runs one Job.
+    """Controls one Job.
 
     Args:
-        job: The Job; its status is kept here.
-        slots: The most pods of one Job that this machine runs at a time, as a node has so many
-            cores.
+        job: The Job, whose status is updated.
+        slots: The most pods of one Job that run at the same time, such as the number of cores.
     """
 
     def __init__(self, job: Manifest, slots: int) -> None:
@@ -56,10 +55,10 @@ class JobController:
         self._failure: tuple[str, str] | None = None
 
     def step(self, pods: Sequence[Manifest], now: datetime) -> Step:
-        """Count the pods that ended, write the Job's status, and say what it wants.
+        """Count the finished pods, update the Job's status, and return the changes it needs.
 
         Args:
-            pods: Every pod of the Job that still exists.
+            pods: All existing pods of the Job.
             now: The time.
         """
         status = self._job["status"]
@@ -117,7 +116,7 @@ class JobController:
             self._set_condition("Suspended", suspended, reason, "", now)
 
     def _count(self, pod: Manifest, now: datetime) -> None:
-        """Take note of a pod that ended, once."""
+        """Count a finished pod once."""
         uid = pod["metadata"]["uid"]
         if uid in self._counted or not is_terminal(pod):
             return
@@ -153,7 +152,7 @@ class JobController:
             )
 
     def _wanted(self) -> int:
-        """How many pods should live now."""
+        """Return how many pods should run now."""
         if self._failure is not None or self._spec.get("suspend"):
             return 0
         remaining = self._completions - len(self._succeeded)
@@ -161,7 +160,7 @@ class JobController:
         return max(0, min(parallelism, self._slots, remaining))
 
     def _due(self) -> datetime:
-        """The earliest time for a further pod, after the failures so far."""
+        """Return the earliest time for another pod, after the failures so far."""
         if self._last_failure is None:
             return datetime.min.replace(tzinfo=UTC)
         doublings: int = min(max(self._charged - 1, 0), 20)
@@ -176,7 +175,7 @@ class JobController:
         return min(times, default=None)
 
     def _free_indexes(self, living: Sequence[Manifest]) -> list[int]:
-        """The completion indexes that nobody works on; not Indexed, any numbers do."""
+        """Return the completion indexes without a pod; any numbers if the Job is not Indexed."""
         if not self._is_indexed:
             return list(range(self._completions - len(self._succeeded)))
         busy = {self._index(pod) for pod in living} | set(self._succeeded)
@@ -187,7 +186,7 @@ class JobController:
         return int(annotations.get(INDEX_ANNOTATION, len(self._succeeded)))
 
     def _conclude(self, now: datetime) -> None:
-        """Set the last condition, once no pod lives."""
+        """Set the final condition once no pod is running."""
         if self._failure is not None:
             self._set_condition("Failed", True, *self._failure, now)
         elif len(self._succeeded) >= self._completions:
@@ -215,7 +214,7 @@ class JobController:
         )
 
     def _pod(self, index: int) -> Manifest:
-        """A pod from the Job's template, with the names and labels that the controller adds."""
+        """Return a pod of the Job's template, with the controller's names and labels."""
         metadata = self._job["metadata"]
         template = copy.deepcopy(self._spec["template"])
         stem = f"{metadata['name']}-{index}" if self._is_indexed else metadata["name"]
@@ -250,7 +249,7 @@ class JobController:
 
 
 def exit_code(pod: Manifest) -> int | None:
-    """The exit code of a local pod, which has one container."""
+    """Return the exit code of a local pod, which has one container."""
     for container in pod["status"].get("containerStatuses", ()):
         code = container["state"].get("terminated", {}).get("exitCode")
         if code is not None:
@@ -259,10 +258,10 @@ def exit_code(pod: Manifest) -> int | None:
 
 
 def failure_action(policy: Manifest, pod: Manifest) -> tuple[str, int | None]:
-    """What a podFailurePolicy says of a failed pod.
+    """Apply a podFailurePolicy to a failed pod.
 
     Returns:
-        FailJob, Ignore or Count, and the index of the rule that says so; without a rule, Count.
+        FailJob, Ignore or Count, and the index of the matching rule; Count if no rule matches.
     """
     for index, rule in enumerate(policy.get("rules", ())):
         if _matches(rule, pod):
@@ -284,7 +283,7 @@ def _matches(rule: Manifest, pod: Manifest) -> bool:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers as Kubernetes writes completed indexes.
+    """Format ascending numbers as Kubernetes formats completed indexes.
 
     Example:
         >>> ranges([0, 1, 2, 5])

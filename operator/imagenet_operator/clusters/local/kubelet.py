@@ -1,8 +1,7 @@
-"""Pods run and end: the local stand-in for scheduler and kubelet.
+"""The local scheduler and kubelet: starts and ends pods.
 
-`cluster.py` calls `start_pending` and `collect` after every change; the statuses that they write
-into the pods are what a kubelet would report. A pod waits (Pending) for its scheduling gates to be
-lifted and for free GPUs.
+`cluster` calls `start_pending` and `collect` after every change. They update the status of pods as
+a kubelet does. A pod is Pending until its scheduling gates are removed and GPUs are free.
 """
 
 import contextlib
@@ -26,27 +25,27 @@ from imagenet_operator.clusters.local.volumes import Volumes
 
 NODE = "this-machine"
 _MESSAGE_BYTES = 4096
-"""How much of a termination message Kubernetes keeps."""
+"""Kubernetes' limit for a termination message, in bytes."""
 _LOG_BYTES = 2048
-"""How much of the log stands in for a missing message."""
+"""Bytes of the log that replace a missing message."""
 _DEFAULT_GRACE_PERIOD_SECONDS = 30
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine gives to a run.
+    """The resources of this machine for a run.
 
     Attributes:
         volumes: The claims.
         addresses: The block of loopback addresses.
         gpus: The GPUs.
-        programs: Where the pods' commands are looked for.
-        environment: What every pod's environment begins with.
-        images: The images whose programs are installed here.
+        programs: Finds the pods' commands.
+        environment: Variables of every pod.
+        images: The images whose programs are installed on this machine.
         logs: The folder of the pods' logs.
         scratch: The folder of their emptyDir volumes and termination messages.
-        slots: The most pods of one Job at a time.
-        shared: File descriptors that stay open while a pod lives.
+        slots: The most pods of one Job at the same time.
+        shared: File descriptors that stay open while a pod runs.
     """
 
     volumes: Volumes
@@ -73,9 +72,9 @@ class Kubelet:
     """Runs the pods of one local cluster.
 
     Args:
-        machine: What it may give to them.
-        objects: Where the pods are.
-        selector: Where a pod's end is announced.
+        machine: The resources for the pods.
+        objects: The objects of the cluster.
+        selector: Becomes ready when a pod ends.
     """
 
     def __init__(
@@ -88,20 +87,20 @@ class Kubelet:
 
     @property
     def running(self) -> int:
-        """How many pods have a living process."""
+        """The number of pods with a running process."""
         return len(self._running)
 
     def has(self, pod: Manifest) -> bool:
-        """Whether a pod has a living process."""
+        """Whether a pod has a running process."""
         return pod["metadata"]["name"] in self._running
 
     def kill_at(self) -> float | None:
-        """When the next grace period ends, in the time of time.monotonic()."""
+        """Return when the next grace period ends, by time.monotonic()."""
         times = [entry.kill_at for entry in self._running.values() if entry.kill_at is not None]
         return min(times, default=None)
 
     def start_pending(self) -> bool:
-        """Start every pod that can start now; whether one did."""
+        """Start every pod that can start now; return whether one did."""
         started = False
         for pod in self._objects.kind("Pod"):
             if pod["status"].get("phase") == "Pending" and not is_ending(pod):
@@ -117,7 +116,7 @@ class Kubelet:
         return started
 
     def collect(self) -> bool:
-        """Note every pod that has ended, and kill those whose grace is over; whether one ended."""
+        """Update ended pods, and kill those past their grace period; return whether one ended."""
         ended = False
         for name, entry in list(self._running.items()):
             if entry.kill_at is not None and time.monotonic() >= entry.kill_at:
@@ -135,11 +134,11 @@ class Kubelet:
         return ended
 
     def terminate(self, pod: Manifest, grace: float | None = None) -> None:
-        """Begin a pod's end: SIGTERM now, SIGKILL when its grace is over.
+        """Terminate a pod: SIGTERM now, SIGKILL after its grace period.
 
         Args:
             pod: The pod.
-            grace: In seconds; None for the pod's own.
+            grace: The grace period in seconds; None for the pod's own.
         """
         entry = self._running.get(pod["metadata"]["name"])
         if entry is not None and entry.kill_at is None:
@@ -151,12 +150,12 @@ class Kubelet:
             entry.kill_at = time.monotonic() + grace
 
     def kill(self) -> None:
-        """Kill every pod now."""
+        """Kill all pods now."""
         for entry in self._running.values():
             entry.process.kill()
 
     def forget(self, pod: Manifest) -> None:
-        """Take back what a pod that is removed was given."""
+        """Release the resources of a removed pod."""
         name = pod["metadata"]["name"]
         self._machine.addresses.release(name)
         shutil.rmtree(self._scratch(pod), ignore_errors=True)
@@ -215,7 +214,7 @@ class Kubelet:
         )
 
     def _peer(self, pod: str, service: str) -> str | None:
-        """The address behind POD.SERVICE, also before the pod is there."""
+        """Return the address of POD.SERVICE, even before the pod exists."""
         namespaced = service.split(".")  # SERVICE[.NAMESPACE[.svc…]]
         if self._objects.get("Service", namespaced[0]) is None:
             return None
@@ -246,7 +245,7 @@ class Kubelet:
         _set_container(pod, {"terminated": terminated}, ready=False)
 
     def _message(self, pod: Manifest, code: int) -> str:
-        """What the program left in its termination log, or the end of its log if asked for."""
+        """Return the termination message, or the end of the log if the pod asks for it."""
         with contextlib.suppress(OSError):
             with self._message_file(pod).open("rb") as file:
                 message = file.read(_MESSAGE_BYTES).decode(errors="replace")
@@ -258,7 +257,7 @@ class Kubelet:
 
 
 def tail(path: Path, size: int) -> str:
-    """The last bytes of a text file, from the beginning of a line."""
+    """Return the last bytes of a text file, from the start of a line."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - size))
         text = file.read().decode(errors="replace")

@@ -1,7 +1,7 @@
-"""The objects that exist in a local cluster, in memory: the part of an API server that pods need.
+"""The objects of a local cluster, in memory: a minimal API server.
 
-`cluster.py` lets users of the interface in, `jobs.py` and `kubelet.py` keep the statuses. Objects
-end with the process, as the pods do.
+`cluster` creates and deletes objects; `jobs` and `kubelet` update their status. Objects are not
+persisted.
 """
 
 import uuid
@@ -13,28 +13,28 @@ from imagenet_operator.manifests import labels
 
 
 def timestamp(now: datetime) -> str:
-    """A time as Kubernetes writes it, to the second."""
+    """Format a time as Kubernetes does, in seconds."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def is_ending(item: Manifest) -> bool:
-    """Whether the object's deletion has been asked for."""
+    """Whether the object is being deleted."""
     return "deletionTimestamp" in item["metadata"]
 
 
 def is_terminal(pod: Manifest) -> bool:
-    """Whether a pod has ended, well or badly."""
+    """Whether a pod has succeeded or failed."""
     return pod["status"]["phase"] in ("Succeeded", "Failed")
 
 
 class Objects:
-    """The objects by kind and name. What it returns is the object itself, not a copy."""
+    """Objects by kind and name. It returns the objects themselves, not copies."""
 
     def __init__(self) -> None:
         self._items: dict[tuple[str, str], Manifest] = {}
 
     def add(self, manifest: Manifest, now: datetime) -> Manifest:
-        """Store a manifest as a new object, with a UID of its own.
+        """Store a manifest as a new object with a new UID.
 
         Raises:
             AlreadyExists: Its kind and name are taken.
@@ -52,19 +52,19 @@ class Objects:
         return item
 
     def get(self, kind: str, name: str) -> Manifest | None:
-        """One object, None if there is none of that name."""
+        """Return one object; None if there is none of that name."""
         return self._items.get((kind, name))
 
     def kind(self, kind: str) -> list[Manifest]:
-        """All objects of a kind, oldest first."""
+        """Return all objects of a kind, oldest first."""
         return [item for (found, _), item in self._items.items() if found == kind]
 
     def owned_by(self, uid: str) -> list[Manifest]:
-        """The objects whose controller has this UID, oldest first."""
+        """Return the objects whose controller has this UID, oldest first."""
         return [item for item in self._items.values() if labels.owner_uid(item) == uid]
 
     def all(self) -> list[Manifest]:
-        """Every object, oldest first."""
+        """Return all objects, oldest first."""
         return list(self._items.values())
 
     def remove(self, item: Manifest) -> None:

@@ -1,14 +1,14 @@
-"""The first process of a local pod: a small init between `imagenetctl` and the pod's program.
+"""The first process of a local pod: an init process between `imagenetctl` and the program.
 
 `process.py` starts it as `python -I -S pid1.py POD LIFELINE PROGRAM ARGUMENT...`, where LIFELINE
-is the number of an inherited pipe's read end. It plays the part that a container's init and its
-cgroup play in a cluster, and it imports nothing but the standard library, to start in milliseconds:
+is the number of an inherited pipe's read end. It does what a container's init and its cgroup do in
+a cluster. It imports only a part of the standard library, to start in milliseconds:
 
 - SIGTERM and SIGINT are forwarded to the program, whose exit code it returns (128 + signal for one
   that was killed, as a kubelet reports it);
-- when the program has ended, whatever it left running is killed;
-- when the lifeline closes, because `imagenetctl` closed it or is gone (even by kill -9), everything
-  below is killed;
+- when the program has ended, all processes below it are killed;
+- when the lifeline closes, because `imagenetctl` closed it or died (even by kill -9), all processes
+  below are killed;
 - when this process itself is killed, the kernel kills the program (PR_SET_PDEATHSIG).
 """
 
@@ -24,11 +24,11 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KILLED = 128 + signal.SIGKILL
 CANNOT_EXECUTE = 126
-"""The shell's exit code for a program that is there but does not start."""
+"""The shell's exit code for a program that exists but cannot be executed."""
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
 ORPHANED = signal.SIGHUP
-"""What the kernel sends this process when `imagenetctl` has died."""
+"""The signal from the kernel when `imagenetctl` has died."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -41,8 +41,7 @@ def prctl(option: int, value: int) -> None:
 def start(command: list[str]) -> int:
     """Fork and execute the pod's program; return its process id.
 
-    Signals wait until the child has given up this process's handlers: one that came in between
-    would be swallowed by them.
+    Signals are blocked until the child has reset this process's handlers, so that none is lost.
     """
     init = os.getpid()
     held = (*FORWARDED, ORPHANED)
@@ -53,7 +52,7 @@ def start(command: list[str]) -> int:
         return child
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != init:  # the init died before the line above could take effect
+        if os.getppid() != init:  # the init process died before the line above took effect
             os._exit(KILLED)
         # Python ignores SIGPIPE and SIGXFSZ, and an ignored signal outlives an exec.
         for number in (*held, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
@@ -66,7 +65,7 @@ def start(command: list[str]) -> int:
 
 
 def reap(child: int) -> int | None:
-    """Collect every process that has ended; the program's exit code if it was among them."""
+    """Reap all processes that have ended; return the program's exit code if it was among them."""
     code = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -79,18 +78,18 @@ def reap(child: int) -> int | None:
 
 
 def exit_code(status: int) -> int:
-    """The exit code of a wait status, 128 + signal for a process that was killed."""
+    """Return the exit code of a wait status: 128 + signal for a killed process."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def descendants(ancestor: int) -> list[int]:
-    """The process ids below one process, by the parents that /proc shows."""
+    """Return the descendants of a process, by the parents in /proc."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             with contextlib.suppress(OSError):
-                # The name before ")" may hold anything; after it come the state and the parent.
+                # The name before ")" may contain any character; the state and the parent follow.
                 fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(folder.name))
     found: list[int] = []
@@ -123,7 +122,7 @@ def watch(child: int, lifeline: int, signals: int) -> int:
     """Serve the program until it or the lifeline ends; return the exit code of the pod."""
     while True:
         readable, _, _ = select.select([lifeline, signals], [], [])
-        if lifeline in readable:  # nobody writes to it: readable means closed
+        if lifeline in readable:  # nothing is ever written to it: readable means closed
             return KILLED
         received = os.read(signals, 4096)
         if ORPHANED in received:
@@ -136,7 +135,7 @@ def watch(child: int, lifeline: int, signals: int) -> int:
 
 
 def listen() -> int:
-    """Turn the signals that matter into bytes of a pipe; return its read end."""
+    """Write signals as bytes into a pipe; return its read end."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer)
     for number in (*FORWARDED, ORPHANED, signal.SIGCHLD):
@@ -150,7 +149,7 @@ def main(arguments: list[str]) -> int:
     signals = listen()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, ORPHANED)
-    # What was handed to this process (the lifeline, locks) is not for the program.
+    # The program does not inherit the lifeline and the locks.
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (names, not paths)
         if int(name) > 2:
             with contextlib.suppress(OSError):

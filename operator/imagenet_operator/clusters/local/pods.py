@@ -1,9 +1,8 @@
-"""A pod's manifest becomes a command line and an environment: pure, no process here.
+"""Translates a pod's manifest to a command line and environment, as pure functions.
 
-What a kubelet and a container do for a program, done for a process of this machine: paths below a
-mount become paths below the volume's folder, the pod's address stands for its IP, POD.SERVICE for
-a peer's address, `$(VAR)` is expanded. What processes cannot stand in for (sidecars, foreign
-images, Secrets) is refused by `check`, before anything starts.
+Paths below a mount become paths below the volume's folder. POD.SERVICE becomes the peer's address.
+`$(VAR)` is expanded, and downward API fields are filled in. Before anything starts, `check` rejects
+what processes do not support, such as sidecars and foreign images.
 """
 
 import re
@@ -23,18 +22,17 @@ TERMINATION_LOG = "/dev/termination-log"
 # Labels with dots between, as POD.SERVICE: a whole text, or a part of a list or of JSON.
 _NAMES = re.compile(r"""(?<![^\s,"'])[a-z0-9][-a-z0-9]*(?:\.[a-z0-9][-a-z0-9]*)+(?![^\s,"':])""")
 
-# In order: an escaped operator, a reference up to the first ")".
+# An escaped operator, or a reference up to the first ")".
 _EXPANDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 _OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE)
-"""Whatever the strategy; each names its own."""
+"""Variables of any strategy; each strategy names its own."""
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a pod takes from imagenetctl's own environment, in place of an image's.
+    """Return the variables that a pod inherits from imagenetctl, in place of an image's.
 
-    The variables by which members find each other are the manifest's alone; one that is left over
-    in a shell must not reach them.
+    Variables by which members find each other come only from the manifest, never from a shell.
     """
     owned = (*_OWNED_VARIABLES, *strategies.variables(), *strategies.tuning())
     return {
@@ -46,13 +44,13 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What this machine gives to one pod.
+    """The resources of this machine for one pod.
 
     Attributes:
-        environment: What the pod's environment begins with.
+        environment: Variables besides the manifest's.
         paths: Paths in the container → paths on this machine.
         address: The pod's own IP.
-        peer: (pod, service) → the peer's IP, None if there is no such Service.
+        peer: (pod, service) → the peer's IP; None if there is no such Service.
         gpus: The identifiers of its GPUs.
         node: The name of this machine as a node.
     """
@@ -66,14 +64,14 @@ class Surroundings:
 
 
 def check(pod: Manifest, images: frozenset[str]) -> None:
-    """Refuse a pod that processes cannot stand in for.
+    """Reject a pod that processes cannot replace.
 
     Args:
-        pod: A pod, or the template of one.
+        pod: A pod or a pod template.
         images: The images whose programs are installed here.
 
     Raises:
-        Unsupported: With what it uses, and what to do instead.
+        Unsupported: It names what is not supported, and what to do instead.
     """
     spec = pod["spec"]
     where = pod.get("metadata", {}).get("name") or _role(pod)
@@ -94,7 +92,7 @@ def check(pod: Manifest, images: frozenset[str]) -> None:
 
 
 def _check_others(where: str, spec: Manifest) -> None:
-    """Refuse containers beside the program's."""
+    """Reject other containers than the program's."""
     beside = {
         "initContainers": spec.get("initContainers") or [],
         "ephemeralContainers": spec.get("ephemeralContainers") or [],
@@ -111,8 +109,7 @@ def _check_container(where: str, container: Manifest, images: frozenset[str]) ->
         raise _unsupported(
             where,
             f"the image {container.get('image')!r}",
-            "leave `image` (and the `command` in it) out: the programs run as they are installed "
-            "here",
+            "leave out `image` (and its `command`): the programs run as they are installed here",
         )
     if not container.get("command"):
         raise _unsupported(where, "an image's own entry point", "give the container a command")
@@ -134,7 +131,7 @@ def _check_variable(where: str, variable: Manifest) -> None:
         raise _unsupported(
             where, f"{next(iter(source))} for {variable['name']}", "write a value instead"
         )
-    # A reference that cannot be read here would fail only when the pod starts.
+    # An unsupported reference would otherwise fail only when the pod starts.
     _field({"metadata": {"name": where}}, source["fieldRef"]["fieldPath"], "", "")
 
 
@@ -150,14 +147,14 @@ def _role(pod: Manifest) -> str:
 
 
 def gpus(pod: Manifest) -> int:
-    """How many GPUs a pod asks for."""
+    """Return how many GPUs a pod requests."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return int(asked.get(RESOURCE, 0))
 
 
 def claims(pod: Manifest) -> list[str]:
-    """The claims that a pod mounts."""
+    """Return the claims that a pod mounts."""
     return [
         volume["persistentVolumeClaim"]["claimName"]
         for volume in pod["spec"].get("volumes", ())
@@ -166,7 +163,7 @@ def claims(pod: Manifest) -> list[str]:
 
 
 def secrets(pod: Manifest) -> list[str]:
-    """The Secrets that a pod mounts."""
+    """Return the Secrets that a pod mounts."""
     return [
         volume["secret"]["secretName"]
         for volume in pod["spec"].get("volumes", ())
@@ -175,17 +172,17 @@ def secrets(pod: Manifest) -> list[str]:
 
 
 def ports(pod: Manifest) -> set[int]:
-    """The ports that a pod declares."""
+    """Return the ports that a pod declares."""
     return {int(item["containerPort"]) for item in pod["spec"]["containers"][0].get("ports", ())}
 
 
 def mounts(pod: Manifest, volumes: Volumes, scratch: Path) -> dict[str, Path]:
-    """Where each mount of a pod is on this machine.
+    """Return the path of each mount of a pod on this machine.
 
     Args:
         pod: The pod.
         volumes: The folders of claims and Secrets.
-        scratch: A folder of the pod's own, for its emptyDir volumes.
+        scratch: The pod's folder for its emptyDir volumes.
     """
 
     def folder(volume: Manifest) -> Path:
@@ -203,20 +200,20 @@ def mounts(pod: Manifest, volumes: Volumes, scratch: Path) -> dict[str, Path]:
 
 
 def termination_path(pod: Manifest) -> str:
-    """Where the container writes its termination message."""
+    """Return the path of the container's termination message."""
     container = pod["spec"]["containers"][0]
     return str(container.get("terminationMessagePath", TERMINATION_LOG))
 
 
 def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
-    """The whole environment of a pod's program."""
+    """Return the environment of a pod's program."""
     variables: dict[str, str] = {}
     for variable in pod["spec"]["containers"][0].get("env", ()):
         if "valueFrom" in variable:
             path = variable["valueFrom"]["fieldRef"]["fieldPath"]
             value = _field(pod, path, given.address, given.node)
         else:
-            # Only what the manifest itself writes is a path in the container.
+            # Only values of the manifest are paths in the container.
             value = expand(_translate(variable.get("value") or "", given.paths), variables)
             value = _resolve(value, given.peer)
         variables[variable["name"]] = value
@@ -225,12 +222,12 @@ def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
 
 
 def program(pod: Manifest) -> str:
-    """What a pod (or the template of one) runs."""
+    """Return the command of a pod or a pod template."""
     return str(pod["spec"]["containers"][0]["command"][0])
 
 
 def command(pod: Manifest, variables: Mapping[str, str]) -> tuple[str, ...]:
-    """A pod's program and its arguments, expanded."""
+    """Return a pod's program and its arguments, expanded."""
     container = pod["spec"]["containers"][0]
     return tuple(
         expand(text, variables) for text in (*container["command"], *container.get("args", ()))
@@ -241,8 +238,8 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     """Replace the `$(VAR)` references in a text, as a kubelet does.
 
     The rules are those of Kubernetes' third_party/forked/golang/expansion: `$(NAME)` becomes the
-    variable's value, an unknown name stays as it is written, `$$` is a literal `$` (so that
-    `$$(NAME)` gives `$(NAME)`), and nothing is expanded twice.
+    variable's value, an unknown name stays unchanged, `$$` is a literal `$` (so that `$$(NAME)`
+    gives `$(NAME)`), and nothing is expanded twice.
 
     Example:
         >>> expand("--data=$(DATA) $$(DATA) $(NONE)", {"DATA": "/data"})
@@ -259,9 +256,9 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def _translate(value: str, paths: Mapping[str, Path]) -> str:
-    """A path in the container as a path on this machine; any other text as it is.
+    """Translate a path in the container to a path on this machine; return other text unchanged.
 
-    What the path has of this machine is written so that `expand` leaves it as it is.
+    The path on this machine is escaped for `expand`.
     """
     path = PurePosixPath(value)
     for parent in (path, *path.parents) if path.is_absolute() else ():
@@ -272,7 +269,7 @@ def _translate(value: str, paths: Mapping[str, Path]) -> str:
 
 
 def _resolve(value: str, peer: Callable[[str, str], str | None]) -> str:
-    """Put addresses for the names of peers: POD.SERVICE, with a port or not, in a list or JSON."""
+    """Replace peers' names by addresses: POD.SERVICE, with or without a port, in a list or JSON."""
 
     def replacement(match: re.Match[str]) -> str:
         pod, _, service = match[0].partition(".")
@@ -282,7 +279,7 @@ def _resolve(value: str, peer: Callable[[str, str], str | None]) -> str:
 
 
 def _field(pod: Manifest, path: str, address: str, node: str) -> str:
-    """What a fieldRef of the downward API gives."""
+    """Return the value of a downward API fieldRef."""
     metadata = pod["metadata"]
     plain: dict[str, str] = {
         "metadata.name": metadata.get("name", ""),

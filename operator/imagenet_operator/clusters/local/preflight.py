@@ -1,7 +1,7 @@
-"""Before anything starts: whether this machine can run every pod that a job is going to need.
+"""Checks whether this machine can run every pod of a job, before anything starts.
 
-`cli.run` asks once. Everything that a later failure would tell after minutes of preparation (a
-missing program, too few GPUs, an empty claim, a sidecar in a template) is told now.
+A missing program, too few GPUs, a missing folder of a claim, or a sidecar would otherwise fail the
+job only after minutes of preparation.
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from imagenet_operator.reconcile.decide import is_managed
 
 @dataclass(frozen=True)
 class Needs:
-    """What a job's pods need of a machine.
+    """What a job's pods need from a machine.
 
     Attributes:
-        programs: The console scripts that they run, and whether it is to train.
+        programs: The console scripts that they run, each with whether it trains.
         mounted: The claims that they mount.
-        claims: Of these, those that the job does not make.
+        claims: Those of them that the job does not create.
         secrets: The Secrets that they mount.
-        gpus: GPUs of one attempt.
-        ports: Ports that they listen on.
+        gpus: The number of GPUs of one attempt.
+        ports: The ports that they listen on.
     """
 
     programs: frozenset[tuple[str, bool]]
@@ -38,24 +38,24 @@ class Needs:
 
 
 def images(settings: Settings) -> frozenset[str]:
-    """The images whose programs are installed with this package's sibling."""
+    """Return the images whose programs are installed on this machine."""
     return frozenset(
         image for images in settings.images.values() for image in (images.cpu, images.gpu)
     )
 
 
 def needs(job: ImageNetJob, settings: Settings) -> Needs:
-    """What the job needs.
+    """Return what a job needs.
 
     Raises:
-        LocalError: The job says that somebody else works on it.
-        Unsupported: A pod uses what a local run cannot do.
-        InvalidTemplate: A template has no meaning, or overrides what is the operator's.
+        LocalError: Another manager owns the job.
+        Unsupported: A pod uses a feature that a local run does not support.
+        InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
     if not is_managed(job):
         raise LocalError(
-            f"spec.runPolicy.managedBy: {job.spec.run_policy.managed_by} works on this job, and "
-            "imagenetctl would leave it alone; remove the field to run it here"
+            f"spec.runPolicy.managedBy: {job.spec.run_policy.managed_by} manages this job, and "
+            "imagenetctl would ignore it; remove the field to run it on this machine"
         )
     built = preview.everything(job, settings)
     members = [item for item in built if item["kind"] == "Pod"]
@@ -75,16 +75,16 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
 
 
 def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> None:
-    """Compare what a job needs with what there is.
+    """Compare what a job needs with what this machine has.
 
     Args:
         wanted: What the job needs.
-        capacity: How many GPUs there are.
+        capacity: The number of GPUs.
         found: The claims.
-        programs: Where programs are looked for.
+        programs: Finds programs.
 
     Raises:
-        LocalError: Something is missing; it says what, and what to do.
+        LocalError: Something is missing; the message says what to do.
     """
     for program, trains in sorted(wanted.programs):
         programs.find(program, trains=trains)
@@ -100,15 +100,15 @@ def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> N
 
 
 def check_mapped(mounted: frozenset[str], secrets: frozenset[str], found: Volumes) -> None:
-    """See that --volume and --secret name what the job mounts: a misspelt name has no effect.
+    """Check that --volume and --secret name what the job mounts: a misspelt name would be ignored.
 
     Args:
-        mounted: The claims of all that is going to run.
-        secrets: The Secrets of all that is going to run.
+        mounted: The claims of all jobs.
+        secrets: The Secrets of all jobs.
         found: The folders of claims and Secrets.
 
     Raises:
-        LocalError: The job mounts no such claim or Secret.
+        LocalError: No job mounts such a claim or Secret.
     """
     for claim in sorted(found.mapped - mounted):
         raise LocalError(

@@ -1,9 +1,9 @@
-"""A pod's processes, seen from `imagenetctl`: start, stop, and the exit code.
+"""A pod's processes: start, stop, and exit code.
 
-`cluster.py` starts one `PodProcess` a pod, always from its main thread. Between the two stands
-`pid1.py`; the pipe that both hold, the lifeline, is what makes the pod die with `imagenetctl`.
-Every process of a pod carries the pod's UID in its environment, by which what is left of a pod
-whose init was killed is found.
+`kubelet` starts one `PodProcess` a pod, always from the main thread, with `pid1` as its init
+process. A pipe, the lifeline, makes the pod die with `imagenetctl`. Every process of a pod has the
+pod's UID in its environment. So the processes of a pod are found even if its init process was
+killed.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ from pathlib import Path
 from imagenet_operator.clusters.local import pid1
 
 MARK = "IMAGENET_LOCAL_POD_UID"
-"""The variable that every process of a local pod carries."""
+"""The environment variable of every process of a local pod."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything that one pod's program needs to start.
+    """The command, environment and files of one pod's program.
 
     Attributes:
         pod: The pod's name, shown in the list of processes.
-        uid: The pod's UID, its processes' mark.
+        uid: The pod's UID, which marks its processes.
         command: Absolute path of the program, then its arguments.
         environment: The whole environment of the program, without the mark.
         folder: Its current directory.
-        log: Where its standard output and error are appended.
-        shared: File descriptors that stay open for as long as the pod lives (locks).
+        log: The file to which standard output and error are appended.
+        shared: File descriptors (locks) that stay open while the pod runs.
     """
 
     pod: str
@@ -61,7 +61,7 @@ class PodProcess:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=(reader, *launch.shared),
-                    start_new_session=True,  # Ctrl-C in the terminal is for imagenetctl alone
+                    start_new_session=True,  # only imagenetctl gets Ctrl-C from the terminal
                 )
         except BaseException:
             os.close(self._lifeline)
@@ -73,31 +73,31 @@ class PodProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the pod's init."""
+        """The process id of the pod's init process."""
         return self._init.pid
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the pod ends, for a selector."""
+        """Return a descriptor that becomes readable when the pod ends."""
         return self._pidfd
 
     def terminate(self) -> None:
-        """Ask the program to end (SIGTERM), as the start of a pod's grace period does."""
+        """Send SIGTERM, as at the start of a pod's grace period."""
         self._init.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill every process of the pod (SIGKILL), as the end of the grace period does."""
+        """Send SIGKILL to every process, as at the end of the grace period."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
             if self._exit_code is None:
-                self._init.send_signal(signal.SIGCONT)  # an init that was stopped would not notice
+                self._init.send_signal(signal.SIGCONT)  # a stopped init process would not notice
 
     def exit_code(self) -> int | None:
-        """The pod's exit code, None while it runs; once it is known, no process is left."""
+        """Return the pod's exit code once no process is left; None while it runs."""
         if self._exit_code is None:
             code = self._init.poll()
             if code is not None:
-                if code < 0:  # the init was killed: it could not see to the processes below
+                if code < 0:  # the init process was killed before it could kill its descendants
                     kill_marked(self._uid)
                     code = 128 - code
                 self._exit_code = code
@@ -107,19 +107,19 @@ class PodProcess:
 
 
 def marked(uid: str) -> list[int]:
-    """The ids of the living processes that carry a pod's mark."""
+    """Return the ids of the running processes with a pod's mark."""
     mark = f"{MARK}={uid}".encode()
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
-            with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 if mark in (folder / "environ").read_bytes().split(b"\0"):
                     found.append(int(folder.name))
     return found
 
 
 def kill_marked(uid: str) -> None:
-    """Kill the processes that carry a pod's mark, until none is left."""
+    """Kill the processes with a pod's mark, until none is left."""
     while processes := marked(uid):
         for pid in processes:
             with contextlib.suppress(ProcessLookupError):
@@ -127,21 +127,21 @@ def kill_marked(uid: str) -> None:
 
 
 def find_program(name: str, folders: Sequence[Path]) -> Path | None:
-    """The executable of a name in the first folder that has it; an absolute path stands for itself.
+    """Return a program's path in the first folder that has it; an absolute path stays.
 
     Args:
         name: A pod's command, such as `imagenet-train`.
-        folders: Where to look, in order.
+        folders: The folders to search, in order.
     """
     for folder in folders:
-        candidate = folder / name  # an absolute name replaces the folder
+        candidate = folder / name  # joining an absolute name drops the folder
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return candidate
     return None
 
 
 def program_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where pods' programs are looked for: beside this Python, then on the PATH."""
+    """Return the folders of pods' programs: that of this Python, then the PATH."""
     search_path = environment.get("PATH", os.defpath)
     on_path = (Path(folder) for folder in search_path.split(os.pathsep) if folder)
     return (Path(sys.executable).parent, *on_path)

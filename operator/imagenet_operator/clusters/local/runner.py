@@ -48,7 +48,7 @@ class FirstFailure:
     _seen: set[str] = field(default_factory=set)
 
     def observe(self, children: list[Manifest]) -> None:
-        """Note pods that have failed since the last call and were not told to end."""
+        """Record pods that have failed since the last call and were not being deleted."""
         failed = {
             pod["metadata"]["uid"]: pod
             for pod in children
@@ -68,7 +68,7 @@ class LocalRun:
     Args:
         cluster: This machine.
         job: With its UID, and the status of an interrupted run if there is one.
-        settings: Of the decisions.
+        settings: The settings of the decisions.
         show: Called after each reconcile.
         is_interrupted: Asked before and after each reconcile.
 
@@ -133,7 +133,7 @@ class LocalRun:
         return self.job.metadata.uid, pods
 
     async def _reconcile(self, key: JobKey) -> timedelta | None:
-        """Reconcile the job; an error ends the run, since nothing here passes by itself."""
+        """Reconcile the job; an error of this machine is not transient and ends the run."""
         del key
         try:
             return None if self._is_interrupted() else await self._reconcile_once()
@@ -164,10 +164,10 @@ class LocalRun:
 
 
 def _is_clean(decision: Decision, children: list[Manifest]) -> bool:
-    """Whether nothing is left to do for a finished job, and no child is being deleted.
+    """Whether a finished job is cleaned up, and no child is being deleted.
 
-    The job itself is never deleted here, whatever ttlSecondsAfterFinished says: it is a file in the
-    user's working directory.
+    The job itself is never deleted, despite ttlSecondsAfterFinished: it is a file in the user's
+    working directory.
     """
     deletes = any(reference.kind != KIND for reference in decision.delete)
     acts = decision.create or deletes or decision.patch

@@ -1,9 +1,9 @@
-"""What outlives a run in the working directory: WORKDIR/jobs/NAME/job.json, its lock, its logs.
+"""The persistent state of a job: WORKDIR/jobs/NAME with job.json, locks and logs.
 
-`imagenetctl run` opens the folder of a job (one run at a time holds it), finds there whether the
-job is new, finished, or was interrupted, and keeps spec and status in it. Pods and Jobs are gone
-with the process that ran them; a rerun of an interrupted job keeps its UID, so that the decisions
-see a started attempt whose pods have vanished, and go on from its newest checkpoint.
+`imagenetctl run` locks the folder of a job, reads whether the job is new, finished or interrupted,
+and stores its spec and status there. Pods and Jobs end with imagenetctl. A resumed job keeps its
+UID, so the decisions see an attempt whose pods have vanished, and start the next attempt from the
+latest checkpoint.
 """
 
 import contextlib
@@ -31,20 +31,20 @@ from imagenet_operator.reconcile.policies import clock
 _VERSION = 1
 
 _ASSIGNED = ("uid", "creationTimestamp", "generation")
-"""The metadata that the first run of a job gives to it."""
+"""The metadata that the first run sets."""
 
 _DYING_SECONDS = 10.0
-"""How long to wait for the pods of a killed run, which are killed with it, to be gone."""
+"""How long to wait for the end of the pods of a killed run."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """How a run begins.
+    """The start of a run.
 
     Attributes:
-        job: The manifest to run, with its UID, and its status where an interrupted run left one.
-        run: Which run of this job in this working directory it is, from 1.
-        resumed: The job was interrupted, and goes on.
+        job: The manifest, with its UID, and the status of an interrupted run.
+        run: The number of this run of the job, from 1.
+        resumed: Whether the job was interrupted and continues.
     """
 
     job: Manifest
@@ -53,10 +53,10 @@ class Opened:
 
 
 class JobFolder:
-    """The folder of one job in a working directory, held by locks while it is open.
+    """The folder of one job in a working directory, with its locks.
 
-    The run holds `lock`; its pods hold `pods.lock`, which they inherit, so that a rerun right after
-    a kill -9 does not begin while a process of the former run lives.
+    The run holds `lock`. Its pods inherit `pods.lock`, so that a run right after a kill -9 does not
+    start while a process of the former run exists.
 
     Args:
         workdir: The working directory.
@@ -77,16 +77,16 @@ class JobFolder:
         return self._pods_lock
 
     def check(self) -> None:
-        """See that the folder can be made, or is there, and make nothing.
+        """Check that the folder exists or can be created, without creating it.
 
         Raises:
-            LocalError: It cannot.
+            LocalError: It cannot be created or written.
         """
         with self._writing():
             nearest = next(place for place in (self.path, *self.path.parents) if place.exists())
         if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
             return
-        reason = "is not yours to write" if nearest.is_dir() else "is no folder"
+        reason = "is not writable" if nearest.is_dir() else "is not a folder"
         raise LocalError(
             f"cannot write to the working directory {self.workdir}: {nearest} {reason}; "
             "name another one with --workdir"
@@ -113,10 +113,10 @@ class JobFolder:
             yield
 
     def open(self, manifest: Manifest) -> Opened:
-        """Decide whether this run starts the job or goes on with it, and record that.
+        """Start or resume the job, and record that.
 
         Args:
-            manifest: A valid ImageNetJob, as the user wrote it.
+            manifest: A valid ImageNetJob, as written by the user.
         """
         with self._writing():
             return self._open(manifest)
@@ -146,7 +146,7 @@ class JobFolder:
         return Opened(job, self._run, resumed)
 
     def stored(self) -> Manifest | None:
-        """The job with its status, as the last run left it; None if there was none.
+        """Return the job with its status after the last run; None if there was none.
 
         Raises:
             LocalError: It cannot be read.
@@ -155,7 +155,7 @@ class JobFolder:
         return None if document is None else document["job"]
 
     def save(self, job: Manifest) -> None:
-        """Write the job with its status, whole or not at all.
+        """Write the job with its status, atomically.
 
         Raises:
             LocalError: The folder cannot be written.
@@ -175,7 +175,7 @@ class JobFolder:
             temporary.rename(self.path / "job.json")
 
     def _last_word(self) -> datetime:
-        """When the last run last wrote anything, or one of its pods did."""
+        """Return when the last run or one of its pods last wrote a file."""
         written = (self.path / "job.json", *self.logs.glob("*"))
         return datetime.fromtimestamp(max(item.stat().st_mtime for item in written), UTC)
 
@@ -194,7 +194,7 @@ class JobFolder:
     def _unreadable(self, reason: str) -> LocalError:
         return LocalError(
             f"cannot use {self.path / 'job.json'}: {reason}; "
-            f"remove the file to start {self._name!r} anew"
+            f"remove the file to start {self._name!r} from the beginning"
         )
 
     @contextlib.contextmanager
@@ -209,7 +209,7 @@ class JobFolder:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Tell of a full disk or a folder of somebody else in words."""
+        """Raise an OSError as a LocalError with a remedy."""
         try:
             yield
         except OSError as error:
@@ -227,16 +227,16 @@ class JobFolder:
                 return
             if time.monotonic() > deadline:
                 raise LocalError(
-                    f"processes of an earlier run of {self._name!r} in {self.workdir} still live; "
+                    f"processes of an earlier run of {self._name!r} in {self.workdir} still run; "
                     "end them, or name another folder with --workdir"
                 )
             time.sleep(0.02)
 
 
 def identity_of(manifest: Manifest) -> str:
-    """A hash of what makes two runs the same job: its names, its data and its training.
+    """Return a hash of the fields that identify a job: its names, dataset and training.
 
-    `runPolicy` is left out: raising a limit after an interruption must not start the job anew.
+    `runPolicy` is left out: raising a limit after an interruption must not start another job.
     """
     metadata = manifest["metadata"]
     parts = {key: value for key, value in manifest["spec"].items() if key != "runPolicy"}
@@ -245,17 +245,16 @@ def identity_of(manifest: Manifest) -> str:
 
 
 def _new_metadata() -> Manifest:
-    """The metadata that an API server would give to a new object.
+    """Return the metadata that an API server sets on a new object.
 
-    Results go by the UID, so it is never one that was given before: whoever removes a job's folder
-    may keep its results.
+    Results are stored by UID, so a UID is never reused: the results of a removed job stay.
     """
     created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"uid": str(uuid.uuid4()), "creationTimestamp": created, "generation": 1}
 
 
 def is_finished(status: Manifest) -> bool:
-    """Whether a job's status says that it succeeded or failed for good."""
+    """Whether a job has succeeded or failed, by its status."""
     return any(
         condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True"
         for condition in status.get("conditions", [])
@@ -263,7 +262,7 @@ def is_finished(status: Manifest) -> bool:
 
 
 def _stilled(status: Manifest, at: datetime) -> Manifest:
-    """Stop the clocks of a run that was interrupted: nothing of the job has run since."""
+    """Stop the clocks of an interrupted run: the job has not run since."""
     training = status.get("training", {})
     changed = {}
     if "preparation" in status:
@@ -279,12 +278,12 @@ def _stopped(written: Manifest, at: datetime) -> Manifest:
 
 
 def _assigned(job: Manifest) -> Manifest:
-    """The metadata that an earlier run gave to the job."""
+    """Return the metadata that an earlier run set."""
     return {key: job["metadata"][key] for key in _ASSIGNED}
 
 
 class _Document(BaseModel):
-    """What job.json holds beside its version."""
+    """The content of job.json, without its version."""
 
     run: StrictInt
     identity: str
@@ -292,9 +291,9 @@ class _Document(BaseModel):
 
 
 def _damage(document: Any) -> str | None:
-    """Why a document is none that `JobFolder.save` has written; None if it is one."""
+    """Return why a document was not written by `JobFolder.save`; None if it was."""
     if not isinstance(document, dict):
-        return "it holds no object"
+        return "it is not a JSON object"
     if document.get("version") != _VERSION:
         return f"its version is {document.get('version')!r}, not {_VERSION}"
     try:

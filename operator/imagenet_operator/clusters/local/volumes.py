@@ -1,9 +1,9 @@
-"""Claims as folders: WORKDIR/volumes/CLAIM, or wherever `--volume CLAIM=PATH` points.
+"""Claims as folders: WORKDIR/volumes/CLAIM, or the folder of `--volume CLAIM=PATH`.
 
 A Secret is the folder that `--secret NAME=FOLDER` names, with a file for each key.
 
-`cluster.py` asks for the folder of a claim when it starts a pod. A folder that this cluster made
-for a claim goes with the claim; one that someone mapped or filled by hand is never removed.
+A folder that the local cluster created for a claim is deleted with the claim. A mapped folder, or
+one that the user created, is never deleted.
 """
 
 import shutil
@@ -18,7 +18,7 @@ class Volumes:
 
     Args:
         root: The folder that holds a folder for each claim.
-        mapped: Claims that stand for folders elsewhere.
+        mapped: Claims whose folder is elsewhere, with that folder.
         secrets: The folder of each Secret.
     """
 
@@ -31,18 +31,18 @@ class Volumes:
 
     @property
     def mapped(self) -> frozenset[str]:
-        """The claims that stand for folders elsewhere."""
+        """The claims whose folder is elsewhere."""
         return frozenset(self._mapped)
 
     def path(self, claim: str) -> Path:
-        """Where a claim's files are or would be."""
+        """Return the folder of a claim, whether it exists or not."""
         return self._mapped.get(claim, self._root / claim)
 
     def folder(self, claim: str) -> Path:
-        """The folder of a claim that exists.
+        """Return the folder of a claim that exists.
 
         Raises:
-            LocalError: There is none, or it cannot be looked at.
+            LocalError: There is none, or it cannot be read.
         """
         folder = self.path(claim)
         try:
@@ -54,7 +54,7 @@ class Volumes:
             ) from error
         if not is_there:
             raise LocalError(
-                f"claim {claim!r} has no folder on this machine: make {folder} and put the files "
+                f"claim {claim!r} has no folder on this machine: create {folder} and put the files "
                 f"there, or name another folder with --volume {claim}=PATH"
             )
         return folder
@@ -68,25 +68,25 @@ class Volumes:
         folder = self.secrets.get(name)
         if folder is None:
             raise LocalError(
-                f"Secret {name!r} has no folder on this machine: make a folder with a file for "
+                f"Secret {name!r} has no folder on this machine: create a folder with a file for "
                 f"each key, and name it with --secret {name}=FOLDER"
             )
         return folder
 
     def provision(self, claim: str) -> None:
-        """Make the folder of a claim that the job asks for, or take the one that is there.
+        """Create the folder of a claim of the job, or use the existing one.
 
         Raises:
-            LocalError: It cannot be made.
+            LocalError: It cannot be created.
         """
         try:
             self.path(claim).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LocalError(
-                f"cannot make the folder {self.path(claim)} of claim {claim!r}: {error.strerror}"
+                f"cannot create the folder {self.path(claim)} of claim {claim!r}: {error.strerror}"
             ) from error
 
     def remove(self, claim: str) -> None:
-        """Remove a claim that `provision` made, with its files; a mapped folder stays."""
+        """Delete the folder of a claim that `provision` created; a mapped folder stays."""
         if claim not in self._mapped:
             shutil.rmtree(self._root / claim, ignore_errors=True)

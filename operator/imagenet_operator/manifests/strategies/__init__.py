@@ -1,8 +1,8 @@
-"""How a job's members are made up: one module a strategy, found by the strategy's name.
+"""The members of a job: one module for each strategy, found by its name.
 
-`attempt` asks the strategy of a job for its roles and builds their pods. A module is called as
-its strategy (`parameterServer` is `parameter_server.py`) and has one function,
-`members(job, attempt, settings)`, so that a further strategy touches no file but its own.
+`attempt` builds the pods of the roles that the strategy's module returns. A module has the
+strategy's name (`parameterServer` is `parameter_server.py`) and one function, `members(job,
+attempt, settings)`. A new strategy changes no other module.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Replicas:
     """The pods of one role. They differ in their index and in a few variables.
 
     Attributes:
-        program: What each of them runs.
-        environments: The variables of each, in the order of their indices. All have the same
-            names, which no template may set.
+        program: The program of each pod.
+        environments: The variables of each pod, by index. All have the same names, which no
+            template may set.
     """
 
     program: Program
@@ -35,15 +35,15 @@ class Replicas:
 
     @classmethod
     def alike(cls, program: Program, count: int) -> Replicas:
-        """Return pods that differ in their index alone."""
+        """Return pods that differ only in their index."""
         return cls(program, ({},) * count)
 
 
 class MemberBuilder(Protocol):
-    """What a strategy's module has."""
+    """The interface of a strategy's module."""
 
     def members(self, job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
-        """Return the members of an attempt by role, in the order in which they are created."""
+        """Return the members of an attempt by role, in the order of their creation."""
 
 
 def of_job(job: ImageNetJob) -> MemberBuilder:

@@ -1,9 +1,9 @@
-"""The strategy `horovod`: workers that reduce among themselves over Gloo, and their rendezvous.
+"""The strategy `horovod`: workers with an all-reduce over Gloo, and their rendezvous.
 
-No ssh and no MPI: the environment is what `horovodrun` would give each process. A worker's own is
-that of its first slot; `imagenet-slots` runs the others beside it and counts on from there. The
-rendezvous, one for each attempt, is where they learn each other's addresses; it needs no data and
-no GPU, and serves a user's own program as well.
+It uses neither ssh nor MPI: the environment is that of `horovodrun`. A worker's variables are those
+of its first slot; `imagenet-slots` starts the others and derives theirs. In the rendezvous, one for
+each attempt, the slots exchange their addresses. It needs no data and no GPU, and supports a user's
+own program too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ HOSTS = "IMAGENET_HOROVOD_HOSTS"
 """Horovod's host assignments, ``NAME:SLOTS,…``, for the rendezvous."""
 
 IDLE_CYCLE = {"HOROVOD_IDLE_CYCLE_TIME": "100"}
-"""Milliseconds until a thread of Horovod's that has nothing to reduce asks the others again; it is
-woken when it has. Only the Horovod of our images knows this (images/horovod-idle-cycle.patch)."""
+"""The cycle of an idle Horovod thread in milliseconds; gradients wake it. Only the Horovod of the
+project's images has this variable (images/horovod-idle-cycle.patch)."""
 
 ANY_CYCLE = {"HOROVOD_CYCLE_TIME": "10"}
-"""Milliseconds from one round of questions to the next, which any Horovod knows. Its default of 1
-is right where gradients wake it; otherwise it takes time from cores that compute, and one that
-sleeps for much longer keeps short steps waiting (docs/benchmarks.md)."""
+"""Horovod's cycle time in milliseconds. The default of 1 takes CPU time from training, unless
+gradients wake the thread. A much longer cycle delays short steps (docs/benchmarks.md)."""
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
@@ -67,7 +66,7 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
 
 
 def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
-    """Return what the first slots of all workers share."""
+    """Return the variables that the first slots of all workers share."""
     slots, workers = _slots(job), job.spec.training.workers
     return {
         **_cycles(job),
@@ -87,7 +86,7 @@ def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
 def _ranks(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
     """Return the variables that differ between the first slots of the workers."""
     return {
-        # As in the host assignments, by which the rendezvous knows it.
+        # The name in the host assignments of the rendezvous.
         "HOROVOD_HOSTNAME": names.member(job.metadata.name, attempt, worker.ROLE, index),
         "HOROVOD_RANK": str(index * _slots(job)),
         "HOROVOD_CROSS_RANK": str(index),
@@ -95,10 +94,10 @@ def _ranks(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
 
 
 def _cycles(job: ImageNetJob) -> dict[str, str]:
-    """Return how often Horovod's thread looks for something to reduce, where it costs a core."""
+    """Return Horovod's cycle time, on CPUs, where the default would cost a core."""
     if job.spec.training.workers.gpus:
         return {}
-    # An image of somebody else's has a Horovod of its own.
+    # Another image has its own Horovod.
     return IDLE_CYCLE if job.spec.training.image is None else IDLE_CYCLE | ANY_CYCLE
 
 

@@ -1,4 +1,4 @@
-"""The strategy `mirrored`: TensorFlow's MirroredStrategy in one worker, which needs nobody."""
+"""The strategy `mirrored`: TensorFlow's MirroredStrategy in one worker without peers."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from imagenet_operator.manifests.strategies import Replicas
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
-    """Return the one member of an attempt."""
+    """Return the only member of an attempt."""
     return [Replicas.alike(worker.program(job, settings), 1)]

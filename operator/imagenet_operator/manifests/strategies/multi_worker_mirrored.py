@@ -1,7 +1,7 @@
 """The strategy `multiWorkerMirrored`: TensorFlow's workers, which find each other by TF_CONFIG.
 
-Every worker is told the addresses of all, in the order of their indices, and its own place among
-them: TensorFlow ranks them by it. Nobody introduces them; each waits until the others listen.
+TF_CONFIG has the addresses of all workers by index, and the worker's own index, which is its rank.
+There is no scheduler; each worker waits until the others listen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
 
 
 def _configs(job: ImageNetJob, attempt: int) -> list[str]:
-    """Return each worker's TF_CONFIG; what all share is written once, since it names all."""
+    """Return each worker's TF_CONFIG; the shared part is formatted once."""
     workers = range(job.spec.training.workers.replicas)
     addresses = [names.address(job.metadata.name, attempt, worker.ROLE, peer) for peer in workers]
     cluster = json.dumps(

@@ -1,8 +1,8 @@
 """The strategy `parameterServer`: ps-lite's scheduler, servers and workers.
 
-The environment is ps-lite's own (DMLC_*, PORT). Everyone calls the scheduler by one name, since it
-hands its own root URI on; that name is the attempt's, so that a pod of an earlier attempt never
-reaches a later scheduler.
+The environment is that of ps-lite (DMLC_*, PORT). All members use the same name of the scheduler,
+because it distributes its root URI. The name contains the attempt's number, so a pod of an earlier
+attempt never connects to a later scheduler.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _strategy(job: ImageNetJob) -> ParameterServer:
 
 
 def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Program:
-    """Return the program of a scheduler or server: no data, no GPU, and so the image for CPUs."""
+    """Return the program of a scheduler or server, which needs no data and no GPU."""
     strategy = _strategy(job)
     port = rendezvous.RENDEZVOUS_PORT if role == SCHEDULER else rendezvous.MEMBER_PORT
     return Program(
@@ -74,7 +74,7 @@ def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:
         "DMLC_PS_ROOT_PORT": str(rendezvous.RENDEZVOUS_PORT),
         "DMLC_NUM_WORKER": str(job.spec.training.workers.replicas),
         "DMLC_NUM_SERVER": str(strategy.servers.replicas),
-        # Bound and told to others; without it ps-lite takes whatever interface comes first.
+        # The address to bind and to announce; without it ps-lite takes the first interface.
         "DMLC_NODE_HOST": "$(POD_IP)",
         **port,
     }

@@ -1,4 +1,4 @@
-"""The strategy `single`: one worker, which needs nobody."""
+"""The strategy `single`: one worker without peers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from imagenet_operator.manifests.strategies import Replicas
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
-    """Return the one member of an attempt."""
+    """Return the only member of an attempt."""
     single = job.spec.training.strategy.single
     assert single is not None, "this module serves no other strategy"
     return [Replicas.alike(worker.program(job, settings, ("--kv-store", single.kv_store)), 1)]

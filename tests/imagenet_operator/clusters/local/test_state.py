@@ -198,10 +198,14 @@ def damaged(*path: str | int, value: Any) -> str:
 def test_a_state_that_cannot_be_used_says_what_to_do(tmp_path: Path, text: str) -> None:
     run(tmp_path, STARTED)
     (tmp_path / "jobs" / "digits" / "job.json").write_text(text)
-    with pytest.raises(LocalError, match=r"job\.json.*remove the file to start 'digits' anew"):
+    with pytest.raises(
+        LocalError, match=r"job\.json.*remove the file to start 'digits' from the beginning"
+    ):
         JobFolder(tmp_path, "digits").stored()
 
-    with pytest.raises(LocalError, match=r"job\.json.*remove the file to start 'digits' anew"):
+    with pytest.raises(
+        LocalError, match=r"job\.json.*remove the file to start 'digits' from the beginning"
+    ):
         run(tmp_path, None)
 
 
