@@ -1,6 +1,6 @@
-"""The resource ImageNetJob as typed models, and the verdict on a manifest.
+"""The resource ImageNetJob: its typed models and its validation.
 
-First in a job's way: everything else takes an `ImageNetJob` that this package has read.
+All other packages take an `ImageNetJob` that this package has parsed.
 """
 
 from imagenet_operator.api.base import Manifest, Model

@@ -16,7 +16,7 @@ Level = Annotated[int, Ge(0), Le(255)]
 
 
 def _ordered(varied: Any, smallest: str, largest: str) -> bool:
-    """Whether a range of a resized crop is one. Without the crop, or an end, there is no range."""
+    """Whether a range of a resized crop is valid. Without the crop or an end there is none."""
     low, high = getattr(varied, smallest), getattr(varied, largest)
     return not varied.random_resized_crop or low is None or bool(low <= high)
 
@@ -83,7 +83,7 @@ class Augmentation(Model):
     """Padding on every side before cropping."""
 
     fill_value: Level = 127
-    """The value that padding is filled with."""
+    """The pixel value of the padding."""
 
     rules = (
         Rule(
@@ -91,7 +91,7 @@ class Augmentation(Model):
                 "!self.randomResizedCrop || (!self.randomCrop"
                 " && double(self.minRandomScale) == 1.0 && double(self.maxRandomScale) == 1.0)"
             ),
-            message="does not go with randomCrop, minRandomScale and maxRandomScale",
+            message="cannot be combined with randomCrop, minRandomScale and maxRandomScale",
             field="randomResizedCrop",
             holds=lambda varied: (
                 not varied.random_resized_crop

@@ -1,7 +1,7 @@
-"""What every part of the resource is made of: the model class, rules and markers.
+"""The building blocks of the resource: the model class, rules and markers.
 
-A field's type, constraint, default and sentence stand in one place, the model. The CRD's schema
-(`schema`), the reference page (`reference`) and the verdict (`validation`) are all read from it.
+A model has the type, constraint, default and description of each field. The CRD's schema
+(`schema`), the reference page (`reference`) and validation (`validation`) are derived from it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 Manifest = dict[str, Any]
-"""A Kubernetes object in the shape of its JSON."""
+"""A Kubernetes object, as its JSON."""
 
 Json = TypeVar("Json")
 
 
 def copied(value: Json) -> Json:
-    """Return a copy of a JSON value that shares nothing with it: six times as fast as deepcopy."""
+    """Return a deep copy of a JSON value, six times as fast as deepcopy."""
     if isinstance(value, dict):
         return {name: copied(part) for name, part in value.items()}  # type: ignore[return-value]
     if isinstance(value, list):
@@ -37,25 +37,25 @@ class Unit:
 
 @dataclass(frozen=True)
 class MapList:
-    """Marks a list whose items are told apart by one field (``x-kubernetes-list-type: map``)."""
+    """Marks a list whose items are identified by one field (``x-kubernetes-list-type: map``)."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A constraint between fields: what the API server evaluates, and the same in Python.
+    """A constraint between fields: in CEL for the API server, and in Python.
 
-    The two are compared over the corpus and over generated manifests, so that neither drifts.
+    Tests compare the two over the corpus and over generated manifests.
 
     Attributes:
         cel: The expression of ``x-kubernetes-validations``; true means valid.
-        message: What the API server says when it is false.
+        message: The API server's message when it is false.
         holds: The same test on the model.
-        field: The camelCase field that gets the blame, relative to the model (``batchSize``);
-            empty for the model itself.
-        hint: What to write instead, which only `validate` says.
-        explain: A fuller message and hint, made from the model.
+        field: The camelCase field that is reported, relative to the model (``batchSize``); empty
+            for the model itself.
+        hint: What to write instead, which only `validate` reports.
+        explain: Returns a more detailed message and hint for a model.
     """
 
     cel: str
@@ -77,7 +77,7 @@ class TransitionRule:
 
 
 class Model(BaseModel):
-    """A frozen part of the resource: snake_case here, camelCase in manifests, nothing unknown."""
+    """A frozen part of the resource: snake_case here, camelCase in manifests, no unknown fields."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -89,24 +89,24 @@ class Model(BaseModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
-    """Constraints between this model's fields."""
+    """The constraints between this model's fields."""
 
     def to_manifest(self) -> Manifest:
-        """Return the JSON shape that Kubernetes stores, without the fields that are not set."""
+        """Return the JSON that Kubernetes stores, without the fields that are not set."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class OneOf(Model):
-    """An object in which exactly one field may be set, and names the kind: a tagged union."""
+    """A tagged union: an object in which exactly one field is set."""
 
     @classmethod
     def kinds(cls) -> tuple[str, ...]:
-        """Return the fields' names as a manifest writes them, in the order of the class."""
+        """Return the fields' names in a manifest, in the order of the class."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
     @property
     def given(self) -> dict[str, Model]:
-        """The fields that are set, by their names in a manifest: one of them, once validated."""
+        """The fields that are set, by their names in a manifest: one, if valid."""
         values = {
             field.alias or name: getattr(self, name)
             for name, field in type(self).model_fields.items()
@@ -125,7 +125,7 @@ class OneOf(Model):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Give every union its rule, from its fields."""
+        """Add the rule of a union, from its fields."""
         super().__pydantic_init_subclass__(**kwargs)
         names = cls.kinds()
         cls.rules = (*cls.rules, _exactly_one(names))

@@ -1,8 +1,8 @@
-"""What a framework has of the networks, optimizers and augmentations: rules for `spec.training`.
+"""Rules for what frameworks lack: networks, optimizers, augmentations and options.
 
-The rules come from the frameworks' descriptors (`api.frameworks`), a few for each framework. A job
-that asks for what its framework lacks is refused, because a program that ignored it would train
-something else than the manifest says, or fail at the first batch after hours of preparation.
+The rules are derived from the frameworks' descriptors (`api.frameworks`). A job that uses what its
+framework lacks is rejected. Otherwise the program would train something else than the manifest
+specifies, or fail at the first batch after hours of preparation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def rules() -> Iterator[Rule]:
 
 
 def _rules_of(framework: Framework) -> Iterator[Rule]:
-    """Yield the rules for jobs of one framework, without the condition that a job is one."""
+    """Yield the rules for jobs of one framework, without the condition on the framework."""
     if framework.networks.keys() != NETWORKS.keys():
         yield _networks(framework)
     if framework.lacks_optimizers:
@@ -42,7 +42,7 @@ def _rules_of(framework: Framework) -> Iterator[Rule]:
 
 
 def _only_for(framework: Framework, rule: Rule) -> Rule:
-    """Return a rule that holds for every job of another framework."""
+    """Return a rule that is also true for jobs of other frameworks."""
     return replace(
         rule,
         cel=f"self.framework != '{framework.name}' || ({rule.cel})",
@@ -51,7 +51,7 @@ def _only_for(framework: Framework, rule: Rule) -> Rule:
 
 
 def _or(has: Callable[[Framework], bool], remedy: str) -> str:
-    """Return a remedy and, as another, the frameworks of which a condition is true."""
+    """Return a remedy, and as an alternative the frameworks for which a condition is true."""
     names = [name for name, framework in FRAMEWORKS.items() if has(framework)]
     if not names:
         return remedy
@@ -72,7 +72,7 @@ def _networks(framework: Framework) -> Rule:
 
     return Rule(
         cel=f"self.model.network in {known}",
-        message=f"must be one that the framework {framework.name} has",
+        message=f"must be a network of the framework {framework.name}",
         field="model.network",
         holds=lambda training: training.model.network in framework.networks,
         explain=explain,
@@ -208,7 +208,7 @@ def _images(framework: Framework) -> Rule:
 
 
 def _changed(augmentation: Augmentation, names: Iterable[str]) -> list[str]:
-    """Return which of some fields differ from their defaults, by their Python names."""
+    """Return the Python names of the fields that differ from their defaults."""
     fields = Augmentation.model_fields
     return [name for name in names if getattr(augmentation, name) != fields[name].default]
 
@@ -226,10 +226,10 @@ def _unchanged_cel(names: Iterable[str]) -> str:
     for name in names:
         field = Augmentation.model_fields[name]
         path = f"self.augmentation.{field.alias}"
-        # A field without a default has none in the schema, either, and is absent.
+        # A field without a default has none in the schema, and may be absent.
         if field.default is None:
             clauses.append(f"!has({path})")
-        # A whole number in a field of numbers is an integer for CEL.
+        # CEL treats a whole number in a number field as an integer.
         elif isinstance(field.default, float):
             clauses.append(f"double({path}) == {field.default}")
         else:

@@ -1,7 +1,7 @@
-"""Which framework trains from which dataset format with which strategy: one table.
+"""The table of the combinations of framework, dataset format and strategy.
 
-A combination is possible when, and only when, it has a row here. The rows follow from
-the frameworks' descriptors: the strategies that each has, and the formats that it reads.
+Exactly the combinations in this table are possible. The rows follow from the strategies and formats
+in the frameworks' descriptors.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ COMBINATIONS: Table = tuple(
 
 
 def rules(table: Table = COMBINATIONS) -> tuple[Rule, ...]:
-    """Return the rules for `spec` that its combination is in a table."""
+    """Return the rules that the combination of a `spec` is in a table."""
     return _strategy_rule(table), _format_rule(table)
 
 
 def _strategy_rule(table: Table) -> Rule:
-    """Return the rule that the framework has the strategy, whatever the format."""
+    """Return the rule that the framework has the strategy, for any format."""
     pairs = {(row.framework, row.strategy) for row in table}
 
     def explain(spec: Any) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def _strategy_rule(table: Table) -> Rule:
             {kind: [f for f, other in sorted(pairs) if other == kind] for kind in STRATEGIES},
             "self.training.framework",
         ),
-        message="must be one that the framework has",
+        message="must be a strategy of the framework",
         field="training.strategy",
         holds=lambda spec: all(
             (spec.training.framework, kind) in pairs for kind in spec.training.strategy.given
@@ -69,7 +69,7 @@ def _strategy_rule(table: Table) -> Rule:
 
 
 def _format_rule(table: Table) -> Rule:
-    """Return the rule that the framework reads the format; what has no strategy it leaves alone."""
+    """Return the rule that the framework reads the format; it accepts jobs without a strategy."""
     formats: dict[str, list[str]] = {}
     for row in table:
         if row.format not in formats.setdefault(row.framework, []):
@@ -81,7 +81,7 @@ def _format_rule(table: Table) -> Rule:
     ]
     return Rule(
         cel=" && ".join(clauses),
-        message="must be one that the framework reads",
+        message="must be a format that the framework reads",
         field="dataset.preprocessing.format",
         holds=lambda spec: (
             spec.training.framework not in formats

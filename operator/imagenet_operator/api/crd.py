@@ -1,8 +1,7 @@
-"""The CustomResourceDefinition of ImageNetJob, made from the models.
+"""The CustomResourceDefinition of ImageNetJob, generated from the models.
 
-`cli.generate` writes it into the chart, and `make verify` fails when the file is another. The
-strings that kubectl shows (columns, short name, categories) are here; columns of figures are in
-`figures`.
+`cli.generate` writes it into the chart, and `make verify` fails if the file differs. Columns, short
+name and categories for kubectl are here; columns of figures are in `figures`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ COLUMNS = (
 
 
 def root_schema() -> dict[str, Any]:
-    """Return the schema of a whole ImageNetJob, as the API server evaluates it."""
+    """Return the schema of an ImageNetJob."""
     rules: tuple[Rule | TransitionRule, ...] = (
         *ImageNetJob.rules,
         *ImageNetJob.transition_rules,
@@ -49,10 +48,10 @@ def root_schema() -> dict[str, Any]:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            # Declared so that a rule may blame it; the API server knows the rest of metadata.
+            # Declared so that a rule may report it; the API server knows the rest of metadata.
             "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
             "spec": {
-                "description": "What is wanted.",
+                "description": "The desired state.",
                 **schema.of_model(ImageNetJobSpec),
             },
             "status": {

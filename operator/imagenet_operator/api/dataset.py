@@ -1,4 +1,4 @@
-"""`spec.dataset`: which images, how they are prepared, and where the prepared dataset lives."""
+"""`spec.dataset`: the images, their preparation, and the volume of the prepared dataset."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from imagenet_operator.api.volumes import VolumeClaim
 
 
 class Split(Model):
-    """Validation images drawn from the source, by `preprocessing.seed`."""
+    """Validation images that are drawn from the training images, by `preprocessing.seed`."""
 
     images_per_class: PositiveInt = SPLIT_DEFAULT
-    """Images of each class that validate instead of train."""
+    """Validation images of each class."""
 
 
 class Validation(Model):
-    """Where validation images come from: a `split`, or `path` and `labels` in the source."""
+    """The validation images: a `split`, or `path` and `labels` in the source."""
 
     split: Split | None = None
-    """Draw them from the training classes."""
+    """Draw them from the training images."""
 
     path: RelativePath | None = None
     """A flat tar or folder of validation images on the source's claim, as
@@ -40,7 +40,7 @@ class Validation(Model):
 
     labels: RelativePath | None = None
     """The label file of `path`: lines of ``NAME CLASS``, or of ``CLASS`` in the order of the
-    images' names, as ILSVRC2012's."""
+    images' names, as in ILSVRC2012."""
 
     rules = (
         Rule(
@@ -54,7 +54,7 @@ class Validation(Model):
         ),
         Rule(
             cel="has(self.path) == has(self.labels)",
-            message="path and labels belong together",
+            message="path and labels must be given together",
             holds=lambda validation: (validation.path is None) == (validation.labels is None),
             hint="add the other",
         ),
@@ -64,30 +64,30 @@ class Validation(Model):
 
 
 class Preprocessing(Model):
-    """What becomes of the images. A `prepared` source ignores this, but for `format`."""
+    """The preparation of the images. A `prepared` source uses only `format`."""
 
     format: Format = DEFAULT_FORMAT
     """The format of the prepared dataset: RecordIO for MXNet, TFRecord for TensorFlow."""
 
     resize: Annotated[int, Ge(1), Le(8192), Unit("pixels")] | None = None
-    """The length of an image's shorter edge. Absent: images keep their size, and RGB JPEGs their
-    bytes."""
+    """The length of an image's shorter edge. Absent: images are not resized, and RGB JPEGs are
+    copied unchanged."""
 
     quality: Annotated[int, Ge(1), Le(100)] = 90
-    """JPEG quality of images that are encoded again."""
+    """JPEG quality of re-encoded images."""
 
     shards: Annotated[int, Ge(1), Le(10_000)] = 8
-    """Files that the training images are packed into, one completion of the pack Job each.
-    Validation images get shards of their own, in proportion."""
+    """The number of training shards, one completion of the pack Job each. Validation shards are
+    added in proportion."""
 
     parallelism: Annotated[int, Ge(1), Le(10_000)] = 8
-    """Pods of the pack Job that run at a time."""
+    """Pods of the pack Job that run at the same time."""
 
     min_images_per_class: Count = 500
     """Classes with fewer images than this are dropped."""
 
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
-    """Decides the validation split and the order of images, and nothing else does."""
+    """The seed of the validation split and of the order of images."""
 
     max_skipped_fraction: Fraction = 0.001
     """The fraction of damaged images, and of validation images with labels of unknown classes,
@@ -98,19 +98,19 @@ class Preprocessing(Model):
 
 
 class DatasetSpec(Model):
-    """The way from images as they are found to a sealed dataset."""
+    """The dataset: its source and its preparation."""
 
     source: Source
-    """Where the images come from: exactly one kind."""
+    """The source of the images: exactly one kind."""
 
     validation: Validation | None = None
-    """Where validation images come from. Absent: 50 images of each class are split off."""
+    """The validation images. Absent: 50 images of each class."""
 
     preprocessing: Preprocessing = Preprocessing()
-    """What becomes of the images on their way into the dataset."""
+    """The preparation of the images."""
 
     volume: VolumeClaim | None = None
-    """Where the prepared dataset is kept, under ``datasets/KEY``; every pod mounts it. Required,
-    but for a `prepared` source."""
+    """The volume of the prepared dataset, in ``datasets/KEY``. Required, except for a `prepared`
+    source."""
 
     rules = DATASET_RULES

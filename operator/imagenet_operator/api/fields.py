@@ -1,7 +1,7 @@
-"""The types that fields share: texts and numbers with their bounds, paths, times, templates.
+"""The types of several fields: bounded texts and numbers, paths, times, templates.
 
-Every text and list is bounded, because the API server estimates a rule's cost from the bounds and
-refuses a CRD whose rules could cost too much.
+Every text and list is bounded, because the API server estimates the cost of a rule from the bounds
+and rejects a CRD whose rules could cost too much.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from imagenet_operator.api.quantities import POSITIVE_BYTES
 
 INT32_MAXIMUM = 2**31 - 1
 COUNT_MAXIMUM = 2**53
-"""Above it, a number that JSON's readers take for a double is no longer exact."""
+"""The largest integer that a double holds exactly, as many JSON parsers need."""
 
 Text = Annotated[str, MinLen(1), MaxLen(1024)]
 Message = Annotated[str, MaxLen(32768)]
@@ -30,19 +30,19 @@ ObjectName = Annotated[str, MaxLen(253), Field(pattern=_SUBDOMAIN)]
 _SUBDOMAIN_OR_NONE = f"^$|{_SUBDOMAIN}"
 
 StorageClassName = Annotated[str, MaxLen(253), Field(pattern=_SUBDOMAIN_OR_NONE)]
-"""A storage class, or none: such a claim is bound to a volume that somebody has made."""
+"""A storage class, or "" for a claim that is bound to an existing volume."""
 
 _RELATIVE = r"^[^/$\x00-\x1f][^$\x00-\x1f]*$"
 
 RelativePath = Annotated[str, MinLen(1), MaxLen(1024), Field(pattern=_RELATIVE)]
-"""A path below a volume's root. A dollar sign would be expanded by Kubernetes as a variable."""
+"""A path below a volume's root, without $, which Kubernetes expands."""
 
 _DOMAIN_PATH = (
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[-A-Za-z0-9._~/]+$"
 )
 
 Manager = Annotated[str, MaxLen(63), Field(pattern=_DOMAIN_PATH)]
-"""A domain and a path, as the ``managedBy`` of a Kubernetes Job."""
+"""A domain and a path, as in the ``managedBy`` of a Kubernetes Job."""
 
 FORMS = {
     _SUBDOMAIN: "a name of a-z, 0-9, - and dots",
@@ -51,7 +51,7 @@ FORMS = {
     _DOMAIN_PATH: "a domain and a path, such as kueue.x-k8s.io/multikueue",
     POSITIVE_BYTES: "a quantity above zero, such as 200Gi",
 }
-"""What each pattern stands for, in words."""
+"""Each pattern in words."""
 
 PositiveInt = Annotated[int, Ge(1), Le(INT32_MAXIMUM)]
 Count = Annotated[int, Ge(0), Le(INT32_MAXIMUM)]
@@ -69,23 +69,23 @@ ImageShape = Annotated[
 ]
 
 Template = dict[str, Any]
-"""A PodTemplateSpec, kept as it is by the schema (its own would exceed what kubectl can apply) and
-merged into the operator's pod as ``kubectl patch --type=strategic`` would."""
+"""A PodTemplateSpec, which the schema preserves (its own schema would be too large for kubectl
+apply). It is merged into the operator's pod as ``kubectl patch --type=strategic`` does."""
 
 
 def _whole_seconds(moment: datetime) -> datetime:
-    """Keep what Kubernetes keeps of a time, so that a status read back equals the one written."""
+    """Truncate a time as Kubernetes does, so that a status read back equals the one written."""
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
 Time = Annotated[AwareDatetime, AfterValidator(_whole_seconds)]
 
 SPLIT_DEFAULT = 50
-"""Validation images a class, where the manifest says nothing: those of MXNet's tutorial."""
+"""The default number of validation images of each class, as in MXNet's tutorial."""
 
 
 def stays_below(field: str) -> Rule:
-    """Return the rule that the path in `field` does not climb out of its volume."""
+    """Return the rule that the path in `field` does not leave its volume."""
     attribute = field
 
     def holds(model: Any) -> bool:

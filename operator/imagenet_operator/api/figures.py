@@ -1,9 +1,9 @@
-"""The figures of a training: from a worker's metric to the status and to a column of kubectl.
+"""The figures of a training: a worker's metric, the status field and the column of kubectl.
 
-One row of `FIGURES` is all that the operator knows of a figure. `reconcile.sample` reads the metric
-and combines it over the workers, `reconcile.policies.figures` writes the status, `crd` makes the
-column, and a local run shows the figures that have a label. Tests compare the table with the model
-of the status and with the metrics that the workloads export; docs/telemetry.md is generated.
+One row of `FIGURES` defines a figure. `reconcile.sample` reads the metric and combines it over the
+workers, `reconcile.policies.figures` updates the status, and `crd` adds the column. A local run
+shows the figures with a label. Tests compare the table with the status model and with the metrics
+of the workloads; docs/telemetry.md is generated from it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Combine(StrEnum):
 
 @dataclass(frozen=True)
 class Number:
-    """What values a figure has.
+    """The range and format of a figure.
 
     Attributes:
-        digits: Decimals in the status; 0 for an integer.
-        maximum: Of the value; the minimum is 0.
+        digits: The decimals in the status; 0 for an integer.
+        maximum: The largest value; the minimum is 0.
         is_clamped: Whether a value out of range is moved into it; otherwise it is dropped.
-        type: As a column of kubectl declares it.
+        type: The type of kubectl's column.
         form: A format specification, for people.
     """
 
@@ -49,13 +49,13 @@ class Number:
     form: str = ".3f"
 
     def accepted(self, value: float | None) -> float | None:
-        """Return a value as a status could hold it, unrounded; None for one that it could not."""
+        """Return a value in the range of the status, unrounded; None if it is not possible."""
         if value is None or self.is_clamped:
             return value
         return value if 0 <= value <= self.maximum and value < inf else None
 
     def rounded(self, value: float | None) -> float | None:
-        """Return a value as it is written into the status."""
+        """Return a value rounded for the status."""
         accepted = self.accepted(value)
         if accepted is None:
             return None
@@ -74,12 +74,12 @@ SHARE: Final = Number(4, 1.0, is_clamped=True)
 
 @dataclass(frozen=True)
 class Change:
-    """How far a figure has to move for a write of the status; never, unless a field is given.
+    """The change of a figure that is worth a write of the status; none by default.
 
     Attributes:
-        above: The absolute change that is not worth a write, but every greater one.
-        at: The least absolute change that is.
-        relative: The part of the former value that is not, but every greater change.
+        above: A greater absolute change is worth a write.
+        at: This absolute change, or a greater one, is worth a write.
+        relative: A greater change, as a fraction of the former value, is worth a write.
     """
 
     above: float = inf
@@ -104,7 +104,7 @@ class Column:
     """A printer column.
 
     Attributes:
-        name: Its head.
+        name: Its heading.
         priority: 0 for `kubectl get`, 1 for `kubectl get -o wide`.
     """
 
@@ -114,18 +114,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Figure:
-    """The way of one figure.
+    """One figure.
 
     Attributes:
-        field: Where it is below ``status.training``, as attributes: ``accuracy.train``.
+        field: Its attribute below ``status.training``, such as ``accuracy.train``.
         number: Range and rounding.
         combine: How it is combined over the workers.
-        metric: The series of a worker that it is read from; empty if it is derived.
+        metric: The worker's metric; empty if the figure is derived.
         per: The series that a ratio is divided by.
-        lasts: Whether the last value stays when none is heard, and after the attempt has ended.
-        worth_a_write: What change of it alone the status is written for.
-        column: In the output of `kubectl get`.
-        label: Before the value in the output of a local run; empty for a figure that is not shown.
+        lasts: Whether the last value stays while no worker reports one, and after the attempt's
+            end.
+        worth_a_write: The change for which alone the status is written.
+        column: Its column in `kubectl get`.
+        label: Its label in the output of a local run; empty if it is not shown.
     """
 
     field: str
@@ -195,10 +196,10 @@ FIGURES: Final = (
         per="imagenet_train_step_seconds_sum",
     ),
 )
-"""In the order of the columns and of the documentation."""
+"""All figures, in the order of columns and documentation."""
 
 GROUPS: Final = {"accuracy": Accuracy}
-"""The fields of the training's status whose own fields are figures."""
+"""The fields of the training's status whose subfields are figures."""
 
 
 def columns(priority: int) -> list[Manifest]:
@@ -228,7 +229,7 @@ def values(training: TrainingStatus) -> dict[str, float]:
 
 
 def with_values(training: TrainingStatus, new: Mapping[str, float | None]) -> TrainingStatus:
-    """Return a status with figures by field, rounded; those that are not given are removed."""
+    """Return a status with figures by field, rounded; other figures are removed."""
     changes: dict[str, Any] = {}
     groups: dict[str, dict[str, float | None]] = {name: {} for name in GROUPS}
     for figure in FIGURES:
@@ -242,7 +243,7 @@ def with_values(training: TrainingStatus, new: Mapping[str, float | None]) -> Tr
 
 
 def is_worth_a_write(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-    """Whether a status is to be written because its figures moved, both by field."""
+    """Whether the change of the figures, by field, is worth a write of the status."""
     return any(
         figure.worth_a_write.is_made(before.get(figure.field), after.get(figure.field))
         for figure in FIGURES

@@ -1,6 +1,6 @@
-"""What to write instead: the part of `validate` that an API server does not have.
+"""Hints what to write instead, which `validate` adds to the API server's messages.
 
-Pure functions over the schema. A hint is a remedy in the imperative, or None where there is none.
+Pure functions over the schema. A hint is a remedy in the imperative, or None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from imagenet_operator.api.job import ObjectMeta
 from imagenet_operator.api.schema import Schema
 
 Location = Sequence[str | int]
-"""A place in a manifest, from its root."""
+"""The path of a field, from the manifest's root."""
 
 
 @cache
@@ -27,7 +27,7 @@ def _schema() -> Schema:
 
 
 def node_at(location: Location) -> Schema | None:
-    """Return the schema of a place, or None where there is none."""
+    """Return the schema of a field, or None."""
     node: Any = _schema()
     for step in location:
         if isinstance(step, int):
@@ -40,7 +40,7 @@ def node_at(location: Location) -> Schema | None:
 
 
 def path_of(location: Location) -> str:
-    """Return a place as the API server writes it: ``spec.training.model.imageShape[0]``."""
+    """Format a field's path as the API server does: ``spec.training.model.imageShape[0]``."""
     path = ""
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}"
@@ -48,7 +48,7 @@ def path_of(location: Location) -> str:
 
 
 def for_unknown(location: Location) -> str | None:
-    """Say which field an unknown one may have meant, or where it belongs."""
+    """Return the field that an unknown one may mean, or where it belongs."""
     *parent, name = location
     known = _names_in(parent)
     text = str(name)
@@ -58,11 +58,11 @@ def for_unknown(location: Location) -> str | None:
         return f"did you mean {nearest}?"
     if elsewhere := [path for path in _all_paths() if path.rpartition(".")[2] == text]:
         return f"it belongs to {' or '.join(elsewhere[:3])}"
-    return f"known here: {', '.join(known)}" if known else None
+    return f"known fields: {', '.join(known)}" if known else None
 
 
 def for_choice(location: Location, value: object) -> str:
-    """Say which of a field's values may have been meant, or which there are."""
+    """Return the value that may be meant, or all possible values."""
     allowed = (node_at(location) or {}).get("enum", [])
     if isinstance(value, str):
         if kind := _sibling_that_takes(location, value):
@@ -73,12 +73,12 @@ def for_choice(location: Location, value: object) -> str:
 
 
 def for_missing(location: Location) -> str:
-    """Say what a required field takes."""
+    """Return what a required field takes."""
     return f"write {kind_of(node_at(location) or {})}"
 
 
 def for_type(location: Location, value: object) -> str:
-    """Say how a value of the wrong type becomes one of the right type."""
+    """Return how to write a value of the wrong type as the right type."""
     node = node_at(location) or {}
     kind = node.get("type")
     if isinstance(value, str) and kind in {"integer", "number", "boolean"}:
@@ -93,12 +93,12 @@ def for_type(location: Location, value: object) -> str:
 
 
 def for_pattern(pattern: str) -> str | None:
-    """Say what a text that must match a pattern looks like."""
+    """Return an example or description of a text that matches a pattern."""
     return f"write {FORMS[pattern]}" if pattern in FORMS else None
 
 
 def kind_of(node: Schema) -> str:
-    """Describe what a schema takes, in words: ``an integer of at least 1``."""
+    """Describe a schema in words: ``an integer of at least 1``."""
     if "enum" in node:
         return " or ".join(node["enum"])
     kind = node.get("type")

@@ -1,8 +1,8 @@
-"""What may change in a job that has started: nothing that decides what is trained.
+"""Immutability of started jobs: fields that determine what is trained cannot change.
 
-While the job is suspended and none of its pods is left, the workers, the templates and the batch
-size may change, so that a job can go on with other machines. `runPolicy` may always change, but for
-`managedBy`, which never does: two controllers could take the job for theirs.
+While a job is suspended and has no pods, workers, templates and batch size may change, so that the
+job can resume on other machines. `runPolicy` may always change, except `managedBy`, because two
+controllers could manage the job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _state(job: Any) -> set[_When]:
 
 
 def _read(manifest: Manifest, path: str) -> Any:
-    """Return the value at a path of objects, or None where one of them is absent."""
+    """Return the value at a path of objects; None if one of them is absent."""
     value: Any = manifest
     for name in path.split("."):
         value = None if value is None else value.get(name)
@@ -53,11 +53,11 @@ def _fixed(
 
     Args:
         path: The field, from the root of the manifest.
-        when: In which state of the job, seen before the update.
-        message: What to say otherwise.
-        guard: An object on the way to the field that need not exist before and after.
-        is_optional: Whether the field itself need not exist. Each rule is evaluated whenever a
-            status is written, and asking for a field costs as much as reading it.
+        when: The state of the job before the update in which the rule holds.
+        message: The message of a violation.
+        guard: An optional object on the path to the field.
+        is_optional: Whether the field itself is optional. Rules are evaluated at every write of a
+            status, and a check of existence costs as much as a read.
     """
     new, old = f"self.{path}", f"oldSelf.{path}"
     same = f"{new} == {old}"
@@ -82,14 +82,14 @@ def _fixed(
 
 
 def _rules() -> tuple[TransitionRule, ...]:
-    never = "cannot change once the job has started; make a new job"
+    never = "cannot change once the job has started; create a new job"
     paused = "cannot change while the job runs; suspend it first"
     optional = {
         field.alias or name: not field.is_required() and field.get_default() is None
         for name, field in TrainingSpec.model_fields.items()
     }
     return (
-        _fixed("spec.runPolicy.managedBy", "always", "cannot change; make a new job"),
+        _fixed("spec.runPolicy.managedBy", "always", "cannot change; create a new job"),
         _fixed("spec.dataset", "started", never, is_optional=False),
         *(
             _fixed(f"{_TRAINING}.{name}", "started", never, is_optional=optional[name])
@@ -110,7 +110,7 @@ def _rules() -> tuple[TransitionRule, ...]:
 
 
 def _kind_stays(kind: str, message: str) -> TransitionRule:
-    """Return the rule that a strategy is not exchanged for another while paused."""
+    """Return the rule that the strategy stays the same while the job is suspended."""
     path = f"{_STRATEGY}.{kind}"
     return TransitionRule(
         cel=f"!({_CONDITIONS['paused']}) || !has(oldSelf.{path}) || has(self.{path})",
@@ -125,4 +125,4 @@ def _kind_stays(kind: str, message: str) -> TransitionRule:
 
 
 IMMUTABILITY = _rules()
-"""The rules for the resource's root, where alone a rule sees both spec and status."""
+"""The rules for the resource's root, because only they can read both spec and status."""

@@ -48,22 +48,22 @@ class ObjectMeta(Model):
 
 
 class ImageNetJobSpec(Model):
-    """What is wanted: a dataset, and a network trained on it."""
+    """The desired state: a dataset, and a network that is trained on it."""
 
     dataset: DatasetSpec
-    """Which images, and how they are prepared."""
+    """The images, and their preparation."""
 
     training: TrainingSpec
-    """What is trained, and on what."""
+    """The network, and the pods that train it."""
 
     run_policy: RunPolicy = RunPolicy()
-    """When pods go, when the job gives up."""
+    """Clean-up, deadlines and limits."""
 
     rules = (*compatibility.rules(), *sharing.RULES)
 
 
 class ImageNetJob(Model):
-    """One manifest that takes a raw image archive to a trained, distributed model."""
+    """One job: prepares an image archive, and trains a network on several workers."""
 
     api_version: Literal["imagenet.dev/v1alpha1"] = "imagenet.dev/v1alpha1"
     """The group and version of this resource."""
@@ -83,7 +83,8 @@ class ImageNetJob(Model):
     rules = (
         Rule(
             cel=f"self.metadata.name.size() <= {JOB_NAME_MAXIMUM}",
-            message=f"must have at most {JOB_NAME_MAXIMUM} characters, to leave room for its pods'",
+            message=f"must have at most {JOB_NAME_MAXIMUM} characters, because its pods' names "
+            "are longer",
             field="metadata.name",
             holds=lambda job: len(job.metadata.final_name) <= JOB_NAME_MAXIMUM,
             explain=lambda job: (
@@ -105,4 +106,4 @@ class ImageNetJob(Model):
     )
 
     transition_rules: ClassVar[tuple[TransitionRule, ...]] = IMMUTABILITY
-    """What an update may not change; only the root sees spec and status."""
+    """Rules for updates, which need both spec and status."""

@@ -1,8 +1,7 @@
-"""Read manifests from a file as `kubectl apply -f` would, before anything judges them.
+"""Reads manifests from a file as `kubectl apply -f` does.
 
-PyYAML's own rules differ from Kubernetes' in ways that bite: a key given twice is taken silently,
-``1e-4`` is a text, ``1:30`` is ninety and a date is no JSON. The loader here settles all four, and
-what YAML has beyond JSON is refused (`plain`).
+PyYAML differs from Kubernetes: it accepts duplicate keys, and parses ``1e-4`` as text, ``1:30`` as
+ninety, and dates. This loader corrects all four, and `plain` rejects what JSON lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with Kubernetes' idea of numbers, times as text, and no key twice."""
+    """A SafeLoader with Kubernetes' numbers, times as text, and no duplicate keys."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own interface
         first: [
@@ -38,7 +37,7 @@ class _Loader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except (AttributeError, LookupError, ValueError) as error:
-            # PyYAML believes a tag that somebody has written, whatever text comes with it.
+            # PyYAML trusts an explicit tag, whatever the text is.
             tag = node.tag.removeprefix("tag:yaml.org,2002:")
             raise yaml.MarkedYAMLError(
                 problem=f"is no !!{tag}; leave the tag out", problem_mark=node.start_mark
@@ -46,7 +45,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        # Somebody may have written !!map before what is none, and super() says so.
+        # An explicit !!map may precede another node; super() reports that.
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
@@ -68,8 +67,8 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     try:
         return int(text, 8 if _OCTAL.fullmatch(text) else 0)
     except ValueError:
-        # Python reads no more than 4300 digits. So many are infinity, as 1e999 is: `plain` refuses
-        # both, and knows their field.
+        # Python parses up to 4300 digits. Longer numbers become infinity, as 1e999 does; `plain`
+        # rejects both with their field.
         return float(text)
 
 
@@ -88,11 +87,11 @@ def parse(text: str, source: str) -> list[Manifest]:
 
     Args:
         text: The text.
-        source: What to call it in errors, such as its path.
+        source: Its name in errors, such as its path.
 
     Raises:
-        UnreadableManifest: It is not YAML, has a key twice, holds no document, one that is not an
-            object, or one that JSON cannot express. The message gives the line or the field.
+        UnreadableManifest: It is not YAML, has a duplicate key, no document, or one that is not an
+            object or not valid in JSON. The message has the line or the field.
     """
     found = documents(text, source)
     if not found:
@@ -107,14 +106,14 @@ def parse(text: str, source: str) -> list[Manifest]:
 
 
 def documents(text: str, source: str) -> list[Any]:
-    """Return the documents of a YAML text, whatever they are about, without the empty ones.
+    """Return the non-empty documents of a YAML text, of any content.
 
     Args:
         text: The text.
-        source: What to call it in errors.
+        source: Its name in errors.
 
     Raises:
-        UnreadableManifest: It is not YAML, has a key twice, or what JSON cannot express.
+        UnreadableManifest: It is not YAML, has a duplicate key, or is not valid in JSON.
     """
     try:
         read = list(yaml.load_all(text, Loader=_Loader))
@@ -135,7 +134,7 @@ def documents(text: str, source: str) -> list[Any]:
 
 
 def _in_words(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong at the mark; of a tab, which no editor shows, also what to write."""
+    """Return what is wrong at the mark, and for a tab also what to write."""
     mark = error.problem_mark
     if mark is not None and mark.buffer is not None and mark.buffer[mark.pointer :][:1] == "\t":
         return "a tab cannot indent; write spaces"
@@ -146,7 +145,7 @@ def load(path: Path) -> list[Manifest]:
     """Return the documents of a file.
 
     Raises:
-        UnreadableManifest: The file cannot be read, or `parse` refuses its text.
+        UnreadableManifest: The file cannot be read, or `parse` rejects its text.
     """
     try:
         text = path.read_text(encoding="utf-8")

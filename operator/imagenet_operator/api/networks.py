@@ -1,8 +1,7 @@
-"""`spec.training.model`: which networks there are, how deep they come, what images they take.
+"""`spec.training.model`: the networks, their depths and their image sizes.
 
-What a network cannot be is refused here, before a dataset is prepared for hours in vain. The
-workloads build the networks; contract tests build each one that this table allows, in each of the
-frameworks that it names.
+An impossible network is rejected here, not after hours of preparation. The workloads build the
+networks. Contract tests build each network of this table in each of its frameworks.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from imagenet_operator.api.fields import ImageShape
 from imagenet_operator.api.frameworks import NETWORKS, NetworkName
 
 SMALL_IMAGE = 32
-"""Up to this height a resnet is one of the CIFAR experiments', of other depths."""
+"""Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
 
 
-# The API server evaluates rules even where a list is too short, and an index that is not there is
-# an error of its own, which would only distract.
+# The API server evaluates rules even if a list is too short, and a missing index would be another,
+# misleading error.
 _THREE_NUMBERS = "self.imageShape.size() != 3"
 
 
@@ -44,7 +43,8 @@ def _explain_depth(model: Network) -> tuple[str, str]:
     depths = NETWORKS[model.network].depths
     if not depths:
         return f"{model.network} comes in one depth", "remove it"
-    given = "is required for" if model.num_layers is None else f"{model.num_layers} is no depth of"
+    layers = model.num_layers
+    given = "is required for" if layers is None else f"{layers} is not a depth of"
     if _is_small_resnet(model):
         return f"{given} a resnet for small images", "write 6n+2, such as 20, 56 or 110"
     return f"{given} {model.network}", f"write one of {', '.join(map(str, depths))}"
@@ -86,8 +86,8 @@ class Network(Model):
     """The network to train."""
 
     network: NetworkName
-    """The network's name, as in MXNet's programs. `imagenetctl networks` lists which framework has
-    which."""
+    """The network's name, as in MXNet's programs. `imagenetctl networks` lists the networks of each
+    framework."""
 
     num_layers: Annotated[int, Ge(1), Le(2000)] | None = None
     """The depth, for resnet (18, 34, 50, 101, 152; for images of up to 32 pixels 6n+2, such as 20,
@@ -100,7 +100,7 @@ class Network(Model):
     rules = (
         Rule(
             cel=_depth_cel(),
-            message="must be a depth that the network comes in, and absent where it has only one",
+            message="must be a depth of the network, and absent if the network has only one",
             field="numLayers",
             holds=_depth_holds,
             explain=_explain_depth,

@@ -1,4 +1,4 @@
-"""`spec.training.optimizer`: MXNet's options of the optimizer and its learning rate, by field."""
+"""`spec.training.optimizer`: MXNet's options of the optimizer and its learning rate."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Optimizer(Model):
     """The learning rate after warm-up, before the first step."""
 
     learning_rate_scaling: Literal["none", "linear", "sqrt"] = "none"
-    """What the learning rate is multiplied by to fit a large batch: nothing, the images of an
-    update (`batchSize`; with dist_async a worker's part of it) over `learningRateScalingBase`, or
-    the root of that."""
+    """The scaling of the learning rate with the batch. The factor is 1, the images of an update
+    divided by `learningRateScalingBase`, or its square root. An update has `batchSize` images, with
+    dist_async a worker's part of them."""
 
     learning_rate_scaling_base: Annotated[PositiveInt, Unit("images")] = 256
-    """The batch that `learningRate` was chosen for."""
+    """The batch size for which `learningRate` was chosen."""
 
     momentum: Annotated[float, Ge(0), Le(1)] = 0.9
-    """The momentum of sgd, nag and lbsgd; others do not use it."""
+    """The momentum of sgd, nag and lbsgd; other optimizers ignore it."""
 
     weight_decay: Annotated[float, Ge(0), Le(1)] = 0.0001
     """The weight of the L2 penalty."""
 
     learning_rate_factor: Annotated[float, Gt(0), Le(1)] = 0.1
-    """What the learning rate is multiplied by at each of `stepEpochs`."""
+    """The factor of the learning rate at each of `stepEpochs`."""
 
     step_epochs: Annotated[tuple[PositiveInt, ...], MaxLen(64), Unit("epochs")] = (30, 60)
-    """The epochs at which the learning rate steps down."""
+    """The epochs at which the learning rate is reduced."""
 
     warmup_epochs: Annotated[Count, Unit("epochs")] = 5
     """Epochs over which the learning rate rises from near zero; 0 turns warm-up off."""

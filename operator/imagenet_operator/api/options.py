@@ -1,7 +1,7 @@
-"""Which options of ``imagenet-train`` belong to the operator, and which field sets each.
+"""The options of ``imagenet-train`` that the operator sets, and the field of each.
 
-An extraArg that repeats one is refused: the program would take the last of two values and the
-manifest would lie. The builders' argument lists are tested against this table.
+An extraArg that repeats one is rejected, because the program would ignore the manifest's field.
+Tests compare the builders' arguments with this table.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OPERATOR_OPTIONS: dict[str, str] = {
         for name, field in Augmentation.model_fields.items()
     },
 }
-"""Option → the field that sets it."""
+"""Option → its field."""
 
 _ALTERNATIVES = "|".join(option.removeprefix("--") for option in OPERATOR_OPTIONS)
 _PATTERN = f"^--({_ALTERNATIVES})(=|$)"

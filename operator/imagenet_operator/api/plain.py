@@ -1,8 +1,7 @@
-"""Whether a document is plain: what JSON has, and so what an API server can be sent.
+"""Checks that a document is valid in JSON, so that an API server can receive it.
 
-YAML has more: binary data, sets, times, numbers of any size, and aliases that make an object hold
-itself. `load` asks here as soon as YAML is read, and `validate` about documents of anybody else's
-making, so that nothing behind them meets a value that cannot be written down.
+YAML has more: binary data, sets, times, numbers of any size, and recursive aliases. `load` checks
+every parsed document, and `validate` checks documents of other origin.
 """
 
 from __future__ import annotations
@@ -16,28 +15,28 @@ from imagenet_operator.api import hints
 from imagenet_operator.errors import Problem
 
 DEPTH_MAXIMUM = 100
-"""Lists and objects within one another. A pod template needs a dozen; Python breaks off at some
+"""The deepest nesting of lists and objects. A pod template needs a dozen; Python's limit is some
 hundreds."""
 
 VALUES_MAXIMUM = 100_000
-"""Values of a document. An alias is written out wherever it stands, by which ten lines of YAML can
-ask for more memory than there is."""
+"""The most values of a document. Aliases are expanded, so ten lines of YAML could need more memory
+than any machine has."""
 
 _Fault = tuple[str, str]
-"""What is wrong with a value, and what to write instead."""
+"""The problem of a value, and what to write instead."""
 
 _FOREIGN: tuple[tuple[type | tuple[type, ...], _Fault], ...] = (
     ((bytes, bytearray), ("is binary data (!!binary)", "write it as text in quotes")),
     (date, ("is a time (!!timestamp)", "write it as text in quotes")),
     ((set, frozenset), ("is a set (!!set)", "write a list")),
     (tuple, ("is a pair (!!omap or !!pairs)", "write an object")),
-    (object, ("is a Python object", "write what JSON has")),
+    (object, ("is a Python object", "write a JSON value")),
 )
 _NO_NUMBER = ("is not a finite number of at most 308 digits", "write one")
 _HALF = ("holds half of a character (a lone surrogate)", "write the whole one")
 _KEY = ("has a key that is not text", "write it in quotes")
-_ITSELF = ("is the list or object that it stands in", "write out what is meant")
-_DEEP = (f"is nested more than {DEPTH_MAXIMUM} deep", "write it flatter")
+_ITSELF = ("contains itself", "write the values without an alias")
+_DEEP = (f"is nested more than {DEPTH_MAXIMUM} deep", "write fewer levels")
 _LARGE = (
     f"has more than {VALUES_MAXIMUM} values with every alias written out",
     "leave some of them out",
@@ -45,9 +44,9 @@ _LARGE = (
 
 
 def faults(document: Any) -> Iterator[Problem]:
-    """Yield every place of a document that holds what JSON has not.
+    """Yield every field of a document whose value is not valid in JSON.
 
-    A key may be a number, true or false: `kubectl apply` and Python both write it as text.
+    A key may be a number, true or false: `kubectl apply` and Python both convert it to text.
     """
     for number, (location, fault) in enumerate(_walk(document, (), ()), start=1):
         if number > VALUES_MAXIMUM:
@@ -63,12 +62,12 @@ _Location = tuple[str | int, ...]
 def _walk(
     value: Any, location: _Location, above: tuple[int, ...]
 ) -> Iterator[tuple[_Location, _Fault | None]]:
-    """Yield every value's place and what is wrong with it, if anything.
+    """Yield the path of every value, and its problem if any.
 
     Args:
-        value: Where to begin.
-        location: Its place.
-        above: The identities of the lists and objects that it stands in.
+        value: The first value.
+        location: Its path.
+        above: The identities of the lists and objects around it.
     """
     if not isinstance(value, dict | list):
         yield location, _fault(value)
@@ -97,7 +96,7 @@ def _fault(value: Any) -> _Fault | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        # False of nan as well; and an integer is compared exactly, however long it is.
+        # False for nan too; integers of any length are compared exactly.
         return None if -sys.float_info.max <= value <= sys.float_info.max else _NO_NUMBER
     if isinstance(value, str):
         return None if _is_whole(value) else _HALF
@@ -106,7 +105,7 @@ def _fault(value: Any) -> _Fault | None:
 
 def _is_whole(text: str) -> bool:
     try:
-        # JSON escapes a character beyond 16 bits as a pair, which YAML reads as two characters.
+        # JSON escapes a character beyond 16 bits as a surrogate pair, which YAML reads as two.
         text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         return False

@@ -1,7 +1,7 @@
 """Kubernetes resource quantities: ``200Gi``, ``500m``, ``1e9``, as exact numbers.
 
-Follows apimachinery's ``pkg/api/resource``: a signed decimal number, then a binary suffix (Ki to
-Ei), a decimal one (n to E) or an exponent.
+As in apimachinery's ``pkg/api/resource``: a signed decimal number, then a binary suffix (Ki to Ei),
+a decimal suffix (n to E) or an exponent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 
 POSITIVE_BYTES = r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)([KMGTPE]i|[kMGTPE])?$"
-"""The quantities that make sense as a volume's size: above zero, no milli-bytes, no exponent."""
+"""The quantities of a volume's size: above zero, without milli-bytes and exponents."""
 
 
 def parse(text: str | int | float) -> Fraction:
@@ -29,7 +29,7 @@ def parse(text: str | int | float) -> Fraction:
     Fraction(1, 4)
 
     Raises:
-        ValueError: The text is not a quantity; the message says what one looks like.
+        ValueError: The text is not a quantity; the message has examples.
     """
     match = None if isinstance(text, bool) else _QUANTITY.fullmatch(str(text))
     if match is None:

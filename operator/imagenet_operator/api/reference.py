@@ -1,7 +1,7 @@
-"""docs/reference.md: every field of the resource, from the models, for people.
+"""Generates docs/reference.md: every field of the resource, from the models.
 
-`cli.generate` writes it beside the CRD. One table an object, in the order of the manifest; the
-rules between fields stand below the table of the object that they belong to.
+`cli.generate` writes it beside the CRD. Each object has a table, in the order of the manifest,
+followed by its rules between fields.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _HEAD = f"""\
 
 <!-- Written by `make generate` from operator/imagenet_operator/api; change it there. -->
 
-A manifest is checked in this order: unknown fields, types and constraints of each field, rules
-between fields (all three by the API server, from the CRD), and what only the operator can see, such
-as the contents of pod templates. `imagenetctl validate FILE` checks all of it without a cluster.
+The API server checks unknown fields, then types and constraints of each field, then rules between
+fields. The operator then checks what the CRD cannot, such as the contents of pod templates.
+`imagenetctl validate FILE` makes all of these checks without a cluster.
 
 `metadata.name` {{name_rule}}.
 
@@ -82,7 +82,7 @@ def _row(name: str, node: Schema, required: bool, unit: str | None) -> str:
 def _default(node: Schema) -> str:
     value = node.get("default")
     if value is None or isinstance(value, dict):
-        return ""  # An object's default is that of its fields, which have rows of their own.
+        return ""  # An object's default is that of its fields, which have their own rows.
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
@@ -131,7 +131,7 @@ def _rule(field: str, message: str) -> str:
 
 
 def _model_in(hint: Any) -> type[Model] | None:
-    """Return the model in a type, looking through Optional, lists and maps."""
+    """Return the model in a type, also in Optional, lists and maps."""
     if isinstance(hint, type) and issubclass(hint, Model):
         return hint
     if get_origin(hint) is None:
@@ -148,7 +148,7 @@ def _step_into(path: str, node: Schema) -> tuple[str, Schema]:
 
 
 def _combinations() -> str:
-    lines = ["## What goes together", "", "| framework | format | strategy |", "|---|---|---|"]
+    lines = ["## Possible combinations", "", "| framework | format | strategy |", "|---|---|---|"]
     lines += [f"| {' | '.join(f'`{value}`' for value in row)} |" for row in COMBINATIONS]
     lines += ["", "Compute capabilities of the GPUs that the published images run on:", ""]
     lines += ["| framework | compute capability |", "|---|---|"]
@@ -162,16 +162,16 @@ def _immutability() -> str:
         paths = by_message.setdefault(rule.message, [])
         if rule.field not in paths:
             paths.append(rule.field)
-    lines = ["## What may change once the job has started", ""]
+    lines = ["## Changes of a started job", ""]
     lines += [
         f"- {', '.join(f'`{path}`' for path in paths)}: {message}."
         for message, paths in by_message.items()
     ]
     lines += [
         "",
-        "`spec.runPolicy` may always change. A job counts as suspended once its condition",
+        "`spec.runPolicy` may always change. A job is suspended once its condition",
     ]
-    lines += ["Suspended is True: then none of its pods is left.", ""]
+    lines += ["Suspended is True: then it has no pods.", ""]
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
-"""`spec.runPolicy`: when pods go, when a job gives up, and how an attempt gets its nodes.
+"""`spec.runPolicy`: clean-up, deadlines, limits, suspension and gang scheduling.
 
-Names follow Kubeflow's runPolicy where it has them.
+The names are those of Kubeflow's runPolicy, if it has the field.
 """
 
 from __future__ import annotations
@@ -13,56 +13,55 @@ from imagenet_operator.api.base import Model, Unit
 from imagenet_operator.api.fields import INT32_MAXIMUM, Count, Manager, Seconds
 
 MANAGER = "imagenet.dev/imagenet-operator"
-"""What `managedBy` says of the jobs that this project's operator works on, as its absence does."""
+"""The value of `managedBy` for this project's operator, which is also the default."""
 
 
 class SchedulingPolicy(Model):
-    """How all members of an attempt get nodes at one time, or none does."""
+    """Gang scheduling: all members of an attempt get nodes, or none keeps one."""
 
     gang: Literal["Timeout", "Wait"] = "Timeout"
-    """Timeout withdraws an attempt that is not bound in time, uncharged, and tries again later.
-    Wait holds its pods back by a scheduling gate until all fit."""
+    """Timeout withdraws an attempt that is not bound in time, without a charge, and tries again
+    later. Wait holds its pods by a scheduling gate until all of them fit."""
 
     schedule_timeout_seconds: Seconds = 600
-    """How long the members of an attempt may take to be bound, with Timeout."""
+    """The time in which all members of an attempt must be bound, with Timeout."""
 
 
 class RunPolicy(Model):
-    """The life of a job and of its pods."""
+    """The policies for a job and its pods."""
 
     clean_pod_policy: Literal["None", "Running", "All"] = "Running"
-    """Which pods are deleted when the job ends."""
+    """The pods that are deleted when the job ends."""
 
     ttl_seconds_after_finished: Annotated[int, Ge(0), Le(INT32_MAXIMUM), Unit("seconds")] | None = (
         None
     )
-    """How long after its end the job itself is deleted. Absent: never."""
+    """The time from the job's end to its deletion. Absent: it is not deleted."""
 
     active_deadline_seconds: Seconds | None = None
-    """How long all members may train, over all attempts. Preparation, suspension, and waiting for
-    nodes or for a restart are not counted."""
+    """The longest time of training, over all attempts. Preparation, suspension, and waits
+    for nodes or for a restart do not count."""
 
     preparation_deadline_seconds: Seconds | None = None
-    """How long preparing the dataset may take, time spent suspended not counted."""
+    """The longest time of the preparation. Suspension does not count."""
 
     progress_deadline_seconds: Seconds = 1800
-    """How long an attempt may go without progress before it is ended and counted as failed: the
-    remedy for a hang in which every pod runs. An attempt whose metrics could never be read is left
-    alone."""
+    """The time without progress after which an attempt fails. It ends hangs in which every pod
+    runs. It does not apply to an attempt whose metrics could never be read."""
 
     backoff_limit: Count = 6
-    """How many attempts may fail before the job does. Preemption, eviction and node loss are not
-    counted here."""
+    """The number of restarts after failed attempts before the job fails. Preemption, eviction and
+    node loss do not count."""
 
     suspend: bool = False
-    """Stops the job and frees its nodes until it is false again."""
+    """Stops the job and frees its nodes, until it is false again."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
-    """How an attempt gets its nodes."""
+    """Gang scheduling."""
 
     retention_policy: Literal["Retain", "Delete"] = "Retain"
-    """Whether the claims that the operator made outlive the job."""
+    """Whether the claims that the operator created outlive the job."""
 
     managed_by: Manager | None = None
-    """Who works on the job: absent or ``imagenet.dev/imagenet-operator`` for this operator; with
-    any other name it leaves the job, its status and its children alone. Never changes."""
+    """The manager of the job: absent or ``imagenet.dev/imagenet-operator`` for this operator. It
+    ignores jobs with any other manager. Never changes."""

@@ -1,8 +1,8 @@
-"""The structural schema of the resource, made from its models.
+"""The structural schema of the resource, generated from its models.
 
 pydantic's own JSON schema is not structural: it has ``$ref``, ``anyOf`` for optional fields and no
-``x-kubernetes`` extensions. Every node here has a type, unions are objects with optional fields and
-a rule, and what is free-form says so. `crd` wraps the result; `validation` reads it for hints.
+``x-kubernetes`` extensions. Here every node has a type, unions are objects with optional fields and
+a rule, and free-form objects are marked. `crd` wraps the result; `validation` reads it for hints.
 
 The format: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 """
@@ -26,12 +26,11 @@ _LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
 def of_model(model: type[Model], defaults: bool = True) -> Schema:
-    """Return the schema of a model and of everything below it.
+    """Return the schema of a model and all models in it.
 
     Args:
         model: The model.
-        defaults: Whether the API server fills in defaults; it should not for what the operator
-            reports.
+        defaults: Whether the API server fills in defaults, as in `spec` but not in `status`.
     """
     hints = get_type_hints(model, include_extras=True)
     properties = {}
@@ -60,14 +59,14 @@ def of_rule(rule: Rule | TransitionRule) -> Schema:
 
 
 def describe(field: FieldInfo, hint: Any) -> str:
-    """Return a field's sentence in one line, with its unit."""
+    """Return a field's description in one line, with its unit."""
     text = " ".join((field.description or "").split()).replace("``", "`")
     measured = unit(hint)
     return f"{text} Unit: {measured}." if measured else text
 
 
 def unit(hint: Any) -> str | None:
-    """Return the unit that a type is marked with, looking through Optional and Annotated."""
+    """Return the unit of a type, also in Optional and Annotated."""
     _, metadata = _unwrapped(hint)
     return next((mark.name for mark in metadata if isinstance(mark, Unit)), None)
 
@@ -126,7 +125,7 @@ def _typed(hint: Any, defaults: bool) -> Schema:
 
 
 def _constraint(kind: str, mark: Any) -> Schema:
-    """Return what one marker of a type adds to its schema."""
+    """Return what a marker of a type adds to its schema."""
     if isinstance(mark, FieldInfo):
         return {
             key: value for part in mark.metadata for key, value in _constraint(kind, part).items()
@@ -150,8 +149,8 @@ def _constraint(kind: str, mark: Any) -> Schema:
 def _plain(default: Any) -> Any:
     """Return a default in JSON's terms.
 
-    A model's is written out: a CRD's defaults are checked by its rules before those within are
-    filled in, so that an empty object would fail a rule that reads one of its fields.
+    A model's default is expanded. The API server checks a default by the rules before it fills in
+    nested defaults, so an empty object would fail a rule that reads one of its fields.
     """
     if isinstance(default, Model):
         return default.to_manifest()

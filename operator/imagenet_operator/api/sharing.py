@@ -1,7 +1,7 @@
-"""Rules for `spec` as a whole, which alone sees both: a new claim, and how many pods will use it.
+"""Rules for `spec` on new claims and the number of pods that use them.
 
-A claim that is made with ReadWriteOncePod would leave the second pod pending for ever, after hours
-of preparation perhaps. How others are shared is the builders' business (`manifests.volumes`).
+With a ReadWriteOncePod claim, a second pod would never start, perhaps after hours of preparation.
+The builders handle other access modes (`manifests.volumes`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def _rule(
     """Return the rule that a claim for one pod is used by one.
 
     Args:
-        path: Where the claim stands in `spec`; two steps of it may be absent.
-        claim: The claim of a spec, if it has one there.
-        one_pod_cel: The CEL expression that one pod uses it.
-        one_pod: The same of a spec.
-        pods: Which fields say so, for the message.
+        path: The claim's field in `spec`; two steps of it may be absent.
+        claim: Returns the claim of a spec, or None.
+        one_pod_cel: The CEL expression for one pod.
+        one_pod: The same in Python.
+        pods: The fields with the number of pods, for the message.
     """
     parent = path.rpartition(".")[0]
     modes = f"self.{path}.accessModes"
@@ -65,4 +65,4 @@ RULES = (
         "workers.replicas",
     ),
 )
-"""One rule for each claim that a job may have made."""
+"""One rule for each claim that the operator may create."""

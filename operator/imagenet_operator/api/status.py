@@ -1,4 +1,4 @@
-"""`status`: what the operator reports. Written once a reconcile, by the decisions alone."""
+"""`status`: what the operator reports. Only the decisions set it, once in each reconcile."""
 
 from __future__ import annotations
 
@@ -36,42 +36,42 @@ Role = Literal["scheduler", "server", "rendezvous", "worker"]
 
 
 class Condition(Model):
-    """One statement about the job, in the form of ``meta/v1`` Condition."""
+    """A condition of the job, as ``meta/v1`` Condition."""
 
     type: ConditionType
-    """What is stated. Suspended is True once no pod of the job is left."""
+    """The condition. Suspended is True once the job has no pods."""
 
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """Whether the condition holds."""
 
     reason: Annotated[str, MaxLen(1024)]
-    """Why, in one CamelCase word, for programs."""
+    """The reason: one CamelCase word, for programs."""
 
     message: Message = ""
-    """Why, for people."""
+    """The reason in words."""
 
     last_transition_time: Time
-    """When `status` last changed."""
+    """The time of the last change of `status`."""
 
     observed_generation: LongCount | None = None
-    """The generation of the job that this was said of."""
+    """The generation of the job for which it was set."""
 
 
 class ImageCounts(Model):
     """Images of a dataset."""
 
     train: LongCount = 0
-    """Images to train on."""
+    """Training images."""
 
     validation: LongCount = 0
-    """Images to validate on."""
+    """Validation images."""
 
 
 class DatasetStatus(Model):
     """The prepared dataset."""
 
     key: Text
-    """The hash of what decides the dataset's bytes; its folder is ``datasets/KEY``."""
+    """The hash of all that determines the dataset's bytes; its folder is ``datasets/KEY``."""
 
     classes: LongCount
     """Classes in the dataset."""
@@ -83,10 +83,10 @@ class DatasetStatus(Model):
     """Shards of both splits together."""
 
     dropped_classes: LongCount = 0
-    """Classes that had too few images."""
+    """Classes that were dropped for too few images."""
 
     skipped_images: LongCount = 0
-    """Damaged images that were left out; skipped.jsonl in the dataset's folder names them."""
+    """Damaged images that were skipped; skipped.jsonl in the dataset's folder lists them."""
 
     unknown_labels: LongCount | None = None
     """Validation images that were left out because their label names a class that the training
@@ -128,7 +128,7 @@ class MemberStatus(Model):
     """The pod's UID, once it has been seen."""
 
     role: Role
-    """What the member does."""
+    """The member's role."""
 
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
     """The pod's phase; Unknown for one that vanished before its end was seen."""
@@ -137,13 +137,13 @@ class MemberStatus(Model):
     """The main container's exit code."""
 
     reason: Annotated[str, MaxLen(1024)] | None = None
-    """Why it ended, as Kubernetes says."""
+    """Why it ended: the reason of Kubernetes."""
 
     message: Message | None = None
     """The end of its termination message."""
 
     node: Annotated[str, MaxLen(253)] | None = None
-    """The node that it ran on."""
+    """The node on which it ran."""
 
     started_at: Time | None = None
     """When its container started."""
@@ -153,40 +153,40 @@ class MemberStatus(Model):
 
 
 class ReplicaStatus(Model):
-    """Members of one role, counted as Kubeflow does."""
+    """The members of one role, counted as in Kubeflow."""
 
     active: Count = 0
-    """Members that are pending or run."""
+    """Pending and running members."""
 
     succeeded: Count = 0
-    """Members that ended well."""
+    """Succeeded members."""
 
     failed: Count = 0
-    """Members that failed."""
+    """Failed members."""
 
 
 class Accuracy(Model):
     """Top-1 accuracy, as the member of rank 0 reports it."""
 
     train: Fraction | None = None
-    """On the training images of the epoch so far."""
+    """The accuracy on the training images of the epoch so far."""
 
     validation: Fraction | None = None
-    """On all validation images, after the last whole epoch."""
+    """The accuracy on all validation images, after the last complete epoch."""
 
 
 class Clock(Model):
-    """Time that counts towards a deadline, with the pauses left out."""
+    """The time that counts towards a deadline, without pauses."""
 
     seconds: LongCount = 0
-    """What was counted before `since`."""
+    """The time before `since`."""
 
     since: Time | None = None
-    """When the present stretch began; absent while the clock stands still."""
+    """When the clock was last started; absent while it is stopped."""
 
 
 class AttemptOutcome(Model):
-    """How an attempt ended, other than by success."""
+    """The end of an attempt without success."""
 
     time: Time
     """When the end was decided."""
@@ -195,45 +195,43 @@ class AttemptOutcome(Model):
     """Why, in one CamelCase word."""
 
     message: Message = ""
-    """Why, for people."""
+    """The reason in words."""
 
     charged: bool = False
-    """Whether it counts against `backoffLimit`."""
+    """Whether it counts towards `backoffLimit`."""
 
 
 class TrainingFigures(Model):
-    """The figures of an attempt; `api.figures` has where each comes from."""
+    """The figures of an attempt; `api.figures` defines each."""
 
     epoch: LongCount | None = None
-    """The epoch that is being trained, from 0."""
+    """The current epoch, from 0."""
 
     images_per_second: Speed | None = None
-    """The sum over all workers: at present, and after success that of the whole attempt's
-    training, without evaluations and checkpoints."""
+    """The sum over all workers. After success it is that of the whole attempt, without
+    evaluations and checkpoints."""
 
     accuracy: Accuracy | None = None
     """The last known accuracy."""
 
     estimated_remaining_seconds: Annotated[LongCount, Unit("seconds")] | None = None
-    """How long training will still take at the present speed."""
+    """The estimated remaining time, at the current speed."""
 
     data_wait_share: Fraction | None = None
-    """The part of the workers' time, since they were last looked at, in which they waited for
-    data."""
+    """The fraction of the workers' time spent waiting for data, since the previous sample."""
 
 
 class TrainingStatus(TrainingFigures):
     """The current attempt, or the last."""
 
     attempt: LongCount = 0
-    """The attempt's number; its pods are called ``NAME-rATTEMPT-ROLE-INDEX``."""
+    """The attempt's number; its pods are named ``NAME-rATTEMPT-ROLE-INDEX``."""
 
     start_time: Time | None = None
     """When the attempt's pods were created."""
 
     schedulable_time: Time | None = None
-    """When the scheduler was free to bind them: with a gang that waits, when its gates were
-    lifted."""
+    """When the scheduler was allowed to bind them: with gang Wait, when the gates were removed."""
 
     bound_time: Time | None = None
     """When all of them were first seen bound to nodes."""
@@ -242,10 +240,10 @@ class TrainingStatus(TrainingFigures):
     """When all of them were first seen running."""
 
     clock: Clock = Clock()
-    """Time that all members of an attempt ran, over all attempts; for `activeDeadlineSeconds`."""
+    """The time in which all members ran, over all attempts; for `activeDeadlineSeconds`."""
 
     outcome: AttemptOutcome | None = None
-    """How the attempt ended, once it has, other than by success."""
+    """The end of the attempt, if it ended without success."""
 
     members: Annotated[tuple[MemberStatus, ...], MaxLen(20_001), MapList("name")] = ()
     """The attempt's pods."""
@@ -254,23 +252,23 @@ class TrainingStatus(TrainingFigures):
     """The attempt's pods, counted by role."""
 
     last_progress_time: Time | None = None
-    """When training was last seen to advance."""
+    """When training last progressed."""
 
     next_attempt_time: Time | None = None
-    """When the next attempt starts, while the job waits between two."""
+    """When the next attempt starts, while the job waits for it."""
 
 
 class Status(Model):
-    """What the operator knows of the job."""
+    """The status of the job."""
 
     conditions: Annotated[tuple[Condition, ...], MaxLen(16), MapList("type")] = ()
-    """Statements about the job, one of each type."""
+    """The conditions of the job, one of each type."""
 
     phase: Phase | None = None
-    """The conditions in one word, for people."""
+    """A summary of the conditions in one word."""
 
     start_time: Time | None = None
-    """When the operator first acted for the job."""
+    """When the operator accepted the job."""
 
     completion_time: Time | None = None
     """When the job succeeded or failed."""
@@ -282,18 +280,18 @@ class Status(Model):
     """The prepared dataset, once its images are listed."""
 
     single_node_claims: Annotated[tuple[ObjectName, ...], MaxLen(4)] | None = None
-    """Claims named in `spec` that the pods of one node only can use at a time, for lack of
-    ReadWriteMany, as they were when the job started. Pods that use one share a node."""
+    """Claims in `spec` without ReadWriteMany at the job's start, which only the pods of one node
+    can use. Pods that use one share a node."""
 
     preparation: Clock | None = None
-    """Time spent preparing the dataset; for `preparationDeadlineSeconds`."""
+    """The time of the preparation; for `preparationDeadlineSeconds`."""
 
     training: TrainingStatus | None = None
     """The current attempt, or the last."""
 
     restarts: Count = 0
-    """Restarts after a failure: they count against `backoffLimit`."""
+    """Restarts after a failure: they count towards `backoffLimit`."""
 
     disruptions: Count = 0
-    """Restarts after a preemption, an eviction, the loss of a node or of a pod. They have a limit
-    of their own; a gang that found no room is counted nowhere."""
+    """Restarts after a preemption, an eviction, or the loss of a node or pod. They have a separate
+    limit. A gang without capacity does not count."""

@@ -28,19 +28,19 @@ from imagenet_operator.api.volumes import VolumeClaim
 
 
 class Checkpoint(Model):
-    """When the state of training is saved, and which state training starts from."""
+    """When checkpoints are saved, and the checkpoint from which training starts."""
 
     every_epochs: Annotated[PositiveInt, Unit("epochs")] = 1
-    """Save after every so many epochs."""
+    """Save a checkpoint after this many epochs."""
 
     every_seconds: Seconds | None = None
-    """Save also within an epoch, this long after the last checkpoint."""
+    """Save a checkpoint also within an epoch, this long after the last one."""
 
     keep: PositiveInt = 3
-    """Checkpoints that are kept; older ones are removed."""
+    """The number of checkpoints to keep; older ones are deleted."""
 
     init_from: RelativePath | None = None
-    """A checkpoint folder on the output volume, of this job or another, to start from."""
+    """The folder of a checkpoint on the output volume, of any job, from which training starts."""
 
     rules = (stays_below("initFrom"),)
 
@@ -49,7 +49,7 @@ class Workers(Model):
     """The pods that compute gradients."""
 
     replicas: Replicas = 1
-    """How many workers train."""
+    """The number of workers."""
 
     gpus: Annotated[int, Ge(0), Le(64)] = 0
     """GPUs of each worker (``nvidia.com/gpu``); with 0 it trains on the CPU."""
@@ -59,10 +59,10 @@ class Workers(Model):
 
 
 class Output(Model):
-    """Where results go."""
+    """The volume of the results."""
 
     volume: VolumeClaim
-    """The volume that results are written to, under ``jobs/NAME-UID``."""
+    """The volume to which results are written, in ``jobs/NAME-UID``."""
 
 
 class SecretReference(Model):
@@ -73,7 +73,7 @@ class SecretReference(Model):
 
 
 def devices(training: TrainingSpec) -> int:
-    """Return how many devices share a batch: every GPU, or every process on a CPU."""
+    """Return the number of devices that share a batch: GPUs, or processes on CPUs."""
     return training.workers.replicas * training.strategy.devices(training.workers.gpus)
 
 
@@ -81,30 +81,30 @@ def _explain_batch(training: TrainingSpec) -> tuple[str, str]:
     count, batch = devices(training), training.batch_size
     below, above = batch // count * count, -(-batch // count) * count
     choices = f"{below} or {above}" if below else str(above)
-    return f"{batch} does not divide by {count} devices", f"write {choices}"
+    return f"{batch} is not divisible by {count} devices", f"write {choices}"
 
 
 class TrainingSpec(Model):
-    """What is trained, on how many machines, and for how long."""
+    """The training: network, optimizer, strategy and workers."""
 
     framework: FrameworkName = DEFAULT_FRAMEWORK
-    """The framework that trains."""
+    """The framework."""
 
     strategy: Strategy
-    """How workers train together: exactly one."""
+    """The distribution strategy: exactly one."""
 
     model: Network
     """The network."""
 
     batch_size: Annotated[PositiveInt, Unit("images")]
-    """Images of one optimizer step, over all devices of all workers; must divide evenly. In MXNet's
-    own programs the option counts one worker."""
+    """Images of one optimizer step, over all devices of all workers; must be divisible by their
+    number. In MXNet's own programs the option is that of one worker."""
 
     epochs: Annotated[PositiveInt, Unit("epochs")]
     """Passes over the training images."""
 
     data_threads: Annotated[int, Ge(1), Le(1024), Unit("threads")] = 4
-    """Threads of each worker that decode images."""
+    """Image decoding threads of each worker."""
 
     optimizer: Optimizer = Optimizer()
     """The update rule and the learning rate."""
@@ -113,25 +113,25 @@ class TrainingSpec(Model):
     """Random changes to training images."""
 
     checkpoint: Checkpoint = Checkpoint()
-    """When training is saved."""
+    """When checkpoints are saved."""
 
     workers: Workers = Workers()
     """The pods that train."""
 
     output: Output | None = None
-    """Where results go. Absent: the dataset's volume."""
+    """The volume of the results. Absent: the dataset's volume."""
 
     image: Text | None = None
-    """The image of the workers. Absent: the operator's own for CPU or GPU. It runs
-    `imagenet-train`, or what the workers' template gives as `command`, by which any program can be
-    a worker. Schedulers, servers and rendezvous always run the operator's own for CPU."""
+    """The image of the workers. Absent: the operator's image for CPU or GPU. It runs
+    `imagenet-train`, or the `command` of the workers' template, which may be any program.
+    Schedulers, servers and rendezvous always run the operator's image for CPU."""
 
     image_pull_secrets: Annotated[tuple[SecretReference, ...], MaxLen(16)] = ()
-    """Secrets for pulling images, for every pod of the job."""
+    """Image pull Secrets of every pod."""
 
     extra_args: Annotated[tuple[Text, ...], MaxLen(64)] = ()
-    """Further options of ``imagenet-train``, for the workers. One that a field here already sets is
-    refused, and so is any beside a command of one's own."""
+    """Further options of ``imagenet-train``, for the workers. An option that a field sets is
+    rejected, and so are all options beside the `command` of a template."""
 
     rules = (
         Rule(
@@ -140,7 +140,8 @@ class TrainingSpec(Model):
                 f" || self.batchSize % (self.workers.replicas * {DEVICES_CEL}) == 0"
             ),
             message=(
-                "must divide by the devices: workers.replicas times workers.gpus (1 if none, or"
+                "must be divisible by the number of devices: workers.replicas times workers.gpus "
+                "(1 if none, or"
                 " the slots of Horovod)"
             ),
             field="batchSize",

@@ -1,8 +1,8 @@
-"""The verdict on a manifest: what the API server would refuse, then what the operator would.
+"""Validation of a manifest: the rules of the API server, then those of the operator.
 
-The API server's order is kept, because it decides which errors a person sees: unknown fields, types
-and constraints first, then the rules between fields, and only of what passes. Rules are evaluated
-by their Python side; tests compare it with their CEL.
+The order is that of the API server, so the user sees the same errors: unknown fields, types and
+constraints first, then the rules between valid fields. Rules are evaluated in Python; tests compare
+them with their CEL.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 
 def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem]:
-    """Return every reason why a manifest would be refused; none if it is good.
+    """Return every reason why a manifest would be rejected.
 
-    Never raises for a bad manifest, whatever it is.
+    Never raises for an invalid manifest.
 
     Args:
-        document: A document as `load` returns it.
-        previous: The job as it is stored, if the manifest is to update it; its status decides what
-            may still change.
+        document: A document from `load`.
+        previous: The stored job, if the manifest updates it; its status determines what may change.
     """
     if problems := _document_problems(document):
         return problems
@@ -53,10 +52,10 @@ def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem
 
 
 def parse(document: Any) -> ImageNetJob:
-    """Return the job that a manifest describes, with its defaults.
+    """Return the job of a manifest, with its defaults.
 
     Raises:
-        InvalidJob: `validate` finds problems; the error carries them all.
+        InvalidJob: `validate` found problems; the error has all of them.
     """
     if problems := validate(document):
         raise InvalidJob(problems)
@@ -82,16 +81,16 @@ def _document_problems(document: Any) -> list[Problem]:
 
 
 def _read(document: Manifest) -> ImageNetJob:
-    """Read a manifest as strictly as the API server; what it says of status is not taken."""
+    """Parse a manifest as strictly as the API server, without its status."""
     cleaned = {name: value for name, value in document.items() if name != "status"}
     text = json.dumps(_without_nulls(cleaned, ()))
     return ImageNetJob.model_validate_json(text, strict=True, by_alias=True, by_name=False)
 
 
 def _without_nulls(value: Any, location: tuple[str | int, ...]) -> Any:
-    """Drop fields that are null, as the API server does where null is not a value.
+    """Drop null fields, as the API server does for fields that are not nullable.
 
-    Integers written as 8.0 become 8, which it does as well. Free-form objects stay as they are.
+    Integers written as 8.0 become 8, as in the API server. Free-form objects stay unchanged.
     """
     node = hints.node_at(location) or {}
     if isinstance(value, dict) and "properties" in node:
@@ -184,7 +183,7 @@ _WORDINGS: dict[str, _Wording] = {
 
 
 def _is_echo(error: ErrorDetails) -> bool:
-    """Whether a list is called too short only because one of its items is wrong."""
+    """Whether a list counts as too short only because one of its items is invalid."""
     return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
@@ -195,6 +194,6 @@ def _problem(error: ErrorDetails) -> Problem:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a manifest would write it, cut where it is long."""
+    """Return a value as in a manifest, shortened if it is long."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

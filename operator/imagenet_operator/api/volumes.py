@@ -1,4 +1,4 @@
-"""The volumes that a job writes to: a claim that exists, or one that the operator makes."""
+"""The volumes of a job: an existing claim, or one that the operator creates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWrit
 
 
 class VolumeClaim(Model):
-    """Where data lives: `claimName` of a PersistentVolumeClaim, or `size` to have one made."""
+    """A volume: `claimName` of a PersistentVolumeClaim, or `size` of a new one."""
 
     claim_name: ObjectName | None = None
     """An existing PersistentVolumeClaim in the job's namespace."""
@@ -23,15 +23,15 @@ class VolumeClaim(Model):
     size: (
         Annotated[str, MaxLen(32), Field(pattern=POSITIVE_BYTES), Unit("bytes, as 200Gi")] | None
     ) = None
-    """How much a new claim asks for; the claim is named after the job."""
+    """The size of a new claim, which is named after the job."""
 
     storage_class_name: StorageClassName | None = None
-    """The new claim's storage class; "" for none, where a volume is there already. Absent: the
+    """The new claim's storage class; "" for an existing volume without a class. Absent: the
     cluster's default class."""
 
     access_modes: Annotated[tuple[AccessMode, ...], MinLen(1), MaxLen(4)] | None = None
-    """The new claim's access modes. Absent: ReadWriteMany, which pods on several nodes need; with
-    ReadWriteOnce every pod of the job has to fit on one node."""
+    """The new claim's access modes. Absent: ReadWriteMany, which pods on several nodes need. With
+    ReadWriteOnce, all pods of the job must fit on one node."""
 
     rules = (
         Rule(
@@ -41,7 +41,7 @@ class VolumeClaim(Model):
             explain=lambda volume: (
                 ("claimName and size are given together", "keep one")
                 if volume.size
-                else ("neither claimName nor size is given", "name a claim, or say size: 200Gi")
+                else ("neither claimName nor size is given", "write claimName, or size: 200Gi")
             ),
         ),
         Rule(
@@ -67,7 +67,7 @@ class VolumeClaim(Model):
                 "!has(self.accessModes) || self.accessModes.size() == 1"
                 " || !('ReadWriteOncePod' in self.accessModes)"
             ),
-            message="ReadWriteOncePod goes with no other access mode",
+            message="ReadWriteOncePod cannot be combined with another access mode",
             field="accessModes",
             holds=lambda volume: (
                 volume.access_modes is None

@@ -73,7 +73,7 @@ def test_a_preset_is_judged_with_the_fields_beside_it() -> None:
         "remove --use-imagenet-data-augmentation 1"
     )
     (crops,) = found(preset, augmentation={"randomCrop": True})
-    assert "does not go with randomCrop" in crops
+    assert "cannot be combined with randomCrop" in crops
 
 
 def test_compression_needs_a_kvstore_that_compresses() -> None:

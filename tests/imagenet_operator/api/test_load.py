@@ -48,7 +48,7 @@ REFUSED = {
     "a: {b: !!binary aGk=}\n": "job.yaml: a.b: is binary data (!!binary); write it as text",
     "a: [!!set {b}]\n": "job.yaml: a[0]: is a set (!!set); write a list",
     "a: !!timestamp 2024-01-31\n": "job.yaml: a: is a time (!!timestamp); write it as text",
-    "a: &x {b: *x}\n": "job.yaml: a.b: is the list or object that it stands in; write out",
+    "a: &x {b: *x}\n": "job.yaml: a.b: contains itself; write",
     "a: {b: 1e999}\n": "job.yaml: a.b: is not a finite number of at most 308 digits; write one",
     f"a: {'9' * 5000}\n": "job.yaml: a: is not a finite number of at most 308 digits; write one",
     f"a: -{'9' * 5000}\n": "job.yaml: a: is not a finite number",

@@ -57,7 +57,7 @@ SENTENCES: list[tuple[object, str]] = [
     (datetime.datetime(2024, 1, 31), "is a time (!!timestamp); write it as text in quotes"),
     ({"a"}, "is a set (!!set); write a list"),
     (("a", 1), "is a pair (!!omap or !!pairs); write an object"),
-    (object(), "is a Python object; write what JSON has"),
+    (object(), "is a Python object; write a JSON value"),
     (float("nan"), "is not a finite number of at most 308 digits; write one"),
     (float("-inf"), "is not a finite number of at most 308 digits; write one"),
     (10**5000, "is not a finite number of at most 308 digits; write one"),
@@ -66,8 +66,8 @@ SENTENCES: list[tuple[object, str]] = [
     ({None: 1}, "has a key that is not text; write it in quotes"),
     ({float("nan"): 1}, "has a key that is not text; write it in quotes"),
     ({"\ud800": 1}, "has a key that is not text; write it in quotes"),
-    (itself(), "[0]: is the list or object that it stands in; write out what is meant"),
-    (nested(100), "is nested more than 100 deep; write it flatter"),
+    (itself(), "[0]: contains itself; write the values without an alias"),
+    (nested(100), "is nested more than 100 deep; write fewer levels"),
 ]
 
 

@@ -46,7 +46,7 @@ def test_a_row_has_type_default_constraint_unit_and_sentence() -> None:
 
 
 def test_rules_options_and_combinations_are_on_the_page() -> None:
-    assert "- `batchSize`: must divide by the devices" in PAGE
+    assert "- `batchSize`: must be divisible by the number of devices" in PAGE
     assert "| `MXNet` | `RecordIO` | `single` |" in PAGE
     assert all(f"| `{option}` | `{field}` |" in PAGE for option, field in OPERATOR_OPTIONS.items())
 

@@ -14,12 +14,12 @@ SENTENCES = [
     (
         f"{TRAINING}.batchSize",
         5,
-        "spec.training.batchSize: 5 does not divide by 2 devices; write 4 or 6",
+        "spec.training.batchSize: 5 is not divisible by 2 devices; write 4 or 6",
     ),
     (
         f"{TRAINING}.batchSize",
         1,
-        "spec.training.batchSize: 1 does not divide by 2 devices; write 2",
+        "spec.training.batchSize: 1 is not divisible by 2 devices; write 2",
     ),
     (
         f"{TRAINING}.batchSize",
@@ -51,12 +51,12 @@ SENTENCES = [
     (
         f"{TRAINING}.workers.zebra",
         1,
-        "spec.training.workers.zebra: unknown field; known here: replicas, gpus, template",
+        "spec.training.workers.zebra: unknown field; known fields: replicas, gpus, template",
     ),
     (
         f"{TRAINING}.workers.a\nb\t",
         1,
-        r"spec.training.workers.a\nb\t: unknown field; known here: replicas, gpus, template",
+        r"spec.training.workers.a\nb\t: unknown field; known fields: replicas, gpus, template",
     ),
     (
         "metadata.anotations",
@@ -121,7 +121,7 @@ SENTENCES = [
     (
         f"{TRAINING}.model",
         {"network": "resnet", "numLayers": 51},
-        "spec.training.model.numLayers: 51 is no depth of resnet; write one of 18, 34, 50, 101, "
+        "spec.training.model.numLayers: 51 is not a depth of resnet; write one of 18, 34, 50, 101, "
         "152",
     ),
     (
@@ -261,12 +261,12 @@ STRATEGY_SENTENCES = [
     ),
     (
         of_horovod({"slotsPerWorker": 3}),
-        "spec.training.batchSize: 128 does not divide by 6 devices; write 126 or 132",
+        "spec.training.batchSize: 128 is not divisible by 6 devices; write 126 or 132",
     ),
     (
         of_horovod({"slotsPerWorker": 3}, workers={"gpus": 8}, image="own:1"),
-        "spec.training.strategy.horovod.slotsPerWorker: 8 GPUs do not divide by 3 slots; write one "
-        "of 1, 2, 4, 8",
+        "spec.training.strategy.horovod.slotsPerWorker: 8 GPUs are not divisible by 3 slots; write "
+        "one of 1, 2, 4, 8",
     ),
     (
         of_horovod({}, workers={"gpus": 8}),
@@ -280,8 +280,8 @@ STRATEGY_SENTENCES = [
             {"spec": {"containers": [{"name": "main", "command": ["bash"]}]}},
         ),
         "spec.training.workers.template.spec.containers[0].command: cannot be overridden: the "
-        "operator runs its own program; extraArgs adds options; remove it, or give the image that "
-        "it runs in as spec.training.image",
+        "operator runs its own program; extraArgs adds options; remove it, or write its image as "
+        "spec.training.image",
     ),
 ]
 

@@ -71,7 +71,7 @@ def test_what_this_machine_cannot_do_is_said_before_anything_starts(
         ("kind: ImageNetJob", "apiVersion"),
         (changed("epochs", "ten"), "spec.training.epochs: must be an integer"),
         (changed("epoch", 1), "spec.training.epoch: unknown field; did you mean epochs?"),
-        (f"{yaml.safe_dump(stand_ins.job())}---\n" * 2, "holds 2 documents, and a local run takes"),
+        (f"{yaml.safe_dump(stand_ins.job())}---\n" * 2, "holds 2 documents, and a local run needs"),
         (unnamed(), "metadata.generateName: only a cluster generates names; write metadata.name"),
     ],
 )

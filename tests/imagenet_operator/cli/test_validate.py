@@ -25,7 +25,7 @@ def test_a_problem_is_one_line_with_file_and_field(capsys: pytest.CaptureFixture
     assert main(["validate", GOOD, BAD]) == 2
     assert capsys.readouterr().out.splitlines() == [
         f"{GOOD}: valid",
-        f"{BAD}: spec.training.batchSize: 10 does not divide by 4 devices; write 8 or 12",
+        f"{BAD}: spec.training.batchSize: 10 is not divisible by 4 devices; write 8 or 12",
     ]
 
 
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_is_invalid(
         ("!!binary aGk=", "is binary data (!!binary); write it as text in quotes"),
         ("!!set {a}", "is a set (!!set); write a list"),
         ("!!timestamp 2024-01-31", "is a time (!!timestamp); write it as text in quotes"),
-        ("*here", "is the list or object that it stands in; write out what is meant"),
+        ("*here", "contains itself; write the values without an alias"),
         ("9" * 5000, "is not a finite number of at most 308 digits; write one"),
     ],
 )
@@ -101,7 +101,7 @@ def test_scripts_get_one_json_document(capsys: pytest.CaptureFixture[str]) -> No
                 "file": BAD,
                 "document": 1,
                 "path": "spec.training.batchSize",
-                "message": "10 does not divide by 4 devices",
+                "message": "10 is not divisible by 4 devices",
                 "hint": "write 8 or 12",
                 "stage": "schema",
             }

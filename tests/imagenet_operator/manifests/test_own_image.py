@@ -129,7 +129,7 @@ def test_the_page_shows_how_the_example_waits() -> None:
 def test_a_local_run_says_that_it_cannot() -> None:
     (document,) = load(EXAMPLE)
     with pytest.raises(
-        Unsupported, match=r"cannot have the image 'python:3\.11-slim-bookworm'; leave `image`"
+        Unsupported, match=r"cannot have the image 'python:3\.11-slim-bookworm'; leave out `image`"
     ):
         preflight.needs(parse(document), DEFAULTS)
 

@@ -151,9 +151,9 @@ def test_every_batch_that_does_not_divide_is_listed() -> None:
     assert "nothing was started" in first
     assert "the global batch of 512 stays the same" in first
     assert wrong == [
-        "  parameterServer, 3 workers: spec.training.batchSize: 512 does not divide by 3 devices; "
+        "  parameterServer, 3 workers: spec.training.batchSize: 512 is not divisible by 3 devices; "
         "write 510 or 513",
-        "  parameterServer, 5 workers: spec.training.batchSize: 512 does not divide by 5 devices; "
+        "  parameterServer, 5 workers: spec.training.batchSize: 512 is not divisible by 5 devices; "
         "write 510 or 515",
     ]
 

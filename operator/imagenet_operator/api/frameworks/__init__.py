@@ -1,10 +1,9 @@
-"""The frameworks that train: the registry of descriptors, and the names that follow from it.
+"""The registry of the frameworks' descriptors, and the values that follow from it.
 
-Another framework is a module here with its `Framework` (`descriptor`), and one entry in
-`FRAMEWORKS`. From it come the values of `spec.training.framework`, of the format and of the
-network, the rules for what goes together (`api.compatibility`, `api.capabilities`), the images of
-its pods and the environment of local runs. Its other half is in the workloads; a contract test
-compares the two.
+A new framework is a module with its `Framework` (`descriptor`), and one entry in `FRAMEWORKS`. From
+it follow the values of `spec.training.framework`, formats and networks, the rules for combinations
+(`api.compatibility`, `api.capabilities`), the images of pods and the environment of local runs. Its
+other half is in the workloads; a contract test compares the two.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
 """`spec.training.framework` → its descriptor."""
 
 DEFAULT_FRAMEWORK = MXNET.name
-"""The framework of a manifest that names none."""
+"""The default framework."""
 
 DEFAULT_FORMAT = MXNET.formats[0]
-"""The dataset format of a manifest that names none."""
+"""The default dataset format."""
 
 NETWORKS: Mapping[str, Family] = MappingProxyType(
     {
@@ -63,7 +62,7 @@ NETWORKS: Mapping[str, Family] = MappingProxyType(
 
 _FORMATS = dict.fromkeys(name for framework in FRAMEWORKS.values() for name in framework.formats)
 
-# Types whose values the registry decides: the schema and the parser see every name, mypy a text.
+# The registry determines the values of these types: the schema has all names, mypy sees a str.
 if TYPE_CHECKING:
     FrameworkName = str
     Format = str
@@ -75,7 +74,7 @@ else:
 
 
 def with_strategy(strategy: str) -> dict[str, StrategySupport]:
-    """Return how each framework that has a strategy trains with it, by the framework's name."""
+    """Return the support of a strategy by framework."""
     return {
         name: framework.strategies[strategy]
         for name, framework in FRAMEWORKS.items()

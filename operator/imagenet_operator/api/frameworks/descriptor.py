@@ -1,8 +1,8 @@
-"""What a framework says of itself: the class of a descriptor and the parts that it is made of.
+"""The descriptor of a framework, and its parts.
 
-The resource, its rules, the builders and local runs ask a descriptor, never a framework's name. A
-framework is therefore one module here, with one `Framework`, and one entry in the registry
-(`api.frameworks`). Its programs are the workloads' (`imagenet-train --framework NAME`).
+The resource, its rules, the builders and local runs use a descriptor, never a framework's name. So
+a framework is one module with one `Framework`, and one entry in the registry (`api.frameworks`).
+Its programs are in the workloads (`imagenet-train --framework NAME`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Family(NamedTuple):
 
     Attributes:
         depths: The values of `numLayers`; empty for a network of one depth.
-        smallest: The shortest side of an image that the network takes, in pixels.
+        smallest: The smallest side of an image for the network, in pixels.
     """
 
     depths: tuple[int, ...] = ()
@@ -77,7 +77,7 @@ class LocalEnvironment:
     Attributes:
         suffix: Its folder is the folder of imagenetctl's environment plus this suffix.
         holds: What it is for, as error messages name it.
-        target: The Makefile's target that makes it.
+        target: The Makefile's target that creates it.
     """
 
     suffix: str
@@ -90,12 +90,12 @@ class StrategySupport:
     """How a framework trains with one strategy.
 
     Attributes:
-        options: The options by which `imagenet-train` learns the strategy. A strategy's builder
+        options: The options of `imagenet-train` for the strategy. A strategy's builder
             adds those that follow from its fields, such as `--kv-store dist_sync`.
         gpu_image: Whether the published GPU image can train with the strategy. If not, a job with
             GPUs must give `image`.
         one_gpu_a_process: Whether a process of this framework uses one GPU at most. The strategy
-            `horovod` then refuses slots with several GPUs.
+            `horovod` then rejects slots with several GPUs.
         environment: The environment of a local run, if it is not the framework's.
     """
 
@@ -114,8 +114,8 @@ def _none(training: Any, given: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 class Framework:
     """The descriptor of one framework.
 
-    `lacks_*` name parts of the resource that the framework has no equal for. A job with one of them
-    is refused, because a program that ignored it would train something else than the manifest says.
+    `lacks_*` are the parts of the resource that the framework lacks. A job with one of them is
+    rejected, because the program would ignore it and train something else.
 
     Attributes:
         name: The value of `spec.training.framework`.
@@ -125,7 +125,7 @@ class Framework:
         strategies: A strategy's name in a manifest → how the framework trains with it.
         images: The published images.
         gpu_code: The GPUs that the GPU image runs on.
-        options: The options by which `imagenet-train` learns the framework.
+        options: The options of `imagenet-train` for the framework.
         environment: The environment of a local run; None for imagenetctl's own.
         lacks_optimizers: Values of `optimizer.name`.
         lacks_augmentations: Fields of `Augmentation`, by their Python names.
@@ -180,8 +180,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "mobilenet-v2": Family(),
     }
 )
-"""The networks of MXNet's programs, from which descriptors take theirs. A framework may add its own
-to its `networks`."""
+"""The networks of MXNet's programs, for descriptors. A framework may add others."""
 
 
 def families(*names: str) -> dict[str, Family]:

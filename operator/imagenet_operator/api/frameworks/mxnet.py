@@ -1,4 +1,4 @@
-"""MXNet 1.9.1, whose options and networks the resource has."""
+"""MXNet 1.9.1; the resource's options and networks are those of its programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow 2.15, with those of MXNet's options that mean the same in it."""
+"""TensorFlow 2.15, with the options of MXNet that have the same meaning in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TENSORFLOW = Framework(
     images=Images(
         cpu="imagenet-workloads-tensorflow:0.1.0", gpu="imagenet-workloads-tensorflow-gpu:0.1.0"
     ),
-    # What tf.sysconfig.get_build_info() says of the GPU image's wheel (docs/images.md).
+    # From tf.sysconfig.get_build_info() of the GPU image's wheel (docs/images.md).
     gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (7, 5)), ptx=(8, 0)),
     options=("--framework", "TensorFlow"),
     environment=LocalEnvironment("-tensorflow", "TensorFlow", "install-tensorflow"),

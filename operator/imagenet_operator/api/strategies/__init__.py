@@ -1,7 +1,7 @@
-"""How workers train together: one module a strategy, each with its fields, checks and CEL rules.
+"""The strategies: one module each, with its fields and rules.
 
-A further strategy adds its module and one field here. What it says of itself (`fields`) makes the
-tables below, by which the rest of the resource knows it (docs/add-a-strategy.md).
+A new strategy adds its module and one field here. The tables below are derived from its attributes
+(`fields`). docs/add-a-strategy.md shows the steps.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ class Strategy(OneOf):
     """Exactly one strategy."""
 
     parameter_server: ParameterServer | None = None
-    """MXNet's parameter servers: any number of workers on any number of nodes."""
+    """MXNet's parameter servers: several workers on several nodes."""
 
     single: Single | None = None
-    """MXNet on one worker, with as many GPUs as its node has."""
+    """MXNet on one worker, with one or several GPUs."""
 
     horovod: Horovod | None = None
-    """Horovod, in MXNet or TensorFlow: any number of workers, one process for each GPU."""
+    """Horovod, in MXNet or TensorFlow: several workers, one process for each GPU."""
 
     mirrored: Mirrored | None = None
-    """TensorFlow's MirroredStrategy: one worker, with as many GPUs as its node has."""
+    """TensorFlow's MirroredStrategy: one worker, with one or several GPUs."""
 
     multi_worker_mirrored: MultiWorkerMirrored | None = None
-    """TensorFlow's MultiWorkerMirroredStrategy: any number of workers on any number of nodes."""
+    """TensorFlow's MultiWorkerMirroredStrategy: several workers on several nodes."""
 
     def devices(self, gpus: int) -> int:
-        """Return how many devices of a worker with so many GPUs share a batch.
+        """Return the number of devices of a worker that share a batch.
 
-        Where none or several strategies are given, which another rule refuses, the most of them.
+        If no or several strategies are given, which another rule rejects, this is the maximum.
         """
         given = (fields for fields in self.given.values() if isinstance(fields, StrategyFields))
         return max(fields.devices(gpus) for fields in (StrategyFields(), *given))
@@ -60,16 +60,16 @@ STRATEGIES: dict[str, type[StrategyFields]] = _strategies()
 TRAINING_RULES: tuple[Rule, ...] = tuple(
     rule for fields in STRATEGIES.values() for rule in fields.training_rules
 )
-"""What strategies ask of the rest of `spec.training`."""
+"""The rules of all strategies for `spec.training`."""
 
 
 def variables() -> tuple[str, ...]:
-    """Return what tells the members of any strategy their places, as patterns of variables."""
+    """Return the patterns of variables that the operator sets in members of any strategy."""
     return tuple(name for fields in STRATEGIES.values() for name in fields.variables)
 
 
 def tuning() -> tuple[str, ...]:
-    """Return what else the libraries of any strategy read, as patterns of variables."""
+    """Return the patterns of other variables that the libraries of any strategy read."""
     return tuple(name for fields in STRATEGIES.values() for name in fields.tuning)
 
 
@@ -82,4 +82,4 @@ def _devices_cel() -> str:
 
 
 DEVICES_CEL = _devices_cel()
-"""How many devices of a worker share a batch, by the strategy: CEL over `spec.training`."""
+"""The number of devices of a worker that share a batch: CEL over `spec.training`."""

@@ -1,7 +1,7 @@
-"""What every strategy says of itself: the class that each strategy's fields extend.
+"""The base class of the fields of a strategy.
 
-The rest of the resource asks it and no strategy by name, so that another strategy is a module of
-its own and one field of the union (`strategies.Strategy`).
+The rest of the resource uses this class, not a strategy's name. So a new strategy is one module and
+one field of the union (`strategies.Strategy`).
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from imagenet_operator.api.base import Model, Rule
 
 
 class StrategyFields(Model):
-    """The fields of one strategy. Those of the class itself are for the rest of the resource.
+    """The fields of one strategy. The class variables are for the rest of the resource.
 
-    The frameworks that have the strategy name it in their descriptors (`api.frameworks`).
+    The descriptors of the frameworks that support the strategy name it (`api.frameworks`).
     """
 
     training_rules: ClassVar[tuple[Rule, ...]] = ()
-    """What it asks of the rest of `spec.training`, where these rules stand."""
+    """Its rules for `spec.training`."""
 
     frozen: ClassVar[tuple[str, ...]] = ()
-    """Fields that stay as they are in a job that has started, even while it is suspended."""
+    """Fields that cannot change once a job has started, even while it is suspended."""
 
     incidental: ClassVar[tuple[str, ...]] = ()
-    """Fields that decide how a job runs and not what it computes: no part of its identity."""
+    """Fields that do not change what a job computes: they are not part of its identity."""
 
     variables: ClassVar[tuple[str, ...]] = ()
-    """Environment variables that tell its members their places: no template may set them, and a
-    local run takes none from its shell. An asterisk stands for anything, as in ``DMLC_*``."""
+    """Environment variables that the operator sets in its members: no template may set them, and a
+    local run takes none from its shell. An asterisk matches anything, as in ``DMLC_*``."""
 
     tuning: ClassVar[tuple[str, ...]] = ()
-    """What else its libraries read from the environment: a template may set these, but a local run
-    does not take them from its shell, either."""
+    """Other environment variables that its libraries read: a template may set them, but a local run
+    takes none from its shell."""
 
     devices_cel: ClassVar[str] = "(self.workers.gpus > 0 ? self.workers.gpus : 1)"
-    """`devices` as a CEL expression over `spec.training`; never 0, whatever stands there."""
+    """`devices` as a CEL expression over `spec.training`; never 0, even for invalid values."""
 
     def devices(self, gpus: int) -> int:
-        """Return how many devices of a worker share a batch.
+        """Return the number of devices of a worker that share a batch.
 
         Args:
             gpus: The worker's GPUs.
@@ -51,7 +51,7 @@ def one_worker(kind: str, instead: str) -> Rule:
 
     Args:
         kind: The strategy's name in a manifest.
-        instead: A strategy for more of them.
+        instead: A strategy for several workers.
     """
     message = f"must have 1 replica with the strategy {kind}"
 

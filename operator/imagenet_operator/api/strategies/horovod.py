@@ -1,4 +1,4 @@
-"""The strategy `horovod`: ring-allreduce over Gloo, one process a slot."""
+"""The strategy `horovod`: all-reduce over Gloo, one process a slot."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ _NOT_GIVEN = f"!has(self.strategy.horovod) || !has({_SLOTS})"
 
 
 class Rendezvous(Model):
-    """The process where the others of an attempt learn each other's addresses."""
+    """The pod where the processes of an attempt exchange their addresses."""
 
     template: Template | None = None
     """A PodTemplateSpec, merged strategically into its pod."""
 
 
 class Horovod(StrategyFields):
-    """Every slot of every worker is a process; all of them add their gradients up in each step."""
+    """Every slot of every worker is a process; each step sums the gradients of all of them."""
 
     slots_per_worker: Annotated[int, Ge(1), Le(64)] | None = None
-    """Processes of each worker, which share its GPUs evenly. Absent: one for each GPU, or one on
+    """Processes of each worker, with an equal number of GPUs. Absent: one for each GPU, or one on
     the CPU."""
 
     rendezvous: Rendezvous = Rendezvous()
-    """Where they meet."""
+    """The rendezvous of the slots."""
 
     training_rules = (
         Rule(
             cel=f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.workers.gpus % {_SLOTS} == 0",
-            message="must divide workers.gpus, so that every slot gets as many",
+            message="must divide workers.gpus, so that every slot gets the same number",
             field="strategy.horovod.slotsPerWorker",
             holds=lambda training: (
                 (given := _given(training)) is None or training.workers.gpus % given == 0
             ),
             explain=lambda training: (
-                f"{training.workers.gpus} GPUs do not divide by {_given(training)} slots",
+                f"{training.workers.gpus} GPUs are not divisible by {_given(training)} slots",
                 f"write one of {', '.join(map(str, _divisors(training.workers.gpus)))}",
             ),
         ),
         Rule(
-            # If they do not divide, the rule above says so.
+            # If they are not divisible, the rule above reports it.
             cel=(
                 f"{_NOT_GIVEN} || {_SLOTS} < 1 || !(self.framework in {_ONE_GPU_A_PROCESS})"
                 f" || self.workers.gpus < 1 || self.workers.gpus % {_SLOTS} != 0"
@@ -87,7 +87,7 @@ class Horovod(StrategyFields):
     )
 
     def slots(self, gpus: int) -> int:
-        """Return how many processes a worker with so many GPUs runs."""
+        """Return the number of processes of a worker."""
         return max(gpus, 1) if self.slots_per_worker is None else self.slots_per_worker
 
     def devices(self, gpus: int) -> int:

@@ -6,6 +6,6 @@ from imagenet_operator.api.strategies.fields import StrategyFields, one_worker
 
 
 class Mirrored(StrategyFields):
-    """One process, whose GPUs each hold the whole network and add their gradients up."""
+    """One process; each GPU has a replica of the network, and gradients are summed."""
 
     training_rules = (one_worker("mirrored", instead="multiWorkerMirrored"),)

@@ -1,4 +1,4 @@
-"""The strategy `multiWorkerMirrored`: TensorFlow's, in which workers reduce among themselves."""
+"""The strategy `multiWorkerMirrored`: TensorFlow's all-reduce between workers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from imagenet_operator.api.strategies.fields import StrategyFields
 
 
 class MultiWorkerMirrored(StrategyFields):
-    """Each worker holds the whole network; all of them add their gradients up in each step."""
+    """Each worker has a replica of the network; each step sums the gradients of all of them."""
 
     variables = ("TF_CONFIG",)

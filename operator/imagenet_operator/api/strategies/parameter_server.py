@@ -10,21 +10,21 @@ from imagenet_operator.api.strategies.fields import StrategyFields
 
 
 class Servers(Model):
-    """The processes that hold the parameters."""
+    """The servers, which hold the parameters."""
 
     replicas: Replicas = 1
-    """How many servers share the parameters."""
+    """The number of servers, which share the parameters."""
 
     template: Template | None = None
     """A PodTemplateSpec, merged strategically into the pods of the servers and the scheduler."""
 
 
 class ParameterServer(StrategyFields):
-    """Workers push gradients to servers and pull parameters; a scheduler introduces them."""
+    """Workers push gradients to servers and pull parameters; a scheduler connects them."""
 
     kv_store: Literal["dist_sync", "dist_device_sync", "dist_async"] = "dist_sync"
-    """MXNet's kvstore: dist_sync adds gradients up on the host, dist_device_sync on the GPUs first;
-    dist_async applies each worker's as it comes."""
+    """MXNet's kvstore: dist_sync sums gradients on the host, dist_device_sync first on the GPUs;
+    dist_async applies the gradients of each worker immediately."""
 
     servers: Servers = Servers()
     """The servers."""

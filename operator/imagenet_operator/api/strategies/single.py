@@ -1,4 +1,4 @@
-"""The strategy `single`: one worker on one machine, with the GPUs it is given."""
+"""The strategy `single`: one worker, with one or several GPUs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from imagenet_operator.api.strategies.fields import StrategyFields, one_worker
 
 
 class Single(StrategyFields):
-    """One process, no network."""
+    """One process without peers."""
 
     kv_store: Literal["local", "device", "nccl"] = "device"
-    """MXNet's kvstore: local adds the GPUs' gradients up on the host, device on the GPUs, nccl on
-    the GPUs by way of NVIDIA's library."""
+    """MXNet's kvstore: local sums the gradients of the GPUs on the host, device on the GPUs, nccl
+    on the GPUs by NCCL."""
 
     training_rules = (
         one_worker("single", instead="parameterServer"),

@@ -1,7 +1,7 @@
-"""What the operator refuses although the schema cannot: the contents of pod templates.
+"""Validation of pod templates, which the schema does not check.
 
-`validate` calls this last, on a job that the API server would take. The builders judge each
-template by the same function before they merge it, since a stored job may not have been validated.
+`validate` calls this last, on a job that the API server would accept. The builders call the same
+function before a merge, because a stored job may not have been validated.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from imagenet_operator.api.templates.pod_schema import wrong_types
 from imagenet_operator.errors import Problem
 
 WORKERS = "spec.training.workers.template"
-"""The one template that may bring a program of its own."""
+"""The only template that may run another program."""
 
 
 def operator_problems(job: ImageNetJob) -> list[Problem]:
-    """Return every reason why the operator would fail a job that the API server has taken."""
+    """Return every reason why the operator would reject a stored job."""
     programs = {WORKERS: own_program.of_workers(job.spec.training)}
     return own_program.problems(job.spec.training) + [
         problem
@@ -34,19 +34,19 @@ def operator_problems(job: ImageNetJob) -> list[Problem]:
 def template_problems(
     template: Mapping[str, Any], path: str, program: OwnProgram = OwnProgram.NEVER
 ) -> list[Problem]:
-    """Return every reason why a template makes no pod, or overrides what the operator owns.
+    """Return every reason why a template is invalid, or sets a field that the operator owns.
 
     Args:
-        template: A PodTemplateSpec as a manifest gives it.
+        template: A PodTemplateSpec from a manifest.
         path: Its field, such as ``spec.training.workers.template``.
-        program: Whether it may bring its own program.
+        program: Whether it may run another program.
     """
-    # Types first: the value of a field is judged only if it can be read.
+    # Types first: only a field of the right type has its value checked.
     return list(wrong_types(template, path)) or owned_field_conflicts(template, path, program)
 
 
 def _templates(model: Model, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every template of a job with its path, whatever strategy it stands in."""
+    """Yield every template of a job with its path, in any strategy."""
     for name, field in type(model).model_fields.items():
         value, place = getattr(model, name), f"{path}.{field.alias or name}"
         if name == "template" and value is not None:

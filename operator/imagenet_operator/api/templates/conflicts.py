@@ -1,7 +1,7 @@
-"""What a look for a pod template's conflicts with the operator is made of.
+"""Helpers to find the fields of a pod template that conflict with the operator.
 
-`templates` and `security_floor` each know fields that are not the user's; here is how both walk
-through a template, whatever shape it has, and how they say what they find.
+`owned_fields` and `security_floor` have tables of such fields. These functions walk a template of
+any shape, and create the problems.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from imagenet_operator.errors import Problem
 
 @dataclass(frozen=True)
 class Owned:
-    """Why a field is not the user's, and the values that change nothing."""
+    """Why a field belongs to the operator, and the values that are accepted."""
 
     why: str
     harmless: tuple[Any, ...] = ()
 
 
 def conflict(path: str, why: str, hint: str = "remove it") -> Problem:
-    """Return the problem of a field that is the operator's."""
+    """Return the problem of a field that belongs to the operator."""
     return Problem(path, f"cannot be overridden: {why}", hint, "operator")
 
 
 def misshapen(value: Any, kind: type, path: str) -> Iterator[Problem]:
-    """Yield a problem where something else stands than the object or list that has to."""
+    """Yield a problem if a value is not the expected object or list."""
     if not isinstance(value, kind):
         words = "an object" if kind is dict else "a list"
-        yield Problem(path, f"must be {words}", "remove it or give it content", "operator")
+        yield Problem(path, f"must be {words}", "remove it, or write its content", "operator")
 
 
 def directives(mapping: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse merge directives where they would take away what the operator has put there."""
+    """Reject merge directives that would remove the operator's values."""
     for key in mapping:
         if key in {"$patch", "$retainKeys"}:
             yield conflict(f"{path}.{key}", "it would remove fields that the operator sets")
 
 
 def owned(mapping: Mapping[str, Any], table: Mapping[str, Owned], path: str) -> Iterator[Problem]:
-    """Refuse the fields of a table, unless they have a value that changes nothing."""
+    """Reject the fields of a table, unless they have an accepted value."""
     for key, field in table.items():
         if key in mapping and mapping[key] not in field.harmless:
             hints = ["remove it", *(f"write {_written(value)}" for value in field.harmless[:1])]
@@ -56,7 +56,7 @@ def _written(value: Any) -> str:
 def items(
     parent: Mapping[str, Any], field: str, path: str
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield name, path and content of a list's objects; what else it holds is no conflict."""
+    """Yield name, path and content of a list's objects; other items are not conflicts."""
     values = parent.get(field)
     for index, item in enumerate(values if isinstance(values, list) else ()):
         if isinstance(item, dict):
@@ -64,7 +64,7 @@ def items(
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the items of a list, or what stands in place of one; none if nothing does."""
+    """Return the items of a list, or another value as the only item; empty if absent."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

@@ -1,8 +1,8 @@
-"""A program of somebody else's in the workers, in place of `imagenet-train`.
+"""The user's own program in the workers, in place of `imagenet-train`.
 
-`training.image` with a `command` in the workers' template (and `args`, if it takes any) is all that
-it needs; `templates` lets these two fields through then, the worker's builder leaves its own
-options out. Everything else of the pod stays as it is: docs/own-image.md.
+It needs `training.image`, and a `command` in the workers' template, with `args` if it takes any.
+`templates` then allows these two fields, and the worker's builder adds no options. The rest of the
+pod is the same: docs/own-image.md.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.errors import Problem
 
 MAIN_CONTAINER = "main"
-"""The container that runs the program; others in a template are the user's own."""
+"""The container of the program; other containers in a template belong to the user."""
 
 
 class OwnProgram(Enum):
-    """Whether a template may bring a program of its own."""
+    """Whether a template may run another program."""
 
     NEVER = auto()
     WITH_AN_IMAGE = auto()
@@ -27,17 +27,17 @@ class OwnProgram(Enum):
 
 
 def of_workers(training: TrainingSpec) -> OwnProgram:
-    """Return whether the workers' template may bring one: where its image comes along."""
+    """Return whether the workers' template may run one, which needs an image."""
     return OwnProgram.WITH_AN_IMAGE if training.image is None else OwnProgram.ALLOWED
 
 
 def has_command(template: Any) -> bool:
-    """Whether a template brings a program of its own, whatever shape it has otherwise."""
+    """Whether a template runs another program; the template may have any shape."""
     return any(container.get("command") for container in _main_containers(template))
 
 
 def problems(training: TrainingSpec) -> list[Problem]:
-    """Return why a job's own program would not get what the job says."""
+    """Return the fields that a job's own program would not receive."""
     if not (training.extra_args and has_command(training.workers.template)):
         return []
     return [

@@ -1,9 +1,9 @@
-"""What a user's pod template may not touch: the fields that the operator owns, and the floor.
+"""The fields of a pod template that belong to the operator.
 
-The schema keeps templates as they are, so the API server sees none of this. `checks` asks here on
-behalf of `validate`, and the builders ask again before they merge, because a job may have been
-stored by somebody who never validated it. `security_floor` knows the floor, field by field, and
-`pod_validation` what no API server would store.
+The schema preserves templates, so the API server does not check them. `validate` checks them, and
+the builders check them again before a merge, because a stored job may not have been validated.
+`security_floor` has the fields of the security floor, and `pod_validation` the rules of all API
+servers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OWNED_LABELS = re.compile(
     r"|(batch\.kubernetes\.io/)?(job-name|controller-uid|job-completion-index)"
 )
 _OWNED_VARIABLES = ("IMAGENET_*", "POD_*", "JOB_COMPLETION_INDEX")
-"""Whatever the strategy; each names its own."""
+"""Variables of any strategy; each strategy names its own."""
 
 _OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})
 _OWNED_MOUNTS = frozenset({"/source", "/data", "/output", "/scratch", "/dev/shm"})
@@ -47,7 +47,7 @@ _METADATA = {
     "generateName": _NAMING,
     "namespace": _NAMING,
     "ownerReferences": Owned("the operator owns its pods"),
-    "finalizers": Owned("the operator has to be able to delete its pods"),
+    "finalizers": Owned("the operator must be able to delete its pods"),
 }
 _SPEC = {
     "restartPolicy": Owned("the operator restarts whole attempts", ("Never",)),
@@ -67,12 +67,12 @@ _MAIN = {
 def owned_field_conflicts(
     template: Mapping[str, Any], path: str, own_program: OwnProgram = OwnProgram.NEVER
 ) -> list[Problem]:
-    """Return every place where a template overrides what is not the user's, or makes no pod.
+    """Return every field of a template that belongs to the operator, or makes it invalid.
 
     Args:
         template: A PodTemplateSpec as a manifest gives it.
-        path: Where it stands, such as ``spec.training.workers.template``.
-        own_program: Whether it may bring a program of its own.
+        path: Its field, such as ``spec.training.workers.template``.
+        own_program: Whether it may run another program.
     """
     return [
         *_deletions(template, path),
@@ -84,12 +84,12 @@ def owned_field_conflicts(
 
 
 def _deletions(value: Any, path: str) -> Iterator[Problem]:
-    """Refuse to take texts out of lists: those of a built pod are its program and its floor."""
+    """Reject the removal of texts from lists, which are the program's arguments and the floor."""
     for name, child in value.items() if isinstance(value, dict) else ():
         if str(name).startswith("$deleteFromPrimitiveList"):
             yield Problem(
                 f"{path}.{name}",
-                "cannot be used: what the operator lists has to stay",
+                "cannot be used: it would remove the operator's items",
                 "remove it",
                 "operator",
             )
@@ -131,18 +131,18 @@ def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:
         yield from security_floor.of_container(container, place)
     for name, place, volume in items(spec, "volumes", path):
         if name in _OWNED_VOLUMES:
-            yield conflict(place, f"the volume {name} is the operator's", "use another name")
+            yield conflict(place, f"the volume {name} belongs to the operator", "use another name")
         yield from security_floor.of_volume(volume, place)
     for field in _LISTS_WITH_OWN_ITEMS:
         yield from _list_directives(spec, field, path, _OWNED_VOLUMES | {MAIN_CONTAINER})
 
 
 def _ephemeral_containers(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse what no pod can be created with, before a dataset has been prepared for it."""
+    """Reject fields with which no pod can be created."""
     if spec.get("ephemeralContainers"):
         yield Problem(
             f"{path}.ephemeralContainers",
-            "cannot be given: Kubernetes adds them only to a pod that is there already",
+            "cannot be given: Kubernetes adds them only to an existing pod",
             "write them to containers or initContainers, or use kubectl debug",
             "operator",
         )
@@ -151,24 +151,24 @@ def _ephemeral_containers(spec: Mapping[str, Any], path: str) -> Iterator[Proble
 def _list_directives(
     parent: Mapping[str, Any], field: str, path: str, own: frozenset[str]
 ) -> Iterator[Problem]:
-    """Refuse directives that remove the operator's items of a list, and a null for all of it."""
+    """Reject directives and nulls that remove the operator's items of a list."""
     if field in parent:
         yield from misshapen(parent[field], list, f"{path}.{field}")
     for name, place, item in items(parent, field, path):
         if "$patch" in item and (name in own or item["$patch"] == "replace"):
-            yield conflict(f"{place}.$patch", "it would remove what the operator puts there")
+            yield conflict(f"{place}.$patch", "it would remove the operator's items")
 
 
 def _program(container: Mapping[str, Any], path: str, own_program: OwnProgram) -> Iterator[Problem]:
-    """Refuse a command that would run in the operator's image, and arguments without one."""
+    """Reject a command that would run in the operator's image, and arguments without a command."""
     if own_program is OwnProgram.ALLOWED:
         if "args" in container and not container.get("command"):
-            what = "is given without a command, and so is meant for the operator's program"
+            what = "is given without a command, so it would be for the operator's program"
             yield Problem(f"{path}.args", what, "write a command too, or extraArgs", "operator")
         return
     remedy = "remove it"
     if own_program is OwnProgram.WITH_AN_IMAGE:
-        remedy += ", or give the image that it runs in as spec.training.image"
+        remedy += ", or write its image as spec.training.image"
     for field in ("command", "args"):
         if field in container:
             yield conflict(f"{path}.{field}", _PROGRAM, remedy)
@@ -184,7 +184,7 @@ def _main_container(container: Mapping[str, Any], path: str) -> Iterator[Problem
     yield from owned(container, _MAIN, path)
     for name, place, _ in items(container, "env", path):
         if _is_owned(name):
-            yield conflict(place, f"{name} tells the program its place in the job")
+            yield conflict(place, f"{name} is set by the operator")
     for _, place, mount in items(container, "volumeMounts", path):
         if str(mount.get("mountPath", "")).rstrip("/") in _OWNED_MOUNTS:
             yield conflict(f"{place}.mountPath", "the operator mounts there", "use another path")

@@ -1,10 +1,10 @@
-"""Which type each field of a pod template has, before a pod is made of it.
+"""The type of each field of a pod template.
 
-The schema keeps templates as they are, and an API server refuses a pod in which a field has another
-type than its own, as in ``env: [{name: N, value: 1}]``. `checks` says so first, with the place.
+The schema preserves templates, but an API server rejects a pod with a field of a wrong type, such
+as ``env: [{name: N, value: 1}]``. Validation finds it first, with its path.
 
-A template is a patch: null deletes, and what begins with ``$`` directs the merge. Fields that are
-not in the table are nobody's business here: a newer Kubernetes may know them.
+A template is a patch: null deletes, and ``$`` begins a merge directive. Fields that are not in the
+table are accepted: a newer Kubernetes may know them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _TABLE: Final = {
 
 
 def wrong_types(template: Any, path: str) -> Iterator[Problem]:
-    """Yield every place where a template has something that an API server cannot read.
+    """Yield every field of a template that has the wrong type.
 
     Args:
         template: A PodTemplateSpec as a manifest gives it.
@@ -165,7 +165,7 @@ def _wrong(value: Any, kind: str, path: str) -> Iterator[Problem]:
 
 
 def _fields_of(value: dict[str, Any], kind: str, path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, type and place of the fields of an object whose types are known."""
+    """Yield name, type and path of the fields of an object whose types are known."""
     known = None if kind.startswith("{") else known_fields(kind)
     for name in value:
         if name.startswith("$"):
@@ -177,7 +177,7 @@ def _fields_of(value: dict[str, Any], kind: str, path: str) -> Iterator[tuple[st
 
 
 def place_of(name: str, path: str) -> str:
-    """Return where a name of the user's stands, such as ``nodeSelector[example.com/gpu]``."""
+    """Return the path of a user's key, such as ``nodeSelector[example.com/gpu]``."""
     plain = name.replace("-", "").replace("_", "").isalnum()
     return f"{path}.{name}" if plain else f"{path}[{name}]"
 
@@ -218,7 +218,7 @@ _SCALARS: Final[dict[str, tuple[Callable[[Any], bool], str, str]]] = {
     ),
     "quantity": (_is_quantity, "must be a quantity", "write one such as 16Gi, 500m or 2"),
 }
-"""Of each type that is neither list nor object: what is one, the complaint, and the remedy."""
+"""For each type that is neither list nor object: its test, its message, and its remedy."""
 
 
 def _problem(value: Any, kind: str, path: str) -> Problem:
@@ -234,7 +234,7 @@ def _problem(value: Any, kind: str, path: str) -> Problem:
 
 
 def _other_writing(value: Any, kind: str) -> str | None:
-    """Return how the same is written as the type that is wanted, if that is likely meant."""
+    """Return how to write a value as the wanted type, if that is likely meant."""
     if kind == "text" and isinstance(value, bool | int | float):
         return f'write "{json.dumps(value)}" in quotes'
     if isinstance(value, str):

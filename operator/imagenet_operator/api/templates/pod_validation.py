@@ -1,11 +1,11 @@
-"""What no API server stores, whatever its version: how the fields of a pod template have to agree.
+"""Rules between the fields of a pod template that all versions of the API server share.
 
-`pod_schema` knows the type of each field; here is what a pod needs beyond that. Such a pod would be
-refused only when it is created, hours later, with its dataset prepared. What one version refuses
-and another stores is nobody's business here.
+`pod_schema` has the type of each field; these are the further rules. The API server would reject
+such a pod only at its creation, after hours of preparation. Rules of only some versions are not
+checked.
 
-The template alone is judged, as it is merged: items of `containers` that have one name become one,
-while `initContainers`, of which the operator has none, stay as they are.
+Only the template is validated, as it is merged: items of `containers` with the same name become
+one, but not those of `initContainers`, because the operator has none.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from imagenet_operator.api.templates.pod_schema import known_fields, place_of
 from imagenet_operator.errors import Problem
 
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Lt", "Gt")
-"""Lt and Gt since Kubernetes 1.35, behind a feature gate."""
+"""Lt and Gt exist since Kubernetes 1.35, behind a feature gate."""
 
 _LABEL = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-"""A DNS-1123 label, but for its length: what a container and a volume may be called."""
+"""A DNS-1123 label of any length: the name of a container or volume."""
 
 _CONTAINERS = ("containers", "initContainers")
 
 
 def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Yield every reason in a template why its pods could not be created, and every lost field.
+    """Yield every reason why a template's pods could not be created, and every lost field.
 
     Args:
-        template: A PodTemplateSpec as a manifest gives it, whatever shape its contents have.
+        template: A PodTemplateSpec from a manifest, of any shape.
         path: Where it stands, such as ``spec.training.workers.template``.
     """
     yield from _misplaced(template, path)
@@ -58,14 +58,14 @@ def _problem(path: str, message: str, hint: str) -> Problem:
 
 
 def _plain(spec: Mapping[str, Any], field: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield place and content of a list's objects, without those that only direct the merge."""
+    """Yield path and content of a list's objects, without merge directives."""
     for _, place, item in items(spec, field, path):
         if "$patch" not in item:
             yield place, item
 
 
 def _misplaced(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse what no pod would get: mostly a template whose level `spec` was left out."""
+    """Reject fields that no pod would get, mostly because the level `spec` is missing."""
     for name in map(str, template):
         if name not in known_fields("PodTemplate") and not name.startswith("$"):
             yield _problem(f"{path}.{name}", "is no field of a pod template", _belongs(name))
@@ -78,12 +78,12 @@ def _belongs(name: str) -> str:
     lowered = {known.lower(): place for known, place in places.items()}
     if nearest := difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7):
         return f"did you mean {lowered[nearest[0]]}?"
-    return "remove it: there are metadata and spec"
+    return "remove it: a template has metadata and spec"
 
 
 @cache
 def _places() -> dict[str, str]:
-    """Return where in a template each field that a user may write stands."""
+    """Return the paths of each field that a user may set in a template."""
     return {
         **{name: f"spec.{name}" for name in known_fields("Pod")},
         **{name: f"metadata.{name}" for name in ("labels", "annotations")},
@@ -92,7 +92,7 @@ def _places() -> dict[str, str]:
 
 
 def _images(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse containers without an image: the program's has one unless it is taken away."""
+    """Reject containers without an image; the program's container has one unless it is removed."""
     found: dict[str, tuple[str, Any]] = {MAIN_CONTAINER: ("", "the operator's")}
     for place, container in _plain(spec, "containers", path):
         name = container.get("name")
@@ -109,15 +109,15 @@ def _images(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
 def _without_image(name: str) -> tuple[str, str]:
     """Return what is wrong with a container of `containers`, and the remedy."""
     if name == MAIN_CONTAINER:
-        return "cannot be taken away: the program needs one", "remove it, or write an image"
+        return "cannot be removed: the program needs one", "remove it, or write an image"
     return (
-        f"is required: only the program's container, {MAIN_CONTAINER}, has one",
-        f"write it, or call the container {MAIN_CONTAINER}",
+        f"is required: only the program's container, {MAIN_CONTAINER}, has a default",
+        f"write it, or name the container {MAIN_CONTAINER}",
     )
 
 
 def _names(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse containers without a name, and init containers that have another's."""
+    """Reject containers without a name, and init containers with the name of another one."""
     owners = {MAIN_CONTAINER: "the program's container"}
     for place, container in _plain(spec, "containers", path):
         if name := container.get("name"):
@@ -135,7 +135,7 @@ def _names(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
 
 def _labels(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse containers and volumes with a name that none may have."""
+    """Reject invalid names of containers and volumes."""
     for field in (*_CONTAINERS, "volumes"):
         for place, item in _plain(spec, field, path):
             name = item.get("name")
@@ -150,19 +150,19 @@ def _labels(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
 
 def _amounts(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse requests beyond their limits, where both stand in one item of a list."""
+    """Reject requests above their limits, if one item of a list has both."""
     for field in _CONTAINERS:
         found = list(_plain(spec, field, path))
         times = Counter(str(container.get("name")) for _, container in found)
         for place, container in found:
-            # An item that comes again may bring another limit.
+            # A second item of the same name may have another limit.
             if times[str(container.get("name"))] == 1:
                 resources = _object(container.get("resources"))
                 yield from _requests(resources, f"{place}.resources.requests")
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """Return an object; an empty one where something else stands, or what directs the merge."""
+    """Return an object; an empty one for another value or a merge directive."""
     return value if isinstance(value, dict) and "$patch" not in value else {}
 
 
@@ -182,7 +182,7 @@ def _requests(resources: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
 
 def _amount(value: Any) -> Fraction | None:
-    """Return an amount as a number; None for what a merge deletes, or `pod_schema` refuses."""
+    """Return an amount as a number; None for a null, or for what `pod_schema` rejects."""
     try:
         return parse(value)
     except ValueError:
@@ -190,7 +190,7 @@ def _amount(value: Any) -> Fraction | None:
 
 
 def _is_whole(resource: str) -> bool:
-    """Whether Kubernetes never gives more of a resource away than there is."""
+    """Whether Kubernetes never overcommits a resource."""
     is_extended = "/" in resource and "kubernetes.io/" not in resource
     return is_extended or resource.startswith("hugepages-")
 

@@ -1,11 +1,10 @@
-"""The security floor: what docs/security.md says of every pod of a job, and no template may lower.
+"""The security floor of docs/security.md, which no template may lower.
 
-It is the *restricted* Pod Security Standard as Kubernetes 1.34 has it (pod-security-admission), and
-what that leaves open: no token, a read-only root file system, no processes in common, no root
-group. A sidecar or an init container may leave out what the standard wants it to say, since a
-cluster without the standard takes it so; it may not ask for the opposite.
+It is the *restricted* Pod Security Standard of Kubernetes 1.34 (pod-security-admission), and
+further: no token, a read-only root file system, no shared process namespace, no root group. A
+sidecar or an init container may omit what the standard requires, but not set the opposite.
 
-Null counts as a value: a merge deletes by it, and the floor is what the operator has put there.
+Null counts as a value, because it would delete the operator's value in the merge.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _POD = {
     "hostIPC": Owned(_FLOOR, (False,)),
     "shareProcessNamespace": Owned(f"{_FLOOR} keeps the containers' processes apart", (False,)),
     "automountServiceAccountToken": Owned(f"{_FLOOR} mounts no token", (False,)),
-    # The standard asks nothing of a pod that says it is one of Windows.
+    # The standard does not apply to Windows pods.
     "os": Owned(_LINUX, ({"name": "linux"},)),
 }
 _SECURITY = {
@@ -72,7 +71,7 @@ _VOLUMES = (
     "secret",
 )
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
-"""How AppArmor's profiles are named before Kubernetes 1.30; it reads these annotations still."""
+"""The annotations of AppArmor profiles before Kubernetes 1.30, which are still read."""
 
 _HANDLERS = (
     ("livenessProbe",),
@@ -84,7 +83,7 @@ _HANDLERS = (
 
 
 def of_annotations(annotations: Any, path: str) -> Iterator[Problem]:
-    """Refuse annotations that take a container out of its AppArmor profile."""
+    """Reject annotations that disable a container's AppArmor profile."""
     for name, value in annotations.items() if isinstance(annotations, dict) else ():
         is_profile = str(name).startswith(_APPARMOR) and value not in (None, "")
         if is_profile and value != "runtime/default" and not str(value).startswith("localhost/"):
@@ -92,13 +91,13 @@ def of_annotations(annotations: Any, path: str) -> Iterator[Problem]:
 
 
 def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse what lowers the floor of a whole pod, apart from its containers and volumes."""
+    """Reject pod fields that lower the floor, without containers and volumes."""
     yield from owned(spec, _POD, path)
     yield from _security(spec, path)
 
 
 def of_container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse what lowers the floor of one container, whoever brought it."""
+    """Reject fields that lower the floor of one container."""
     yield from _security(container, path)
     for _, place, port in items(container, "ports", path):
         if "hostPort" in port:
@@ -108,12 +107,12 @@ def of_container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
         for action in ("httpGet", "tcpSocket"):
             if _within(handler, action).get("host"):
                 place = ".".join((path, *names, action, "host"))
-                why = f"{_FLOOR} has the node ask nobody but the pod"
-                yield conflict(place, why, "remove it; a Host header stands in httpHeaders")
+                why = f"{_FLOOR} allows probes only of the pod"
+                yield conflict(place, why, "remove it; a Host header belongs in httpHeaders")
 
 
 def of_volume(volume: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse volumes that reach the node or speak to storage past a claim, and tokens."""
+    """Reject volumes of the node or of storage without a claim, and tokens."""
     for field in volume:
         if field not in ("name", *_VOLUMES) and not str(field).startswith("$"):
             yield conflict(f"{path}.{field}", _FLOOR, f"use a claim, or one of {_any(_VOLUMES)}")
@@ -123,7 +122,7 @@ def of_volume(volume: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
 
 def _security(parent: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse a securityContext, of a pod or of a container, that lowers the floor."""
+    """Reject a securityContext of a pod or container that lowers the floor."""
     if "securityContext" not in parent:
         return
     context, path = parent["securityContext"], f"{path}.securityContext"
@@ -145,7 +144,7 @@ def _security(parent: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
 
 def _directives_within(value: Any, path: str) -> Iterator[Problem]:
-    """Refuse merge directives anywhere below: here they can only take away."""
+    """Reject merge directives at any depth: here they could only remove values."""
     if isinstance(value, dict):
         yield from directives(value, path)
         for name, child in value.items():
@@ -155,7 +154,7 @@ def _directives_within(value: Any, path: str) -> Iterator[Problem]:
 
 
 def _users(context: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Refuse root and its group, and to leave both to the image."""
+    """Reject root and its group, and the image's default for both."""
     remedy = "write a number above 0"
     for field in ("runAsUser", "runAsGroup"):
         if field in context and context[field] in (0, None):
@@ -187,7 +186,7 @@ def _selinux(options: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
 
 def _within(value: Any, *names: str) -> dict[str, Any]:
-    """Return the object at a place; an empty one where there is none."""
+    """Return the object at a path; an empty one if there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}

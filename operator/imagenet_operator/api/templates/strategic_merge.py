@@ -1,18 +1,17 @@
-"""Strategic merge of one Kubernetes object over another, as `kubectl patch --type=strategic` does.
+"""Strategic merge patch, as in `kubectl patch --type=strategic`.
 
-It stands below `template.py`, which merges a user's pod template over the one that a builder made.
-Nothing here knows of jobs: two plain documents and a table of how their lists merge go in, a new
-document comes out; neither input is changed.
+`manifests.template` merges a user's pod template over a built one by it. It takes two documents and
+a table of merge keys, and returns a new document. It does not depend on jobs.
 
 The rules are those of apimachinery's `strategicpatch.StrategicMergeMapPatch` (Kubernetes 1.32):
 
 - maps merge key by key, null deletes, scalars and lists without a merge strategy are replaced;
-- a list with a merge key merges item by item; items that only the patch has come before the item
-  of the original that they do not precede, which in practice puts them first;
+- a list with a merge key merges item by item; items that only the patch has come first in most
+  cases;
 - `$patch: replace | delete` in a map or a list item, `$retainKeys`, `$setElementOrder/FIELD` and
   `$deleteFromPrimitiveList/FIELD`.
 
-A committed corpus, recorded from kubectl itself, holds this to that
+Tests compare it with a corpus that was recorded from kubectl
 (tests/imagenet_operator/api/templates/merge_corpus.yaml).
 """
 
@@ -37,9 +36,9 @@ class Merge:
     """How one field merges.
 
     Attributes:
-        key: the merge key of a list of maps; None replaces the list as a whole.
-        scalars: the list holds scalars and merges as a set.
-        fields: the same for the fields within; one that is not named here has no lists that merge.
+        key: The merge key of a list of maps; None replaces the whole list.
+        scalars: Whether the list holds scalars and merges as a set.
+        fields: The same for nested fields; other fields have no lists that merge.
     """
 
     key: str | None = None
@@ -47,7 +46,7 @@ class Merge:
     fields: Mapping[str, Merge] = field(default_factory=dict)
 
     def of(self, name: str) -> Merge:
-        """Return how the field `name` of this one merges."""
+        """Return how a nested field merges."""
         return self.fields.get(name, _REPLACE)
 
 
@@ -55,7 +54,7 @@ _REPLACE = Merge()
 
 # From the `patchStrategy` and `patchMergeKey` tags of k8s.io/api/core/v1 and apimachinery's
 # ObjectMeta. They differ from the keys of server-side apply: here ports merge by containerPort
-# alone and topologySpreadConstraints by topologyKey alone; tolerations are replaced as a whole.
+# alone and topologySpreadConstraints by topologyKey alone; tolerations are replaced.
 _OBJECT_META = Merge(
     fields={"ownerReferences": Merge(key="uid"), "finalizers": Merge(scalars=True)}
 )
@@ -96,13 +95,13 @@ def strategic_merge(
     """Return `original` with `patch` merged over it.
 
     Args:
-        original: the document that is patched; not changed.
-        patch: the strategic merge patch; not changed.
-        merge: how the document's lists merge.
-        path: where the patch stands, for messages.
+        original: The document that is patched; not changed.
+        patch: The strategic merge patch; not changed.
+        merge: How the document's lists merge.
+        path: The field of the patch, for messages.
 
     Raises:
-        InvalidTemplate: the patch has no meaning, such as a list item without its merge key.
+        InvalidTemplate: The patch is invalid, such as a list item without its merge key.
     """
     return _merge_map(copied(dict(original)), copied(dict(patch)), merge, path)
 
@@ -133,7 +132,7 @@ def _merge_map(
 
 
 def _merge_field(merged: dict[str, Any], name: str, value: Any, merge: Merge, path: str) -> None:
-    """Merge one field of a patch into the map that is being built."""
+    """Merge one field of a patch into a map."""
     current = merged.get(name)
     if value is None:
         merged.pop(name, None)
@@ -159,7 +158,7 @@ def _replaced_or_deleted(patch: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _retain_keys(original: dict[str, Any], patch: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the part of a map that the patch's `$retainKeys`, if any, lets stay."""
+    """Return the part of a map that the patch's `$retainKeys`, if any, retains."""
     if _RETAIN_KEYS not in patch:
         return dict(original)
     retained = _as_list(patch[_RETAIN_KEYS], f"{path}.{_RETAIN_KEYS}")
@@ -179,7 +178,7 @@ def _merge_in_order(
     merge: Merge,
     path: str,
 ) -> list[Any] | None:
-    """Merge the list `name` and put it into the order that `$setElementOrder/name` asks for."""
+    """Merge the list `name`, in the order of `$setElementOrder/name`."""
     here = f"{path}.{name}"
     current = _as_list(original[name], here) if name in original else None
     change = _as_list(patch[name], here) if name in patch else None
@@ -196,7 +195,7 @@ def _merge_in_order(
 
 
 def _check_order(change: list[Any], order: list[Any], merge: Merge, path: str) -> None:
-    """Refuse a patch list that is no subsequence of its `$setElementOrder` list."""
+    """Reject a patch list that is not a subsequence of its `$setElementOrder` list."""
     if not order or not change:
         return
     identity = _identity(merge)
@@ -206,7 +205,7 @@ def _check_order(change: list[Any], order: list[Any], merge: Merge, path: str) -
             continue
         if identity(item) not in wanted:
             raise InvalidTemplate(
-                path, f"its items do not stand in the order of {_SET_ORDER}/{path.split('.')[-1]}"
+                path, f"its items are not in the order of {_SET_ORDER}/{path.split('.')[-1]}"
             )
 
 
@@ -255,7 +254,7 @@ def _items(patch: list[Any], key: str, path: str) -> list[tuple[int, dict[str, A
 
 
 def _check_directives(items: Sequence[tuple[int, dict[str, Any]]], path: str) -> bool:
-    """Return whether the list is to be replaced as a whole; refuse an unknown directive."""
+    """Return whether the whole list is replaced; reject an unknown directive."""
     replace = False
     for index, item in items:
         directive = item.get(_PATCH, "delete")
@@ -273,14 +272,14 @@ def _interleave(
 ) -> list[Any]:
     """Order a merged list: as in `first`, the others between them as in the original.
 
-    An item that is not in `first` is put before the next one of `first` only if it stood before
-    that one in the original, too.
+    An item that is not in `first` precedes the next one of `first` only if it precedes it in the
+    original too.
     """
     first_order = [identity(item) for item in first]
     original_order = [identity(item) for item in original]
 
     def place(item: Any) -> int:
-        """Return where the original has the item; an item that it lacks stands before all."""
+        """Return the index of an item in the original; an item that it lacks precedes all."""
         key = identity(item)
         return original_order.index(key) if key in original_order else -1
 
@@ -296,7 +295,7 @@ def _interleave(
 
 
 def _identity(merge: Merge) -> Callable[[Any], Any]:
-    """Return what tells one item of a list from another: its merge key, or itself."""
+    """Return the identity of a list's item: its merge key, or itself."""
     key = merge.key
     if key is None:
         return lambda item: item
@@ -308,7 +307,7 @@ def _is_directive(value: Any) -> bool:
 
 
 def _without_directives(value: Any) -> Any:
-    """Return a patch value that meets nothing in the original, without the maps that direct."""
+    """Return a patch value without a counterpart in the original, without directives."""
     if isinstance(value, dict):
         return {
             name: _without_directives(item)
@@ -321,7 +320,7 @@ def _without_directives(value: Any) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return a patch value that meets nothing in the original, without the fields it nulls."""
+    """Return a patch value without a counterpart in the original, without null fields."""
     if isinstance(value, dict):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):

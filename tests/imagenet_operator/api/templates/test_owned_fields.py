@@ -174,7 +174,7 @@ def test_what_is_the_operators_is_refused_where_it_stands(
 )
 def test_what_tells_a_program_its_place_cannot_be_overridden(name: str) -> None:
     (problem,) = owned_field_conflicts(main(env=[{"name": name}]), PATH)
-    assert problem.message.endswith(f"{name} tells the program its place in the job")
+    assert problem.message.endswith(f"{name} is set by the operator")
 
 
 def test_every_conflict_of_a_template_is_found() -> None:

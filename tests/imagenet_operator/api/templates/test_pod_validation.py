@@ -40,47 +40,48 @@ def sentences(template: Any) -> list[str]:
 REFUSED = [
     (
         {"nodeSelector": {"pool": "gpu"}},
-        "t.nodeSelector: is no field of a pod template; write it under spec",
+        "t.nodeSelector: is not a field of a pod template; write it under spec",
     ),
     (
         {"metadata": {}, "spec": {}, "tolerations": None},
-        "t.tolerations: is no field of a pod template; write it under spec",
+        "t.tolerations: is not a field of a pod template; write it under spec",
     ),
     (
         {"annotations": {"a": "b"}},
-        "t.annotations: is no field of a pod template; write it under metadata",
+        "t.annotations: is not a field of a pod template; write it under metadata",
     ),
-    ({"Spec": {}}, "t.Spec: is no field of a pod template; did you mean spec?"),
+    ({"Spec": {}}, "t.Spec: is not a field of a pod template; did you mean spec?"),
     (
         {"nodeselector": {"pool": "gpu"}},
-        "t.nodeselector: is no field of a pod template; did you mean spec.nodeSelector?",
+        "t.nodeselector: is not a field of a pod template; did you mean spec.nodeSelector?",
     ),
     (
         {"template": {"spec": {}}},
-        "t.template: is no field of a pod template; remove it: there are metadata and spec",
+        "t.template: is not a field of a pod template; remove it: a template has metadata and spec",
     ),
     (
         {"example.com/pool": "gpu"},
-        "t.example.com/pool: is no field of a pod template; remove it: there are metadata and spec",
+        "t.example.com/pool: is not a field of a pod template; remove it: a template has metadata "
+        "and spec",
     ),
     (
         pod(containers=[{"name": "trainer", "resources": {"limits": {"cpu": "4"}}}]),
-        "t.spec.containers[0].image: is required: only the program's container, main, has one; "
-        "write it, or call the container main",
+        "t.spec.containers[0].image: is required: only the program's container, main, has a "
+        "default; write it, or name the container main",
     ),
     (
         pod(containers=[PROXY, {"name": "proxy", "image": None}]),
-        "t.spec.containers[1].image: is required: only the program's container, main, has one; "
-        "write it, or call the container main",
+        "t.spec.containers[1].image: is required: only the program's container, main, has a "
+        "default; write it, or name the container main",
     ),
     (
         pod(containers=[{"name": "proxy", "$patch": "delete"}, {"name": "proxy", "image": ""}]),
-        "t.spec.containers[1].image: is required: only the program's container, main, has one; "
-        "write it, or call the container main",
+        "t.spec.containers[1].image: is required: only the program's container, main, has a "
+        "default; write it, or name the container main",
     ),
     (
         main(image=None),
-        "t.spec.containers[0].image: cannot be taken away: the program needs one; remove it, or "
+        "t.spec.containers[0].image: cannot be removed: the program needs one; remove it, or "
         "write an image",
     ),
     (
@@ -97,23 +98,23 @@ REFUSED = [
     ),
     (
         pod(initContainers=[FETCH, PROXY, FETCH]),
-        't.spec.initContainers[2].name: "fetch" is the name of initContainers[0] too; write '
+        't.spec.initContainers[2].name: "fetch" is also the name of initContainers[0]; write '
         "another name",
     ),
     (
         pod(containers=[{"name": "main"}, PROXY], initContainers=[PROXY]),
-        't.spec.initContainers[0].name: "proxy" is the name of containers[1] too; write another '
+        't.spec.initContainers[0].name: "proxy" is also the name of containers[1]; write another '
         "name",
     ),
     (
         pod(initContainers=[{**FETCH, "name": "main"}]),
-        't.spec.initContainers[0].name: "main" is the name of the program\'s container too; write '
+        't.spec.initContainers[0].name: "main" is also the name of the program\'s container; write '
         "another name",
     ),
     (
         pod(containers=[{**PROXY, "name": "log_shipper"}]),
-        't.spec.containers[0].name: "log_shipper" is no DNS label; write lowercase letters, digits '
-        "and hyphens",
+        't.spec.containers[0].name: "log_shipper" is not a DNS label; write lowercase letters, '
+        "digits and hyphens",
     ),
     (
         pod(initContainers=[{**FETCH, "name": "f" * 64}]),
@@ -121,7 +122,7 @@ REFUSED = [
     ),
     (
         pod(volumes=[{"name": "Cache", "emptyDir": {}}]),
-        't.spec.volumes[0].name: "Cache" is no DNS label; write lowercase letters, digits and '
+        't.spec.volumes[0].name: "Cache" is not a DNS label; write lowercase letters, digits and '
         "hyphens",
     ),
     (
@@ -146,13 +147,13 @@ REFUSED = [
     ),
     (
         resources({"rdma/hca": 2}, {"rdma/hca": 1}),
-        "t.spec.containers[0].resources.requests[rdma/hca]: is 1, and its limit 2: of what is not "
-        "shared both are the same; remove it",
+        "t.spec.containers[0].resources.requests[rdma/hca]: is 1, and its limit 2: they must be "
+        "equal for this resource; remove it",
     ),
     (
         resources({"hugepages-2Mi": "4Mi"}, {"hugepages-2Mi": "2Mi"}),
-        "t.spec.containers[0].resources.requests.hugepages-2Mi: is 2Mi, and its limit 4Mi: of what "
-        "is not shared both are the same; remove it",
+        "t.spec.containers[0].resources.requests.hugepages-2Mi: is 2Mi, and its limit 4Mi: they "
+        "must be equal for this resource; remove it",
     ),
     (
         toleration(key="gpu", operator="Exist"),
@@ -160,13 +161,11 @@ REFUSED = [
     ),
     (
         toleration(operator="Equal", value="a"),
-        "t.spec.tolerations[0].operator: must be Exists, since there is no key; write Exists, or a "
-        "key",
+        "t.spec.tolerations[0].operator: must be Exists without a key; write Exists, or a key",
     ),
     (
         toleration(effect="NoSchedule"),
-        "t.spec.tolerations[0].operator: must be Exists, since there is no key; write Exists, or a "
-        "key",
+        "t.spec.tolerations[0].operator: must be Exists without a key; write Exists, or a key",
     ),
     (
         toleration(key="gpu", operator="Exists", value="true"),
@@ -249,7 +248,7 @@ def test_a_template_without_its_spec_is_told_field_by_field() -> None:
     }
 
     assert [str(problem) for problem in validate(job)] == [
-        f"{PATH}.{name}: is no field of a pod template; write it under spec"
+        f"{PATH}.{name}: is not a field of a pod template; write it under spec"
         for name in ("nodeSelector", "containers")
     ]
 

@@ -121,13 +121,13 @@ SENTENCES = [
     ),
     (
         main(livenessProbe={"httpGet": {"port": 80, "host": "169.254.169.254"}}),
-        f"spec.containers[0].livenessProbe.httpGet.host: {FLOOR} has the node ask nobody but the "
-        "pod; remove it; a Host header stands in httpHeaders",
+        f"spec.containers[0].livenessProbe.httpGet.host: {FLOOR} allows probes only of the "
+        "pod; remove it; a Host header belongs in httpHeaders",
     ),
     (
         pod(ephemeralContainers=[{"name": "debug", "image": "busybox"}]),
-        "spec.ephemeralContainers: cannot be given: Kubernetes adds them only to a pod that is "
-        "there already; write them to containers or initContainers, or use kubectl debug",
+        "spec.ephemeralContainers: cannot be given: Kubernetes adds them only to an existing "
+        "pod; write them to containers or initContainers, or use kubectl debug",
     ),
     (
         main(restartPolicy="Always"),

@@ -8,7 +8,7 @@ from imagenet_operator.clusters.local.volumes import Volumes
 
 def test_a_claim_is_a_folder_once_it_is_provisioned(tmp_path: Path) -> None:
     volumes = Volumes(tmp_path / "volumes", {})
-    with pytest.raises(LocalError, match=f"make {tmp_path}/volumes/data .* --volume data=PATH"):
+    with pytest.raises(LocalError, match=f"create {tmp_path}/volumes/data .* --volume data=PATH"):
         volumes.folder("data")
 
     volumes.provision("data")
