@@ -11,7 +11,7 @@ from imagenet_operator.clusters.kubernetes.connection import Connection, from_ku
 
 USER = "users[u].user"
 OWN_KEY = "it takes a PEM certificate and the key of this certificate, without a passphrase"
-NO_KUBECONFIG = "is no kubeconfig with a current context: "
+NO_KUBECONFIG = "is not a kubeconfig with a current context: "
 
 
 def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:

@@ -18,9 +18,9 @@ from support.stand_ins import Workplace
     ("options", "message"),
     [
         ([], "the following arguments are required: --workers"),
-        (["--workers", "0,1"], "'0,1' is no list of workers; write 1,2,4"),
-        (["--workers", "1,,2"], "'1,,2' is no list of workers"),
-        (["--workers", "1", "--strategies", "dist_sync"], "'dist_sync' is no strategy"),
+        (["--workers", "0,1"], "'0,1' is not a list of workers; write 1,2,4"),
+        (["--workers", "1,,2"], "'1,,2' is not a list of workers"),
+        (["--workers", "1", "--strategies", "dist_sync"], "'dist_sync' is not a strategy"),
         (["--workers", "1", "--namespace", "a"], "--namespace: only a cluster has namespaces"),
         (
             ["--workers", "1", "--context", "a", "--gpus", "1"],

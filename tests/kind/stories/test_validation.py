@@ -17,7 +17,7 @@ def test_an_invalid_job_is_refused_by_the_api_server(story: StoryNamespace) -> N
         story.kubectl.apply(job)
 
     assert "spec.training.batchSize" in str(refused.value)
-    assert "must divide by the devices" in str(refused.value)
+    assert "must be divisible by the number of devices" in str(refused.value)
 
 
 def test_an_unknown_field_is_refused_by_the_api_server(story: StoryNamespace) -> None:

@@ -68,7 +68,7 @@ def _misplaced(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
     """Reject fields that no pod would get, mostly because the level `spec` is missing."""
     for name in map(str, template):
         if name not in known_fields("PodTemplate") and not name.startswith("$"):
-            yield _problem(f"{path}.{name}", "is no field of a pod template", _belongs(name))
+            yield _problem(f"{path}.{name}", "is not a field of a pod template", _belongs(name))
 
 
 def _belongs(name: str) -> str:
@@ -122,13 +122,13 @@ def _names(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
     for place, container in _plain(spec, "containers", path):
         if name := container.get("name"):
             owners.setdefault(str(name), place.removeprefix(f"{path}."))
-        elif "name" in container:  # The merge itself says which container leaves it out.
+        elif "name" in container:  # The merge reports which container has no name.
             yield _problem(f"{place}.name", "is required", "write its name")
     for place, container in _plain(spec, "initContainers", path):
         if not (name := container.get("name")):
             yield _problem(f"{place}.name", "is required", "write its name")
         elif str(name) in owners:
-            what = f"{json.dumps(name)} is the name of {owners[str(name)]} too"
+            what = f"{json.dumps(name)} is also the name of {owners[str(name)]}"
             yield _problem(f"{place}.name", what, "write another name")
         else:
             owners[str(name)] = place.removeprefix(f"{path}.")
@@ -142,7 +142,7 @@ def _labels(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
             if not isinstance(name, str) or not name:
                 continue
             if not _LABEL.fullmatch(name):
-                what = f"{json.dumps(name)} is no DNS label"
+                what = f"{json.dumps(name)} is not a DNS label"
                 yield _problem(f"{place}.name", what, "write lowercase letters, digits and hyphens")
             elif len(name) > LABEL_MAXIMUM:
                 what = f"has {len(name)} characters"
@@ -174,7 +174,7 @@ def _requests(resources: Mapping[str, Any], path: str) -> Iterator[Problem]:
         if limit is None or request is None:
             continue
         if _is_whole(str(name)) and request != limit:
-            what = f"is {wanted}, and its limit {granted}: of what is not shared both are the same"
+            what = f"is {wanted}, and its limit {granted}: they must be equal for this resource"
             yield _problem(place, what, "remove it")
         elif request > limit:
             what = f"is {wanted}, more than its limit of {granted}"
@@ -201,7 +201,7 @@ def _toleration(toleration: Mapping[str, Any], path: str) -> Iterator[Problem]:
         what = f"{json.dumps(operator)} is not possible"
         yield _problem(f"{path}.operator", what, "write Exists or Equal")
     elif not toleration.get("key") and operator != "Exists":
-        what = "must be Exists, since there is no key"
+        what = "must be Exists without a key"
         yield _problem(f"{path}.operator", what, "write Exists, or a key")
     if operator == "Exists" and toleration.get("value"):
         what = "cannot be given with the operator Exists"

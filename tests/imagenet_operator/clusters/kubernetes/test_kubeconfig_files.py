@@ -34,7 +34,7 @@ from support.kubeconfigs import NO_KUBECONFIG, OWN_KEY, USER, encoded, kubeconfi
         (b"a: 1\na: 2", "line 2, column 1: the key 'a' is given twice; keep one"),
         (b"a: !!timestamp 2024-13-45", "line 1, column 4: is no !!timestamp; leave the tag out"),
         (b"a: !!binary aGk=", "a: is binary data (!!binary); write it as text in quotes"),
-        (b"a: &x {b: *x}", "a.b: is the list or object that it stands in"),
+        (b"a: &x {b: *x}", "a.b: contains itself"),
         (b"[" * 1500, "is too deeply nested"),
         (b"", "does not hold one object"),
         (b"- a", "does not hold one object"),
@@ -163,5 +163,5 @@ def test_each_of_several_files_is_named_in_errors(tmp_path: Path) -> None:
     with pytest.raises(NoConnection, match=f"^{one}:{two}: has no context 'x'; write one of here"):
         of_context("x", environment)
     two.write_text("a: [")
-    with pytest.raises(NoConnection, match=f"^{two}: is no kubeconfig"):
+    with pytest.raises(NoConnection, match=f"^{two}: is not a kubeconfig"):
         find(environment)
