@@ -42,11 +42,11 @@ class Program:
         environment: Variables besides those of every pod; each may refer to earlier ones.
         image: The container image.
         mounts: Claims that the program reads or writes.
-        secret: The Secret with its credentials, which it reads as files.
-        gpus: How many GPUs it needs.
-        shared_memory: Whether its processes exchange data through /dev/shm, which would otherwise
-            be the container runtime's 64 MiB.
-        ports: Ports beyond that of the metrics, by name.
+        secret: The Secret with its credentials, mounted as files.
+        gpus: The number of GPUs.
+        shared_memory: Whether its processes need more of /dev/shm than the container runtime's 64
+            MiB.
+        ports: Ports besides that of the metrics, by name.
         reports_readiness: Whether its server of metrics tells when it is at work, beyond running.
         grace_period_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role and attempt must run on one node.
@@ -129,7 +129,7 @@ def _complete(
 
 
 def _annotations(settings: Settings) -> dict[str, str]:
-    """Return what a Prometheus without an operator finds the metrics by, and the autoscaler's."""
+    """Return the annotations for Prometheus and for the cluster autoscaler."""
     annotations = {
         "prometheus.io/scrape": "true",
         "prometheus.io/port": str(settings.metrics_port),
@@ -164,7 +164,7 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
         "volumeMounts": _volume_mounts(program),
     }
     if program.reports_readiness:
-        # The program knows its role; an open port would tell of MXNet's, not of its peers.
+        # An open port would not show that the members are connected.
         probe = {"path": "/readyz", "port": settings.metrics_port}
         container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 5, "timeoutSeconds": 3}
     return container
