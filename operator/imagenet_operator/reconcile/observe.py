@@ -9,6 +9,7 @@ no action names it.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
@@ -60,6 +62,9 @@ _PLACE = {
     "Pod": {labels.ATTEMPT, labels.JOB_ROLE, labels.REPLICA_INDEX},
 }
 """The labels by which an object of a kind is sorted."""
+
+_NUMBER = re.compile(f"0|[1-9][0-9]{{0,{ATTEMPT_DIGITS - 1}}}")
+"""A number as a builder writes it into a label: without leading zeros, and not too long."""
 
 _SHARED = ("Service", NETWORK_POLICY, DISRUPTION_BUDGET)
 """The kinds of which an attempt has one object each."""
@@ -180,10 +185,25 @@ def _is_ours(item: Manifest, job: ImageNetJob, asked_for: Collection[str]) -> bo
     if item["kind"] == "PersistentVolumeClaim" and labels.owner_uid(item) is None:
         is_of_its_name = _labels(item).get(labels.JOB_NAME) == job.metadata.name
         return is_of_its_name and item["metadata"]["name"] in asked_for
-    return (
-        labels.owner_uid(item) == job.metadata.uid
-        and _PLACE.get(item["kind"], set()) <= _labels(item).keys()
-    )
+    return labels.owner_uid(item) == job.metadata.uid and _has_its_place(item, job.metadata.name)
+
+
+def _has_its_place(item: Manifest, job_name: str) -> bool:
+    """Whether an object has the labels that it is sorted by, and a name that fits them.
+
+    Anyone who may edit an object can forge its labels, but not its name.
+    """
+    found = _labels(item)
+    if not _PLACE.get(item["kind"], set()) <= found.keys():
+        return False
+    if labels.ATTEMPT not in found:
+        return True
+    name, numbers = f"{job_name}-r{found[labels.ATTEMPT]}", [found[labels.ATTEMPT]]
+    if item["kind"] == "Pod":
+        index = found[labels.REPLICA_INDEX]
+        name = f"{name}-{found[labels.JOB_ROLE]}-{index}"
+        numbers += [index, found.get(labels.GENERATION, "0")]
+    return item["metadata"]["name"] == name and all(map(_NUMBER.fullmatch, numbers))
 
 
 def _protection(owned: Iterable[Manifest]) -> tuple[Reference, ...]:

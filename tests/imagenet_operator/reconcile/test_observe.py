@@ -232,6 +232,44 @@ def test_a_pod_that_lost_its_labels_is_left_alone(label: str) -> None:
     assert sort(JOB, [pod]).attempts == {}
 
 
+@pytest.mark.parametrize("value", ["", "x", "-1", "1.0", "٣", "01", "9", "9" * 9, "9" * 63])
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        ("Pod", labels.ATTEMPT),
+        ("Pod", labels.REPLICA_INDEX),
+        ("Service", labels.ATTEMPT),
+        (protection.NETWORK_POLICY, labels.ATTEMPT),
+        (protection.DISRUPTION_BUDGET, labels.ATTEMPT),
+    ],
+)
+def test_a_child_with_a_forged_label_is_another_owners(kind: str, label: str, value: str) -> None:
+    """A label that does not fit the name, which cannot be changed, never blinds its job."""
+    children = [living(item) for item in attempt.build(JOB, 0, EVERYTHING)]
+    forged = next(item for item in children if item["kind"] == kind)
+    forged["metadata"]["labels"][label] = value
+
+    observed = sort(JOB, children)
+
+    assert list(observed.foreign) == [(kind, forged["metadata"]["name"])]
+    assert list(observed.attempts) == [0]
+
+
+@pytest.mark.parametrize("value", ["x", "", "1.5", "9" * 63])
+def test_a_pod_of_a_forged_generation_is_another_owners(value: str) -> None:
+    forged = worker()
+    forged["metadata"]["labels"][labels.GENERATION] = value
+    assert list(sort(JOB, [forged]).foreign) == [("Pod", forged["metadata"]["name"])]
+
+
+def test_an_attempt_on_what_protects_the_preparation_is_forged() -> None:
+    (forged,) = map(living, protection.of_preparation(JOB, EVERYTHING))
+    forged["metadata"]["labels"][labels.ATTEMPT] = "7"
+    observed = sort(JOB, [forged])
+    assert (observed.protection, observed.attempts) == ((), {})
+    assert list(observed.foreign) == [(protection.NETWORK_POLICY, forged["metadata"]["name"])]
+
+
 def test_claims_are_ours_or_were_a_namesakes() -> None:
     drop = JOBS["deletes its volumes"]
     ours, kept = volumes.claims(drop)
