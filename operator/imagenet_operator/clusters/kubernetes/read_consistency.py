@@ -12,6 +12,7 @@ from enum import IntEnum
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.reconcile.decide import is_finished
+from imagenet_operator.reconcile.policies import conditions
 from imagenet_operator.reconcile.types import Decision
 
 
@@ -35,7 +36,8 @@ def required(status: Status, decision: Decision) -> ReadConsistency:
         status: The recorded status.
         decision: The decision that the view led to.
     """
-    if _ends(status, decision.status) or _starts_again(status, decision):
+    after = decision.status
+    if _ends(status, after) or _is_suspended(status, after) or _starts_again(status, decision):
         return ReadConsistency.LIVE_ALL
     if any(reference.kind == "Job" for reference in decision.delete) and not is_finished(status):
         return ReadConsistency.LIVE_ALL
@@ -52,6 +54,12 @@ def _ends(before: Status, after: Status) -> bool:
     if before.dataset != after.dataset:
         return True
     return after.training is not None and _is_lost(before, after)
+
+
+def _is_suspended(before: Status, after: Status) -> bool:
+    """Whether the job becomes Suspended, which means that no pod of it is left."""
+    was = conditions.holds(before.conditions, "Suspended")
+    return conditions.holds(after.conditions, "Suspended") and not was
 
 
 def _is_lost(before: Status, after: Status) -> bool:

@@ -26,6 +26,12 @@ OUTCOME = {"time": TIME, "reason": "MemberFailed"}
 SUCCEEDED = [
     {"type": "Succeeded", "status": "True", "reason": "A", "lastTransitionTime": TIME},
 ]
+SUSPENDED = [
+    {"type": "Suspended", "status": "True", "reason": "Suspended", "lastTransitionTime": TIME},
+]
+RESUMED = [
+    {"type": "Suspended", "status": "False", "reason": "Resumed", "lastTransitionTime": TIME},
+]
 
 
 def status(**fields: Any) -> Status:
@@ -73,6 +79,9 @@ POD: Manifest = {"kind": "Pod", "metadata": {"name": "p"}}
         ),
         ({}, {"conditions": SUCCEEDED}, {}, ReadConsistency.LIVE_ALL),
         ({"conditions": SUCCEEDED}, {"conditions": SUCCEEDED}, {}, ReadConsistency.CACHED),
+        ({}, {"conditions": SUSPENDED}, {}, ReadConsistency.LIVE_ALL),
+        ({"conditions": SUSPENDED}, {"conditions": SUSPENDED}, {}, ReadConsistency.CACHED),
+        ({"conditions": SUSPENDED}, {"conditions": RESUMED}, {}, ReadConsistency.CACHED),
         (
             {},
             {"dataset": {"key": "k", "classes": 1, "images": {}, "shards": 1}},
@@ -150,6 +159,25 @@ async def test_a_pod_that_has_vanished_ends_the_attempt() -> None:
 
         assert harness.status()["training"]["outcome"]["reason"] == "Vanished"
         assert harness.status()["disruptions"] == 1
+
+
+@asynchronous
+async def test_a_job_is_not_suspended_while_pods_that_no_cache_knows_still_end() -> None:
+    """Once it says Suspended, its workers may change, and another queue may use its room."""
+    async with cluster_of_one() as harness, blind(harness.server) as other:
+        await bring_to_run(harness)
+        await harness.server.change(
+            "ImageNetJob", "digits", lambda item: item["spec"].update(runPolicy={"suspend": True})
+        )
+        await harness.settle()
+        assert len(harness.pods()) == 5
+
+        await other.reconcile(stored_job(harness))
+
+        assert "Suspended" not in {item["type"] for item in harness.status()["conditions"]}
+        await harness.finish_deleting()
+        await harness.settle()
+        assert harness.condition("Suspended")["status"] == "True"
 
 
 @asynchronous
