@@ -59,7 +59,7 @@ def explain(path: Path, error: OSError) -> NoReturn:
         ) from error
     if error.errno in _NO_PLACE:
         raise StorageError(
-            f"{path}: cannot be written: {_obstacle(path) or error.strerror}; give a folder"
+            f"{path}: cannot be written: {error.strerror}{_obstacle(path)}; give a folder"
         ) from error
     raise WorkloadError(f"{path}: cannot be written: {error.strerror}") from error
 
@@ -69,9 +69,9 @@ def _obstacle(path: Path) -> str:
     for candidate in (path, *path.parents):
         with contextlib.suppress(OSError):
             if candidate.is_file():
-                return f"{candidate} is a file"
+                return f" ({candidate} is a file)"
             if candidate.is_symlink() and not candidate.exists():
-                return f"{candidate} is a link to nothing"
+                return f" ({candidate} is a link to nothing)"
     return ""
 
 
