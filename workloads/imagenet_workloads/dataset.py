@@ -196,6 +196,30 @@ def read_dataset(folder: Path) -> Dataset:
     return Dataset._from_fields(Fields.read(path))
 
 
+def require_whole(dataset: Dataset, folder: Path) -> None:
+    """Compares the length of every shard with dataset.json, which reads none of them.
+
+    Raises:
+        InputError: a shard is missing or has another length.
+    """
+    for shard in (*dataset.train.shards, *dataset.validation.shards):
+        path = folder / shard.record
+        try:
+            length = path.stat().st_size
+        except OSError as error:
+            raise damaged(path, f"cannot be read: {error.strerror}") from error
+        if length != shard.bytes:
+            raise damaged(path, f"has {length} bytes, not {shard.bytes}")
+
+
+def damaged(path: Path, what: str) -> InputError:
+    """The error for a shard that is not as it was sealed; the caller raises it."""
+    return InputError(
+        f"{path}: {what}: the shard is damaged; run imagenet-seal --verify on the dataset, then "
+        "prepare it again: that makes the damaged shards alone"
+    )
+
+
 def left_out_document(
     passed_over: Mapping[str, int], unknown_labels: Mapping[str, int]
 ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.slots.metrics import aggregate
-from imagenet_workloads.telemetry.names import TRAINING, MetricType
+from imagenet_workloads.telemetry.names import TRAINING, MetricType, Phase
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 
@@ -46,6 +46,7 @@ def slot(rank: int, images: int, seconds: float, loss: float | None = None) -> s
     registry = Registry(Environment(job="digits", role=Role.WORKER, attempt=0))
     recorder = TrainingRecorder(registry)
     recorder.plan(epochs=5, batches_per_epoch=20, rank=rank)
+    recorder.phase(Phase.TRAINING)
     recorder.position(epoch=1, batch=3)
     recorder.step(images, seconds, 0.001)
     recorder.speed(images / seconds)

@@ -26,6 +26,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     types.add_dataset(parser)
     types.add_threads(parser)
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="read a sealed dataset again; one with damaged shards is no longer sealed, so that "
+        "the next preparation makes these shards again",
+    )
     return parser
 
 
@@ -43,7 +49,10 @@ def _run(parsed: argparse.Namespace) -> None:
     from imagenet_workloads.telemetry import server
 
     server.start(Environment.from_mapping(os.environ))
-    seal.run(parsed.data, parsed.key, parsed.threads or types.available_cores())
+    threads = parsed.threads or types.available_cores()
+    if parsed.verify:
+        seal.verify(parsed.data, parsed.key, threads)
+    seal.run(parsed.data, parsed.key, threads)
     sealed = read_dataset(plan.folder_of(parsed.data, parsed.key))
     images = {"train": sealed.train.images, "validation": sealed.validation.images}
     text = json.dumps({"images": images, "skipped": sealed.skipped.count})

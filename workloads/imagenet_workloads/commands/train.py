@@ -7,6 +7,7 @@ tests build this parser, and since PID 1 ignores SIGTERM until the child is made
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -37,7 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the member that the environment names, or train alone; return the exit code."""
     from imagenet_workloads.process.pid1 import run_in_child
 
-    return run_in_child(lambda: _run(arguments))
+    code = run_in_child(lambda: _run(arguments))
+    if code != 128 + signal.SIGABRT:
+        return code
+
+    from imagenet_workloads.process.program import run_program
+
+    return run_program(PROGRAM, lambda: _explain_abort(arguments, code))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -45,6 +52,14 @@ def _run(arguments: Sequence[str] | None) -> int:
 
     options = parse(arguments)
     return run_program(PROGRAM, lambda: _member(options))
+
+
+def _explain_abort(arguments: Sequence[str] | None, code: int) -> int:
+    from imagenet_workloads.frameworks import FRAMEWORKS
+
+    options = parse(arguments)
+    FRAMEWORKS[options.cluster.framework].explain_abort(options)
+    return code
 
 
 def _member(options: "Options") -> int:

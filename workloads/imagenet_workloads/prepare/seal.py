@@ -65,6 +65,45 @@ def run(data: Path, key: str, threads: int) -> None:
     _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
 
 
+def verify(data: Path, key: str, threads: int) -> None:
+    """Reads every shard of a dataset and compares it with its checksums.
+
+    A dataset with damaged shards is no longer sealed, and these no longer count as whole: the next
+    preparation makes them again, and no others.
+
+    Args:
+        data: the dataset volume.
+        key: the dataset's.
+        threads: shards checked at a time.
+
+    Raises:
+        InputError: shards are damaged; names them.
+        StorageError: the volume cannot be written.
+    """
+    plan = plans.read(data, key)
+    dataset = plans.folder_of(data, key)
+
+    def damage(shard: PlannedShard) -> str:
+        if not shards.is_whole(dataset, shard):
+            return "it is not whole"
+        return _difference(dataset, plan, shard, shards.read(dataset, shard))
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+        found = dict(zip(plan.shards, pool.map(damage, plan.shards), strict=True))
+    damaged = {shard: what for shard, what in found.items() if what}
+    if not damaged:
+        return
+    # In this order: a sealed dataset has all of its shards.
+    (dataset / datasets.FILE_NAME).unlink(missing_ok=True)
+    for shard in damaged:
+        (dataset / shard.sidecar).unlink(missing_ok=True)
+    named = "; ".join(f"{shard.record}: {what}" for shard, what in list(damaged.items())[:_NAMED])
+    raise InputError(
+        f"{dataset}: {len(damaged)} of {len(plan.shards)} shards are damaged: {named}; prepare "
+        "the dataset again: that makes these shards alone"
+    )
+
+
 def _require_images(sealed: Dataset, plan: Plan) -> None:
     """Checks that nothing that was planned is empty, however many damaged images are allowed.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import Plan, PlannedShard
@@ -97,14 +98,17 @@ def read(dataset: Path, shard: PlannedShard) -> Sidecar:
 
 
 def is_whole(dataset: Path, shard: PlannedShard) -> bool:
-    """Whether a shard needs no work: its sidecar is there, and its files as long as that says."""
+    """Whether a shard needs no work: its sidecar is there, and its files as long as that says.
+
+    A sidecar that cannot be read, as one that was cut off, is as good as none.
+    """
     if not (dataset / shard.sidecar).exists():
         return False
     try:
         length, *_ = [(dataset / name).stat().st_size for name in shard.files]
-    except FileNotFoundError:
+        return read(dataset, shard).bytes == length
+    except (FileNotFoundError, InputError):
         return False
-    return read(dataset, shard).bytes == length
 
 
 def bytes_present(dataset: Path, plan: Plan) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mxnet as mx
 
-from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.dataset import read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles, of_paths, of_split
 from imagenet_workloads.frameworks.mxnet.records import (
@@ -80,6 +80,7 @@ def _find(options: Options, scratch: Path) -> _Found:
     data = options.data
     if data.dataset is not None:
         dataset = read_dataset(data.dataset)
+        require_whole(dataset, data.dataset)
         return _Found(
             of_split(dataset.train, data.dataset, train_index),
             of_split(dataset.validation, data.dataset, validation_index),

@@ -6,7 +6,9 @@ Imports no MXNet.
 import os
 from collections.abc import Mapping
 
+from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.frameworks.mxnet.fast_import import lighten_mxnet
+from imagenet_workloads.frameworks.mxnet.record_files import require_records
 from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole
 from imagenet_workloads.train.options.description import (
     FrameworkDescription,
@@ -96,6 +98,17 @@ def serve(options: Options, variables: Mapping[str, str]) -> int | None:
     return server_process.run(member, options.cluster.join_timeout, variables)
 
 
+def explain_abort(options: Options) -> None:
+    """Look for the damaged record at which MXNet aborts the process.
+
+    Raises:
+        InputError: a shard of the dataset is damaged; names it.
+    """
+    folder = options.data.dataset
+    if folder is not None and (folder / FILE_NAME).exists():
+        require_records(read_dataset(folder), folder)
+
+
 DESCRIPTION = FrameworkDescription(
     name="MXNet",
     library="mxnet",
@@ -105,4 +118,5 @@ DESCRIPTION = FrameworkDescription(
     contradiction=contradiction,
     before_import=lighten_mxnet,
     serve=serve,
+    explain_abort=explain_abort,
 )

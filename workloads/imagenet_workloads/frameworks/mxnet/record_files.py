@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.dataset import Shard, Split
+from imagenet_workloads.dataset import Dataset, Shard, Split, damaged
 from imagenet_workloads.errors import InputError
 
 _MAGIC = 0xCED7230A
@@ -46,6 +46,22 @@ def of_split(split: Split, folder: Path, index: Path) -> RecordFiles:
             f"{split.images}; prepare the dataset again"
         )
     return joined
+
+
+def require_records(dataset: Dataset, folder: Path) -> None:
+    """Walks over the headers of all records, without the images.
+
+    Raises:
+        InputError: a shard's records are not where its index says.
+    """
+    for shard in (*dataset.train.shards, *dataset.validation.shards):
+        record, index = _pair(shard, folder)
+        try:
+            listed, there = list(_offsets(record, index)), list(_scan(record))
+        except (OSError, ValueError, struct.error) as error:
+            raise damaged(record, str(error)) from error
+        if sorted(listed) != there:
+            raise damaged(record, f"its records are not where {index.name} says")
 
 
 def _pair(shard: Shard, folder: Path) -> tuple[Path, Path]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.dataset import read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow import record_ranges
 from imagenet_workloads.frameworks.tensorflow.records import RecordTraining, RecordValidation
@@ -60,6 +60,7 @@ def _dataset(options: Options, rank: int, ranks: int, accumulation_steps: int) -
             f"{folder}: its records are {found.format}, and TensorFlow reads TFRecord; prepare it "
             "with --format TFRecord, or write --framework MXNet"
         )
+    require_whole(found, folder)
     inputs = choose_inputs(options, found.mean, found.std)
     files = record_ranges.of_split(found.train, folder)
     training = RecordTraining(options, inputs, files, rank, ranks, accumulation_steps)

@@ -32,6 +32,10 @@ def _nothing(options: Options) -> str | None:
     return None
 
 
+def _unexplained(options: Options) -> None:
+    """Know no reason."""
+
+
 def _worker(options: Options, variables: Mapping[str, str]) -> int | None:
     return None
 
@@ -52,6 +56,8 @@ class FrameworkDescription:
         before_import: runs before its library is imported, for a cheaper import.
         serve: runs a member that is no worker, as the environment says, and gives its exit code;
             None where this process is a worker.
+        explain_abort: raises an InputError if it finds why the library has aborted the process; it
+            runs in another one, which has not imported the library.
     """
 
     name: str
@@ -64,6 +70,7 @@ class FrameworkDescription:
     contradiction: Callable[[Options], str | None] = _nothing
     before_import: Callable[[], None] = lambda: None
     serve: Callable[[Options, Mapping[str, str]], int | None] = _worker
+    explain_abort: Callable[[Options], None] = _unexplained
 
     def load(self, module: str) -> ModuleType:
         """Import one of the package's modules; the entry point has called `before_import`."""

@@ -1,0 +1,115 @@
+"""A sealed dataset that is damaged later: found by its lengths or checksums, and mended."""
+
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.commands import seal
+from imagenet_workloads.dataset import FILE_NAME, read_dataset, require_whole
+from imagenet_workloads.errors import InputError
+from support.pictures import collection, write_tar_of_tars
+from support.preparation import prepare
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+IMAGES = collection({"n01": 10, "n02": 10})
+OPTIONS = ("--shards", "3", "--validation-per-class", "2")
+
+
+def contents(dataset: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in dataset.glob("*.rec")}
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    return prepare(write_tar_of_tars(tmp_path / "source.tar", IMAGES), tmp_path / "data", *OPTIONS)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def verify(dataset: Path) -> int:
+    return seal.main(["--data", str(dataset.parents[1]), "--key", dataset.name, "--verify"])
+
+
+def test_a_good_dataset_stays_sealed(dataset: Path) -> None:
+    before = (dataset / FILE_NAME).read_bytes()
+    assert verify(dataset) == 0
+    assert (dataset / FILE_NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", [flip, cut])
+def test_damaged_shards_alone_are_made_again(
+    damage: Callable[[Path], None],
+    dataset: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    good, sealed = contents(dataset), (dataset / FILE_NAME).read_bytes()
+    kept = (dataset / "train-00000-of-00003.rec").stat().st_ino
+    damage(dataset / "train-00001-of-00003.rec")
+
+    assert verify(dataset) == 3
+    said = capsys.readouterr().err
+    assert "1 of 4 shards are damaged: train-00001-of-00003.rec: " in said
+    assert "prepare the dataset again" in said
+    assert not (dataset / FILE_NAME).exists()
+
+    prepare(tmp_path / "source.tar", tmp_path / "data", *OPTIONS)
+    assert contents(dataset) == good
+    assert (dataset / FILE_NAME).read_bytes() == sealed
+    assert (dataset / "train-00000-of-00003.rec").stat().st_ino == kept
+
+
+def test_a_sidecar_that_is_cut_is_made_again(dataset: Path, tmp_path: Path) -> None:
+    good = contents(dataset)
+    cut(dataset / "train-00001-of-00003.json")
+    assert verify(dataset) == 3
+    prepare(tmp_path / "source.tar", tmp_path / "data", *OPTIONS)
+    assert contents(dataset) == good
+    assert verify(dataset) == 0
+
+
+def refusal(dataset: Path, output: Path) -> str:
+    """Train, which must end with 3; return what it says."""
+    program = Path(sys.executable).parent / "imagenet-train"
+    options = ["--network", "lenet", "--image-shape", "3,28,28", "--batch-size", "4"]
+    ended = subprocess.run(
+        [program, "--dataset", dataset, *options, "--output", output],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 3, ended.stderr
+    return ended.stderr
+
+
+def test_training_refuses_a_shard_of_another_length(dataset: Path, tmp_path: Path) -> None:
+    require_whole(read_dataset(dataset), dataset)
+    shard = dataset / "val-00000-of-00001.rec"
+    cut(shard)
+    with pytest.raises(InputError, match=f"{shard.name}: has .* bytes, not .* imagenet-seal"):
+        require_whole(read_dataset(dataset), dataset)
+    shard.unlink()
+    said = refusal(dataset, tmp_path / "out")
+    assert f"{shard.name}: cannot be read: No such file" in said
+
+
+def test_a_record_at_which_mxnet_aborts_is_named(dataset: Path, tmp_path: Path) -> None:
+    shard = dataset / "train-00001-of-00003.rec"
+    content = bytearray(shard.read_bytes())
+    content[content.index(MAGIC, 1)] ^= 1
+    shard.write_bytes(content)
+    said = refusal(dataset, tmp_path / "out")
+    assert f"imagenet-train: error: {shard}: no record at byte" in said
+    assert "imagenet-seal --verify" in said
