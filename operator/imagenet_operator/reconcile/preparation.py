@@ -167,10 +167,9 @@ def _ready(context: ReconcileContext, reason: str, how: str) -> None:
 
 def _summary(found: DatasetStatus) -> str:
     images = found.images
-    dropped = f" ({found.dropped_classes} with too few images)" if found.dropped_classes else ""
     return (
         f"dataset {found.key[:12]} with {images.train:,} + {images.validation:,} images "
-        f"in {found.classes} classes{dropped}"
+        f"in {found.classes} classes"
     )
 
 

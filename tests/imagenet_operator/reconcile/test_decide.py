@@ -53,8 +53,8 @@ def test_the_way_of_one_job() -> None:
     assert list(dict.fromkeys(phases)) == ["Preparing", "Starting", "Running", "Succeeded"]
     assert reasons(cluster) == ["DatasetReady", "AttemptStarted", "Running", "Succeeded"]
     assert cluster.events[0].message == (
-        "dataset 0123456789ab with 1,200 + 100 images in 9 classes (1 with too few images): "
-        "all shards are verified"
+        "dataset 0123456789ab with 1,200 + 100 images in 9 classes: "
+        "all shards are verified; left out: 1 class with too few images"
     )
     assert cluster.status.dataset is not None
     assert cluster.status.dataset.sealed
