@@ -86,6 +86,10 @@ class Preprocessing(Model):
     min_images_per_class: Count = 500
     """Classes with fewer images than this are dropped."""
 
+    expected_classes: Annotated[int, Ge(1), Le(1_000_000)] | None = None
+    """The number of classes that the dataset must have, without the dropped ones. If it has another
+    number, preparation fails and lists the classes."""
+
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     """The seed of the validation split and of the order of images."""
 

@@ -53,6 +53,7 @@ def _index_arguments(job: ImageNetJob) -> list[str]:
     spec = job.spec.dataset
     source, validation, preprocessing = spec.source.fields, spec.validation, spec.preprocessing
     resize = [] if preprocessing.resize is None else ["--resize", str(preprocessing.resize)]
+    expected = preprocessing.expected_classes
     return [
         *source.reading_arguments(validation),
         *source.index_arguments(validation),
@@ -63,6 +64,7 @@ def _index_arguments(job: ImageNetJob) -> list[str]:
         *("--quality", str(preprocessing.quality)),
         *("--shards", str(preprocessing.shards)),
         *("--min-images-per-class", str(preprocessing.min_images_per_class)),
+        *([] if expected is None else ["--expected-classes", str(expected)]),
         *("--seed", str(preprocessing.seed)),
         *("--max-skipped-fraction", str(preprocessing.max_skipped_fraction)),
     ]

@@ -168,3 +168,16 @@ def test_index_and_pack_are_told_where_in_an_archive_the_classes_lie() -> None:
             "--source", "$(IMAGENET_SOURCE)/a.tar", "--path-in-archive=-a/train",
         ]  # fmt: skip
     assert "--path-in-archive=-a/train" not in program(all_jobs(job)[2])[1]
+
+
+def test_index_alone_is_told_which_classes_are_expected() -> None:
+    source = {"volume": {"claimName": "raw", "path": "a", "expectedClassNames": "classes.txt"}}
+    fields = {"source": source, "preprocessing": {"expectedClasses": 1000}}
+    index, pack, seal = (program(built)[1] for built in all_jobs(read(manifest(dataset=fields))))
+    for option, value in (
+        ("--expected-classes", "1000"),
+        ("--expected-class-names", "$(IMAGENET_SOURCE)/classes.txt"),
+    ):
+        assert index[index.index(option) + 1] == value
+        assert option not in pack
+        assert option not in seal

@@ -301,6 +301,50 @@ def test_labels_of_unknown_classes_are_named_where_they_are_allowed(
     assert "8 validation images are of classes with too few images, and left out" in caplog.text
 
 
+def test_an_expected_number_of_classes_is_checked(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    common = ("--source", source, "--data", tmp_path / "data", *OPTIONS)
+    message = refused(capfd, *common, "--expected-classes", "4")
+    assert (
+        "4 classes are expected, and the dataset has 3: n01 (20 images), n02 (10), n03 (12); "
+        "left out: rare (4)"
+    ) in message
+    assert not list((tmp_path / "data").rglob("plan*"))
+    key = run_index(source, tmp_path / "data", *OPTIONS)["key"]
+    checked = run_index(source, tmp_path / "data", *OPTIONS, "--expected-classes", "3")
+    assert checked["key"] == key
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n01\nn02\nn03\n", None),
+        ("\ufeffn03 tench, Tinca tinca\r\nn01\r\n\r\nn02 goldfish\r\n", None),
+        ("n01\nn02\n", "1 class that is not expected: n03"),
+        ("n01\nn02\nn03\nrare\nN04\n", "lacks 2 expected classes: rare (4 images: too few), N04"),
+        ("n01\nn02\nN03\n", "lacks 1 expected class: N03; it has 1 class that is not expected"),
+        ("", "names no class"),
+    ],
+)  # fmt: skip
+def test_expected_names_of_classes_are_checked(
+    text: str,
+    message: str | None,
+    source: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "classes.txt").write_text(text)
+    expected = ("--expected-class-names", str(tmp_path / "classes.txt"))
+    if message is None:
+        run_index(source, tmp_path / "data", *OPTIONS, *expected)
+        return
+    common = ("--source", source, "--data", tmp_path / "data", *OPTIONS)
+    told = refused(capfd, *common, *expected)
+    assert f"{tmp_path}/classes.txt" in told
+    assert message in told
+
+
 def test_a_volume_that_is_too_small_is_refused_before_any_work(
     source: Path,
     tmp_path: Path,
@@ -384,6 +428,9 @@ def test_a_source_whose_files_are_no_images_says_what_images_are_called(
         ("--source", "s", "--data", "d", "--max-skipped-fraction", "2"),
         ("--source", "s", "--data", "d", "--max-skipped-fraction", "x"),
         ("--source", "s", "--data", "d", "--codec", "pillow"),
+        ("--source", "s", "--data", "d", "--expected-classes", "0"),
+        ("--source", "s", "--data", "d", "--expected-class-names", ""),
+        ("--source", "s", "--data", "d", "--path-in-archive", ""),
         ("--data", "d", "--synthetic-classes", "3", "--synthetic-images-per-class", "2",
          "--synthetic-image-shape", "1,8,8"),
     ],

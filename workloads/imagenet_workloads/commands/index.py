@@ -83,6 +83,18 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         "is of unknown classes (default: %(default)s)",
     )
     group.add_argument(
+        "--expected-classes",
+        type=types.count,
+        metavar="N",
+        help="fail unless the dataset has N classes",
+    )
+    group.add_argument(
+        "--expected-class-names",
+        type=types.path,
+        metavar="FILE",
+        help="fail unless the dataset's classes are those of the file, one a line",
+    )
+    group.add_argument(
         "--codec",
         choices=("auto", "opencv", "planes"),
         default="auto",
@@ -114,6 +126,7 @@ def _run(parsed: argparse.Namespace) -> None:
 
 def _request(parsed: argparse.Namespace) -> "IndexRequest":
     from imagenet_workloads.prepare import index
+    from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 
     return index.IndexRequest(
         source=sources.open_source(parsed),
@@ -122,6 +135,7 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
         options=_options(parsed),
         codec=parsed.codec,
         max_skipped_fraction=parsed.max_skipped_fraction,
+        expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )
 
 

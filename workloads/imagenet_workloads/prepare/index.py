@@ -23,6 +23,7 @@ from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
+from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
@@ -47,6 +48,7 @@ class IndexRequest:
         options: those that decide the bytes.
         codec: `auto`, `opencv` or `planes`.
         max_skipped_fraction: the largest share of damaged images, 0 to 1.
+        expected: the classes that the dataset must have.
     """
 
     source: Source
@@ -55,6 +57,7 @@ class IndexRequest:
     options: DatasetOptions
     codec: str
     max_skipped_fraction: float
+    expected: ExpectedClasses = field(default_factory=ExpectedClasses)
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     ):
         found = scan(request.source, rows, recorder.listed)
         _log_notes(found)
-        classes = _choose_classes(found, request.options)
+        classes = _choose_classes(found, request)
         parts = _divide(request, found, classes, own_rows, recorder)
         plan = _plan(request, found, classes, parts, codec)
         dataset = plans.folder_of(request.data, plan.key)
@@ -173,7 +176,8 @@ def _result(plan: Plan, sealed: datasets.Dataset | None) -> IndexResult:
     )
 
 
-def _choose_classes(found: Scan, options: DatasetOptions) -> Classes:
+def _choose_classes(found: Scan, request: IndexRequest) -> Classes:
+    options = request.options
     counts = np.bincount(found.classes(), minlength=len(found.class_names)).tolist()
     classes = split.choose_classes(
         found.class_names, counts, found.notes.empty, options.min_images_per_class
@@ -184,6 +188,8 @@ def _choose_classes(found: Scan, options: DatasetOptions) -> Classes:
         _log.info(
             "left out for fewer than %d images: %s", options.min_images_per_class, _listed(dropped)
         )
+    images = dict(zip(found.class_names, counts, strict=True))
+    request.expected.check({name: images[name] for name in classes.names}, classes.dropped)
     return classes
 
 

@@ -22,7 +22,15 @@ class VolumeSource(SourceFields):
     """The folder or tar in the tar that holds the classes, such as ``train``; by default the folder
     that holds all of them."""
 
-    rules = (stays_below("path"), stays_below("pathInArchive"))
+    expected_class_names: RelativePath | None = None
+    """A file with the names of the classes that the dataset must have, one a line, from the claim's
+    root. If a class is missing or not expected, preparation fails and names it."""
+
+    rules = (
+        stays_below("path"),
+        stays_below("pathInArchive"),
+        stays_below("expectedClassNames"),
+    )
 
     dataset_rules = (needs_volume("volume", "200Gi"),)
 
@@ -42,10 +50,13 @@ class VolumeSource(SourceFields):
         return arguments
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the path of the label file of validation images."""
-        if validation is None or validation.labels is None:
-            return []
-        return ["--validation-labels", _on_claim(validation.labels)]
+        """Return the paths of the names of classes and of the labels of validation images."""
+        arguments = []
+        if self.expected_class_names is not None:
+            arguments += ["--expected-class-names", _on_claim(self.expected_class_names)]
+        if validation is not None and validation.labels is not None:
+            arguments += ["--validation-labels", _on_claim(validation.labels)]
+        return arguments
 
 
 def _on_claim(path: str) -> str:

@@ -54,7 +54,7 @@ def read(
     Raises:
         InputError: the file cannot be read, a line is wrong, or an image has no line.
     """
-    if next(_lines(path), None) is None:
+    if next(lines(path), None) is None:
         raise InputError(f"{path}: holds no labels")
     classes = _ClassNames(class_names)
     by_order = _is_by_order(path, classes)
@@ -139,17 +139,17 @@ class _ClassNames:
 
 def _is_by_order(path: Path, classes: _ClassNames) -> bool:
     """Whether each line is a class alone."""
-    lines = (text for _, text in _lines(path))
-    first = next(lines)
+    texts = (text for _, text in lines(path))
+    first = next(texts)
     if len(_COLUMN.findall(first)) == 1 or _unquoted(first) in classes:
         return True
-    return classes.have_spaces and any(_unquoted(text) in classes for text in lines)
+    return classes.have_spaces and any(_unquoted(text) in classes for text in texts)
 
 
 def _by_order(path: Path, names: Callable[[], Iterator[str]], classes: _ClassNames) -> Labels:
     listed = array("i")
     translate = _translation(path, classes)
-    for number, text in _lines(path):
+    for number, text in lines(path):
         name = _unquoted(text)
         if len(_COLUMN.findall(name)) > 1 and name not in classes and not classes.have_spaces:
             raise InputError(f"{path}: line {number} has two columns, and the first has one")
@@ -213,7 +213,7 @@ def _by_name(path: Path, names: Callable[[], Iterator[str]], classes: _ClassName
 def _table(path: Path, classes: _ClassNames) -> tuple[npt.NDArray[np.uint64], Labels]:
     """The labels by the sorted hashes of their images' names: 12 bytes a line, not the names."""
     hashes, numbers = array("Q"), array("i")
-    for line, text in _lines(path):
+    for line, text in lines(path):
         columns = [column.span() for column in islice(_COLUMN.finditer(text), 2)]
         if len(columns) < 2:
             raise InputError(f"{path}: line {line} has one column, and the first has two")
@@ -229,8 +229,12 @@ def _table(path: Path, classes: _ClassNames) -> tuple[npt.NDArray[np.uint64], La
     return found[order], np.frombuffer(numbers, np.int32)[order]
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The number and the text of each line that is neither empty nor a heading."""
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The number and the text of each line that is neither empty nor a heading.
+
+    Raises:
+        InputError: the file cannot be read, or is no text.
+    """
     try:
         with os.fdopen(regular_files.open_file(path), "rb") as file:
             text = io.TextIOWrapper(file, _encoding(file.peek(2)), "surrogateescape")
