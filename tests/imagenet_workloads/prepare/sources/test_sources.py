@@ -1,6 +1,7 @@
 """Each kind of source lists the same images, reads each in place, and refuses what it must."""
 
 import gzip
+import io
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -187,22 +188,21 @@ def test_says_that_there_is_no_such_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
 def test_a_pipe_or_a_device_in_a_tar_is_passed_over(kind: bytes, tmp_path: Path) -> None:
-    def write(path: Path, *names: str) -> Path:
+    def write(name: str, image: str, other: str, content: bytes) -> Path:
+        path = tmp_path / name
         with tarfile.open(path, "w") as archive:
-            for name in names:
-                other = tarfile.TarInfo(name)
-                other.type = kind
-                archive.addfile(other)
-            archive.add(image, "a/1.jpg" if "a/2.jpg" in names else names[0].replace("2", "1"))
+            passed_over, kept = tarfile.TarInfo(other), tarfile.TarInfo(image)
+            passed_over.type, kept.size = kind, len(content)
+            archive.addfile(passed_over)
+            archive.addfile(kept, io.BytesIO(content))
         return path
 
-    image = tmp_path / "1.jpg"
-    image.write_bytes(b"x")
-    folders = volume.open_source(write(tmp_path / "folders.tar", "a/2.jpg"))
-    flat = volume.open_flat(write(tmp_path / "flat.tar", "2.jpg"))
-    image.write_bytes(tar({"1.jpg": b"x"}))
-    tars = volume.open_source(write(tmp_path / "tars.tar", "n2.tar"))
-    for source in (folders, flat, tars):
+    sources = (
+        volume.open_source(write("folders.tar", "a/1.jpg", "a/2.jpg", b"x")),
+        volume.open_flat(write("flat.tar", "1.jpg", "2.jpg", b"x")),
+        volume.open_source(write("tars.tar", "n1.tar", "n2.tar", tar({"1.jpg": b"x"}))),
+    )
+    for source in sources:
         images, notes = scanned(source)
         assert [image.name.rpartition("/")[2] for image in images] == ["1.jpg"]
         assert notes.ignored == 1
