@@ -90,6 +90,19 @@ def test_a_tar_one_level_too_high_is_refused_with_the_path_to_write(
         classes(path, right.rpartition("/")[0] or ".")
 
 
+def test_a_folder_one_level_too_low_is_refused_with_the_path_to_write(tmp_path: Path) -> None:
+    root = write(tmp_path / "source", ("a/1.jpg", "a/2.jpg", "a/list.txt", "b/3.jpg"))
+    with pytest.raises(
+        InputError, match=rf"images \(such as 1\.jpg\) are in no .* write {root} \("
+    ):
+        classes(root / "a")
+    # Beside classes, a stray image is passed over and counted.
+    (root / "stray.jpg").touch()
+    notes = Notes()
+    assert len(list(volume.open_source(root).scan(notes))) == 3
+    assert notes.suffixes == {".txt": 1, ".jpg": 1}
+
+
 @pytest.mark.parametrize("names", [("train/1.jpg", "val/2.jpg"), ("test/1.jpg", "train/1.jpg")])
 def test_splits_without_class_folders_are_refused(names: tuple[str, ...], tmp_path: Path) -> None:
     for path in (write(tmp_path / "source", names), write_tar(tmp_path / "x.tar", names)):

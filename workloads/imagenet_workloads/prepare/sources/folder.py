@@ -18,6 +18,7 @@ from imagenet_workloads.prepare.sources.source import (
     changed,
     class_name_in,
     is_image,
+    readable,
 )
 
 # What a volume's root holds beside anybody's data.
@@ -39,7 +40,7 @@ class Folder(Source):
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images by class, and in a class by name."""
         total = sum(1 for _ in _listed(self._root))
-        links, layout = Links(self._root), Layout()
+        links, layout, stray = Links(self._root), Layout(), ""
         for number, name in enumerate(names(self._root)):
             notes.share = min(1.0, number / max(1, total))
             if name in _NOT_CLASSES or name.startswith("."):
@@ -47,6 +48,7 @@ class Folder(Source):
             status = links.look(f"{self._root}/{name}", is_wanted=False)
             if status is None or not stat.S_ISDIR(status.st_mode):
                 notes.pass_over(name)
+                stray = stray or (name if is_image(name) else "")
                 continue
             class_name = class_name_in(name, str(self._root))
             images = 0
@@ -56,9 +58,15 @@ class Folder(Source):
                 yield image
             if images == 0:
                 notes.empty.append(class_name)
-        self._require_classes(layout)
+        self._require_classes(layout, stray)
 
-    def _require_classes(self, layout: Layout) -> None:
+    def _require_classes(self, layout: Layout, stray: str) -> None:
+        if stray and not layout.has_images:
+            raise InputError(
+                f"{self._root}: its images (such as {readable(stray)}) are in no folders, so they "
+                f"have no classes; write {self._root.parent} (path), or give them as "
+                "--validation-source with --validation-labels"
+            )
         mistake = layout.mistake()
         if mistake is None:
             return

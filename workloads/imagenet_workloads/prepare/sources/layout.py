@@ -26,6 +26,11 @@ class Layout:
         if len(self._folders) < _MOST:
             self._folders[folder] = None
 
+    @property
+    def has_images(self) -> bool:
+        """Whether any folder holds an image."""
+        return bool(self._folders)
+
     def mistake(self) -> tuple[str, str] | None:
         """What is wrong with the classes, and the folder to take for the root ("" for none)."""
         classes = dict.fromkeys(folder.partition("/")[0] for folder in self._folders)
