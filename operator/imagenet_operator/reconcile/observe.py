@@ -21,7 +21,7 @@ from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
-from imagenet_operator.reconcile.policies import taints
+from imagenet_operator.reconcile.policies import memory, taints
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -311,6 +311,8 @@ def _terminated(pod: Manifest) -> Manifest:
 
 def _termination_message(pod: Manifest) -> str:
     """The program's termination message, or an empty text."""
+    if _terminated(pod).get("reason") == memory.OOM_KILLED:
+        return memory.remedy(_labels(pod).get(labels.JOB_ROLE, ""))
     return str(_terminated(pod).get("message") or "").strip()
 
 

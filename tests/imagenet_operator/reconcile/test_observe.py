@@ -382,3 +382,25 @@ def test_a_jobs_failure_is_the_last_termination_message(
 
 def test_a_condition_that_says_nothing_is_a_failure_all_the_same() -> None:
     assert sort(JOB, [pack(condition("Failed"))]).jobs["pack"].failure == "the Job failed"
+
+
+OUT_OF_MEMORY = {"exitCode": 137, "reason": "OOMKilled", "message": "the last line of the log"}
+
+
+def test_a_member_that_used_too_much_memory_says_what_to_raise() -> None:
+    member = observed_member({"phase": "Failed", **state(terminated=OUT_OF_MEMORY)})
+    assert member.message == (
+        "used more memory than its limit (OOMKilled); raise resources.limits.memory in "
+        "spec.training.workers.template, or lower spec.training.batchSize or dataThreads"
+    )
+
+
+def test_a_preparation_that_used_too_much_memory_says_what_to_raise() -> None:
+    job = pack(condition("Failed", reason="BackoffLimitExceeded"))
+    killed = job_pod(job, "p-0", {"phase": "Failed", **state(terminated=OUT_OF_MEMORY)})
+    killed["metadata"]["labels"] = {labels.JOB_ROLE: "pack"}
+    failure = sort(JOB, [job, killed]).jobs["pack"].failure
+    assert failure == (
+        "used more memory than its limit (OOMKilled); raise resources.limits.memory in "
+        "spec.dataset.preprocessing.template"
+    )

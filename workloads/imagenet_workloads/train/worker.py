@@ -19,6 +19,8 @@ from imagenet_workloads.train.options import FrameworkDescription, Options
 from imagenet_workloads.train.resume import identify
 from imagenet_workloads.train.trainer import Worker, train
 
+_OUT_OF_MEMORY = ("out of memory", "cannot allocate memory", "bad_alloc")
+
 
 def run(options: Options, description: FrameworkDescription, variables: Mapping[str, str]) -> int:
     """Be a worker; return its exit code.
@@ -49,10 +51,29 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     try:
         return train(worker)
     except Exception as error:
-        reason = members.explain(error)
+        reason = members.explain(error) or explain_memory(error, options)
         if reason is None:
             raise
         raise WorkloadError(reason) from error
+
+
+def explain_memory(error: Exception, options: Options) -> str | None:
+    """Say what to change if an error is a lack of memory; None for any other.
+
+    MXNet raises its own error, with the text of CUDA's or of the C library; TensorFlow raises
+    ResourceExhaustedError.
+    """
+    text = str(error).lower()
+    is_memory = isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
+    if not is_memory and not any(words in text for words in _OUT_OF_MEMORY):
+        return None
+    where = "the GPU" if options.cluster.gpus or "gpu" in text or "cuda" in text else "this machine"
+    images = options.optimizer.batch_size
+    return (
+        f"{where} has too little memory for {images} images a step of this worker; lower "
+        "--batch-size (spec.training.batchSize), or keep it and add up smaller steps with "
+        f"--macrobatch-size"
+    )
 
 
 def find_rendezvous(
