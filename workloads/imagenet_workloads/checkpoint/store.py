@@ -7,6 +7,7 @@ checkpoint is made under a temporary name and renamed into place last, so that a
 at any moment, power included, leaves it whole or not at all.
 """
 
+import errno
 import logging
 import os
 import re
@@ -25,11 +26,14 @@ from imagenet_workloads.checkpoint.manifest import (
     Position,
     read_batches_per_epoch,
 )
-from imagenet_workloads.errors import InputError, StorageError, SupersededError
+from imagenet_workloads.errors import InputError, StorageError, SupersededError, WorkloadError
 
 __all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
 
 _log = logging.getLogger(__name__)
+
+# A volume with less than this is full for a writer that needs more at a time.
+_AS_GOOD_AS_FULL = 1 << 20
 
 _ATTEMPT = re.compile(r"r(0|[1-9][0-9]*)")
 _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
@@ -163,11 +167,40 @@ class CheckpointStore:
             self._prune(position)
         except OSError as error:
             name = f" ({error.filename})" if error.filename else ""
+            remedy = self._remedy(temporary) if error.errno == errno.ENOSPC else ""
             raise StorageError(
-                f"cannot write checkpoint {final}{name}: {error.strerror or error}"
+                f"cannot write checkpoint {final}{name}: {error.strerror or error}{remedy}"
+            ) from error
+        except WorkloadError:
+            raise
+        except Exception as error:
+            # A framework's own writer has another error for a full volume, or none of its own.
+            if shutil.disk_usage(self._folder).free >= _AS_GOOD_AS_FULL:
+                raise
+            raise StorageError(
+                f"cannot write checkpoint {final}: {os.strerror(errno.ENOSPC)}"
+                f"{self._remedy(temporary)}"
             ) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def _remedy(self, temporary: Path) -> str:
+        """What to do about a volume that is full, with the bytes of a checkpoint."""
+        own = sorted(_checkpoints(self._folder), reverse=True)
+        known = own[0][1] if own else None
+        size = f"{_bytes(known):,}" if known else f"more than {_bytes(temporary):,}"
+        free = shutil.disk_usage(self._folder).free
+        go_on = ""
+        if (newest := next(iter(self._candidates()), None)) is not None:
+            # As initFrom takes it: from the root of the volume, where a job has jobs/NAME-UID.
+            output = self._attempts.parent
+            if output.parent.name == "jobs":
+                newest = newest.relative_to(output.parent.parent)
+            go_on = f"; then go on in a new job with checkpoint.initFrom: {newest}"
+        return (
+            f": a checkpoint needs {size} bytes and {free:,} are free; enlarge the output volume "
+            f"or remove files from it{go_on}"
+        )
 
     def _candidates(self) -> list[Path]:
         """Checkpoint folders of all attempts up to this one, the furthest first."""
@@ -284,6 +317,10 @@ def _length(folder: Path) -> int | None:
         return read_batches_per_epoch(folder)
     except InputError:
         return None
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _verified(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]) -> Checkpoint:
