@@ -220,7 +220,7 @@ def test_a_point_that_cannot_run_stops_the_sweep_before_it_starts(workplace: Wor
 
     assert finished.code == 2
     assert finished.errors.splitlines()[-1].startswith(
-        "imagenetctl: error:   parameterServer, 3 workers: spec.training.batchSize: 512 does not"
+        "imagenetctl: error:   parameterServer, 3 workers: spec.training.batchSize: 512 is not"
     )
     assert workplace.started() == []
 

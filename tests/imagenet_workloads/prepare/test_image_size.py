@@ -140,6 +140,10 @@ def test_no_damage_makes_it_fail(image: bytes, data: st.DataObject) -> None:
     assert size is None or min(size) >= 0
 
 
+def test_a_directory_beyond_any_file_is_damage() -> None:
+    assert image_size.claimed(b"II+\0" + struct.pack("<HHQ", 8, 0, 1 << 63)) is None
+
+
 def test_a_directory_of_endless_length_is_read_to_the_end_of_the_file() -> None:
     tracemalloc.start()
     assert image_size.claimed(b"II+\0" + struct.pack("<HHQQ", 8, 0, 16, 1 << 63)) is None

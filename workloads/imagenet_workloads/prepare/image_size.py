@@ -38,7 +38,7 @@ def claimed(data: bytes) -> Size | None:
         if data.startswith(signature):
             try:
                 return read(data)
-            except (struct.error, ValueError):
+            except (struct.error, ValueError, OverflowError):  # an offset beyond any file
                 return None
     return None
 
