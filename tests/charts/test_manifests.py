@@ -160,8 +160,8 @@ def test_the_definition_may_go_with_the_operator_or_not_come_at_all() -> None:
 
 
 def test_an_older_kubernetes_is_refused() -> None:
-    assert "kubeVersion" in chart.run({}, "--kube-version", "1.27.9").stderr
-    assert chart.run({}, "--kube-version", "1.28.0").returncode == 0
+    assert "kubeVersion" in chart.run({}, "--kube-version", "1.28.15").stderr
+    assert chart.run({}, "--kube-version", "1.29.0").returncode == 0
     assert chart.run({}, "--kube-version", "v1.31.4-gke.1183000").returncode == 0
 
 

@@ -313,6 +313,19 @@ class Conformance(ObjectConformance):
         assert failed["reason"] == "BackoffLimitExceeded"
         assert get(driver, "Job", "j")["status"]["failed"] == 2
 
+    def test_a_job_fails_beyond_the_limit_of_one_index(self, driver: ClusterDriver) -> None:
+        limits = {"backoffLimit": 9, "backoffLimitPerIndex": 1, "maxFailedIndexes": 0}
+        script = 'test "$JOB_COMPLETION_INDEX" = 0'
+        driver.create(
+            batch_job(driver, "j", script, completionMode="Indexed", completions=2, **limits)
+        )
+
+        failed = wait_for_condition(driver, "j", "Failed")
+
+        assert failed["reason"] == "MaxFailedIndexesExceeded"
+        status = get(driver, "Job", "j")["status"]
+        assert (status["failedIndexes"], status["failed"], status["succeeded"]) == ("1", 2, 1)
+
     @pytest.mark.parametrize(("code", "pods"), [(3, 1), (1, 2)])
     def test_a_failure_policy_ends_a_job_at_once(
         self, driver: ClusterDriver, code: int, pods: int

@@ -35,12 +35,22 @@ def index_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
 
 
 def pack_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFAULTS) -> Manifest:
-    """Return the Indexed Job that writes the shards, one completion each."""
+    """Return the Indexed Job that writes the shards, one completion each.
+
+    Each shard has its own retries, and none may be given up. The limit for all of them together
+    ends a Job whose shards all fail before each has used up its retries.
+    """
     spec = job.spec.dataset
     parallelism = min(spec.preprocessing.parallelism, dataset.shards)
     arguments = [*_location(dataset), *spec.source.fields.reading_arguments(spec.validation)]
     built = _preparation_job(job, PACK, arguments, settings, parallelism)
-    built["spec"] |= {"completionMode": "Indexed", "completions": dataset.shards}
+    built["spec"] |= {
+        "completionMode": "Indexed",
+        "completions": dataset.shards,
+        "backoffLimit": settings.preparation_retries + dataset.shards,
+        "backoffLimitPerIndex": settings.preparation_retries,
+        "maxFailedIndexes": 0,
+    }
     return built
 
 

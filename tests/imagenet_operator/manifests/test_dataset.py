@@ -99,10 +99,21 @@ def test_pack_has_one_completion_a_shard_and_no_idle_pods(job: ImageNetJob, shar
         assert (other["spec"]["completions"], other["spec"]["parallelism"]) == (1, 1)
 
 
+def test_the_failures_of_one_shard_use_up_no_retries_of_others() -> None:
+    index, pack, seal = all_jobs(JOBS["defaults"], Settings(preparation_retries=4))
+    assert pack["spec"]["completions"] == 9
+    # One failure of each shard more than one shard may have, and no shard may be given up.
+    assert pack["spec"]["backoffLimit"] == 13
+    assert (pack["spec"]["backoffLimitPerIndex"], pack["spec"]["maxFailedIndexes"]) == (4, 0)
+    for other in (index, seal):
+        assert other["spec"]["backoffLimit"] == 4
+        assert not {"backoffLimitPerIndex", "maxFailedIndexes"} & other["spec"].keys()
+
+
 def test_failures_that_a_retry_would_repeat_fail_the_job_and_disruptions_do_not_count() -> None:
     for built in all_jobs(JOBS["defaults"], Settings(preparation_retries=4)):
         spec = built["spec"]
-        assert spec["backoffLimit"] == 4
+        assert spec.get("backoffLimitPerIndex", spec["backoffLimit"]) == 4
         # The policy is only allowed for pods that are never restarted in place.
         assert spec["template"]["spec"]["restartPolicy"] == "Never"
         permanent, disrupted = spec["podFailurePolicy"]["rules"]

@@ -2,12 +2,15 @@
 
 `cluster` has one `JobController` for each Job, and calls it after every change of its pods. It
 supports the fields that this project's Jobs use: completions, parallelism, completionMode,
-backoffLimit, podFailurePolicy, activeDeadlineSeconds and suspend.
+backoffLimit, backoffLimitPerIndex with maxFailedIndexes, podFailurePolicy, activeDeadlineSeconds
+and suspend.
 """
 
 import copy
+import math
 import uuid
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -50,8 +53,8 @@ class JobController:
         self._dismissed: set[str] = set()
         self._succeeded: list[int] = []
         self._failures = 0
-        self._charged = 0
-        self._last_failure: datetime | None = None
+        self._charged: Counter[int] = Counter()
+        self._last_failures: dict[int, datetime] = {}
         self._failure: tuple[str, str] | None = None
 
     def step(self, pods: Sequence[Manifest], now: datetime) -> Step:
@@ -73,11 +76,9 @@ class JobController:
         wanted = self._wanted()
         surplus = active[wanted:]
         self._dismissed.update(pod["metadata"]["uid"] for pod in surplus)
-        due = self._due()
-        create = []
-        if len(living) < wanted and due <= now:
-            indexes = self._free_indexes(living)[: wanted - len(living)]
-            create = [self._pod(index) for index in indexes]
+        due = {index: self._due(index) for index in self._free_indexes(living)}
+        ready = [index for index, time in due.items() if time <= now]
+        create = [self._pod(index) for index in ready[: max(0, wanted - len(living))]]
         status.update(
             active=len(active) - len(surplus) + len(create),
             succeeded=len(self._succeeded),
@@ -88,7 +89,7 @@ class JobController:
             status["completedIndexes"] = ranges(sorted(self._succeeded))
         if not living:
             self._conclude(now)
-        return Step(tuple(create), tuple(surplus), self._again_at(due, now))
+        return Step(tuple(create), tuple(surplus), self._again_at(due.values(), now))
 
     @property
     def _spec(self) -> Manifest:
@@ -127,7 +128,8 @@ class JobController:
         if uid in self._dismissed:
             return
         self._failures += 1
-        self._last_failure = now
+        account = self._account(self._index(pod))
+        self._last_failures[account] = now
         action, rule = failure_action(self._spec.get("podFailurePolicy", {}), pod)
         if action == "FailJob":
             name, code = pod["metadata"]["name"], exit_code(pod)
@@ -136,14 +138,22 @@ class JobController:
                 f"Pod {name} failed with exit code {code} matching FailJob rule at index {rule}",
             )
         elif action == "Count":
-            self._charged += 1
+            self._charged[account] += 1
 
     def _judge(self, now: datetime) -> None:
         """Decide whether the Job has failed."""
         if self._failure is not None:
             return
         limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
-        if self._charged > self._spec.get("backoffLimit", 6):
+        failed_indexes = self._failed_indexes()
+        if failed_indexes:
+            self._job["status"]["failedIndexes"] = ranges(failed_indexes)
+        if len(failed_indexes) > self._spec.get("maxFailedIndexes", math.inf):
+            self._failure = (
+                "MaxFailedIndexesExceeded",
+                "Job has exceeded the specified maximal number of failed indexes",
+            )
+        elif self._charged.total() > self._spec.get("backoffLimit", 6):
             self._failure = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         elif limit and start and now >= datetime.fromisoformat(start) + timedelta(seconds=limit):
             self._failure = (
@@ -159,16 +169,26 @@ class JobController:
         parallelism = int(self._spec.get("parallelism", 1))
         return max(0, min(parallelism, self._slots, remaining))
 
-    def _due(self) -> datetime:
-        """Return the earliest time for another pod, after the failures so far."""
-        if self._last_failure is None:
-            return datetime.min.replace(tzinfo=UTC)
-        doublings: int = min(max(self._charged - 1, 0), 20)
-        delay: timedelta = _FIRST_DELAY * 2**doublings
-        return self._last_failure + min(delay, _LONGEST_DELAY)
+    def _account(self, index: int) -> int:
+        """Return the account of an index's failures: its own, or the one that all indexes share."""
+        return index if "backoffLimitPerIndex" in self._spec else 0
 
-    def _again_at(self, due: datetime, now: datetime) -> datetime | None:
-        times = [due] if due > now else []
+    def _failed_indexes(self) -> list[int]:
+        """Return the indexes that failed too often."""
+        limit = self._spec.get("backoffLimitPerIndex", math.inf)
+        return sorted(index for index, times in self._charged.items() if times > limit)
+
+    def _due(self, index: int) -> datetime:
+        """Return the earliest time for another pod of an index, after the failures so far."""
+        account = self._account(index)
+        if account not in self._last_failures:
+            return datetime.min.replace(tzinfo=UTC)
+        doublings: int = min(max(self._charged[account] - 1, 0), 20)
+        delay: timedelta = _FIRST_DELAY * 2**doublings
+        return self._last_failures[account] + min(delay, _LONGEST_DELAY)
+
+    def _again_at(self, due: Iterable[datetime], now: datetime) -> datetime | None:
+        times = [time for time in due if time > now]
         limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
         if limit and start:
             times.append(datetime.fromisoformat(start) + timedelta(seconds=limit))

@@ -81,6 +81,72 @@ def test_failures_are_followed_by_longer_and_longer_waits() -> None:
     assert waits[-1] == 360
 
 
+def indexed(**spec: Any) -> Run:
+    """Return a Job of three indexes at a time, each of which may fail twice."""
+    limits = {"backoffLimit": 100, "backoffLimitPerIndex": 2, "maxFailedIndexes": 0}
+    return Run(completionMode="Indexed", completions=3, parallelism=3, **{**limits, **spec})
+
+
+def of_index(run: Run, index: int) -> Manifest:
+    """Return the active pod of an index."""
+    return next(
+        pod for pod in run.active if pod["metadata"]["annotations"][INDEX_ANNOTATION] == str(index)
+    )
+
+
+def test_each_index_has_waits_and_failures_of_its_own() -> None:
+    run = indexed()
+    run.step()
+    for index in (0, 1, 2):
+        run.end(of_index(run, index), 1)
+    run.step()
+    run.step(1)
+    assert len(run.active) == 3
+
+    run.end(of_index(run, 1), 1)
+    step = run.step()
+    assert step.again_at == run.now + timedelta(seconds=2)
+    # Another index fails for the second time later, and waits for as long.
+    run.end(of_index(run, 0), 1)
+    run.step(1)
+    run.step(1)
+    assert of_index(run, 1) in run.active
+    assert len(run.active) == 2
+    run.step(1)
+    assert len(run.active) == 3
+    assert run.condition("Failed") is None
+
+
+def test_a_job_fails_once_one_index_fails_too_often() -> None:
+    run = indexed()
+    run.step()
+    run.end(of_index(run, 2), 0)
+    for _ in range(3):
+        run.end(of_index(run, 1), 1)
+        run.step()
+        run.step(1000)
+    assert run.job["status"]["failedIndexes"] == "1"
+    run.end(of_index(run, 0), 143)
+    run.step()
+
+    failed = run.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "MaxFailedIndexesExceeded"
+    assert run.job["status"]["completedIndexes"] == "2"
+
+
+def test_the_limit_of_all_indexes_holds_too() -> None:
+    run = indexed(backoffLimit=2)
+    run.step()
+    for index in (0, 1, 2):
+        run.end(of_index(run, index), 1)
+    run.step()
+
+    failed = run.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "BackoffLimitExceeded"
+
+
 def test_pods_that_were_ignored_are_replaced_and_not_charged() -> None:
     ignore = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
     run = Run(backoffLimit=0, podFailurePolicy={"rules": [ignore]})
