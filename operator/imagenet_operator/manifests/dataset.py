@@ -100,21 +100,7 @@ def _preparation_job(
     parallelism: int = 1,
 ) -> Manifest:
     name = job.metadata.name
-    # Seal reads nothing but the dataset.
-    source = None if role == SEAL else volumes.source(job)
-    mounts = (*((source,) if source else ()), volumes.data(job))
-    program = pod.Program(
-        role=role,
-        command=f"imagenet-{role}",
-        arguments=tuple(arguments),
-        image=settings.images[job.spec.training.framework].cpu,
-        grace_period_seconds=settings.grace_period_seconds,
-        mounts=mounts,
-        secret=None if role == SEAL else job.spec.dataset.source.fields.secret,
-        shares_node=volumes.must_share_node(job, mounts, parallelism),
-        template=job.spec.dataset.preprocessing.template,
-        template_path="spec.dataset.preprocessing.template",
-    )
+    program = _program(job, role, arguments, settings, parallelism)
     spec: dict[str, Any] = {
         "parallelism": parallelism,
         "completions": 1,
@@ -135,6 +121,27 @@ def _preparation_job(
         },
         "spec": spec,
     }
+
+
+def _program(
+    job: ImageNetJob, role: str, arguments: list[str], settings: Settings, parallelism: int
+) -> pod.Program:
+    # Seal reads nothing but the dataset.
+    reads_source = role != SEAL
+    source = volumes.source(job) if reads_source else None
+    mounts = (*((source,) if source else ()), volumes.data(job))
+    return pod.Program(
+        role=role,
+        command=f"imagenet-{role}",
+        arguments=tuple(arguments),
+        image=settings.images[job.spec.training.framework].cpu,
+        grace_period_seconds=settings.grace_period_seconds,
+        mounts=mounts,
+        secret=job.spec.dataset.source.fields.secret if reads_source else None,
+        shares_node=volumes.must_share_node(job, mounts, parallelism),
+        template=job.spec.dataset.preprocessing.template,
+        template_path="spec.dataset.preprocessing.template",
+    )
 
 
 def _pod_failure_policy() -> Manifest:

@@ -155,34 +155,39 @@ class CheckpointStore:
         final = self._folder / position.name
         temporary = _temporary(final)
         try:
-            _make_folder(self._folder)
-            self._sweep()
-            temporary.mkdir()
-            yield temporary
-            manifest = CheckpointManifest.describe(
-                temporary, self._identity, self._attempt, position, worked
-            )
-            _seal(temporary, manifest, worked)
-            self._publish(temporary, final)
-            self._prune(position)
+            with self._storage_errors(final, temporary):
+                _make_folder(self._folder)
+                self._sweep()
+                temporary.mkdir()
+                yield temporary
+                manifest = CheckpointManifest.describe(
+                    temporary, self._identity, self._attempt, position, worked
+                )
+                _seal(temporary, manifest, worked)
+                self._publish(temporary, final)
+                self._prune(position)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    @contextmanager
+    def _storage_errors(self, final: Path, temporary: Path) -> Iterator[None]:
+        """Turns what the volume refuses into an error with a remedy."""
+        where = f"cannot write checkpoint {final}"
+        try:
+            yield
         except OSError as error:
             name = f" ({error.filename})" if error.filename else ""
             remedy = self._remedy(temporary) if error.errno == errno.ENOSPC else ""
-            raise StorageError(
-                f"cannot write checkpoint {final}{name}: {error.strerror or error}{remedy}"
-            ) from error
+            message = f"{where}{name}: {error.strerror or error}{remedy}"
+            raise StorageError(message) from error
         except WorkloadError:
             raise
         except Exception as error:
-            # A framework's own writer has another error for a full volume, or none of its own.
+            # A framework's own writer has one error for a full volume and for much else.
             if shutil.disk_usage(self._folder).free >= _AS_GOOD_AS_FULL:
                 raise
-            raise StorageError(
-                f"cannot write checkpoint {final}: {os.strerror(errno.ENOSPC)}"
-                f"{self._remedy(temporary)}"
-            ) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            message = f"{where}: {os.strerror(errno.ENOSPC)}{self._remedy(temporary)}"
+            raise StorageError(message) from error
 
     def _remedy(self, temporary: Path) -> str:
         """What to do about a volume that is full, with the bytes of a checkpoint."""
