@@ -39,6 +39,18 @@ def never() -> bool:
     return False
 
 
+def number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:
+    """Read a variable that is a whole number.
+
+    Raises:
+        InputError: it is none, or outside of the range.
+    """
+    text = variables.get(name, "")
+    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
+        raise InputError(f"{name} is {text!r}; write a whole number from {least} to {most}")
+    return int(text)
+
+
 def find(
     option: str, strategy: str, modules: Mapping[str, str], variables: Mapping[str, str]
 ) -> Rendezvous:

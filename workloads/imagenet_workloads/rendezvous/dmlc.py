@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Self
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.rendezvous import IsHopeless
+from imagenet_workloads.rendezvous import IsHopeless, number
 from imagenet_workloads.rendezvous.waiting import (
     connect,
     deadline,
@@ -88,11 +88,11 @@ class DmlcMember:
         return cls(
             role,
             host,
-            _number(variables, "DMLC_PS_ROOT_PORT", 65535),
-            _number(variables, "DMLC_NUM_WORKER"),
-            _number(variables, "DMLC_NUM_SERVER"),
+            number(variables, "DMLC_PS_ROOT_PORT", 1, 65535),
+            number(variables, "DMLC_NUM_WORKER", 1, 65536),
+            number(variables, "DMLC_NUM_SERVER", 1, 65536),
             own_host,
-            _number(variables, "PORT", 65535) if variables.get("PORT") else None,
+            number(variables, "PORT", 1, 65535) if variables.get("PORT") else None,
         )
 
     def variables(self) -> dict[str, str]:
@@ -103,13 +103,6 @@ class DmlcMember:
         have an address each.
         """
         return {} if _is_address(self.host, ipaddress.IPv4Address) else {"DMLC_USE_KUBERNETES": "1"}
-
-
-def _number(variables: Mapping[str, str], name: str, most: int = 65536) -> int:
-    text = variables.get(name, "")
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= most:
-        raise InputError(f"{name} is {text!r}; write a whole number from 1 to {most}")
-    return int(text)
 
 
 def _is_address(host: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:

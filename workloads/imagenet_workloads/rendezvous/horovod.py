@@ -8,7 +8,7 @@ from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
 from typing import Self
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.rendezvous import IsHopeless, never
+from imagenet_workloads.rendezvous import IsHopeless, never, number
 from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
 
 VARIABLE = "HOROVOD_RANK"
@@ -75,18 +75,6 @@ class Slot:
                 10**9,
             ),
         )
-
-
-def number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:
-    """Read a variable that is a whole number.
-
-    Raises:
-        InputError: it is none, or outside of the range.
-    """
-    text = variables.get(name, "")
-    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
-        raise InputError(f"{name} is {text!r}; write a whole number from {least} to {most}")
-    return int(text)
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "HorovodRendezvous":

@@ -12,7 +12,7 @@ from typing import Any
 
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.rendezvous.horovod import number
+from imagenet_workloads.rendezvous import number
 from imagenet_workloads.telemetry import server
 
 _log = logging.getLogger(__name__)

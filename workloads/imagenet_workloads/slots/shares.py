@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.rendezvous.horovod import number
+from imagenet_workloads.rendezvous import number
 
 # Of the slot with local rank 0, on the loopback address that `metrics_address` gives.
 FIRST_METRICS_PORT = 9100
