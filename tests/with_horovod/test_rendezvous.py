@@ -74,10 +74,10 @@ def test_it_is_ready_when_all_have_come_and_stays_so(rendezvous: Rendezvous) -> 
     def readiness() -> tuple[int, str]:
         return ask(rendezvous.address, METRICS_PORT, "/readyz")
 
-    assert readiness() == (503, "2 of 2 slots to come")
+    assert readiness() == (503, "2 of 2 slots to join")
     rendezvous.request("PUT", "/global/rank_0", "pod-0")
     rendezvous.request("PUT", "/global/0", "address of 0")
-    assert readiness() == (503, "1 of 2 slots to come")
+    assert readiness() == (503, "1 of 2 slots to join")
     rendezvous.request("PUT", "/global/1", "address of 1")
     assert readiness() == (200, "ok")
     # Everyone has read everyone's address: Horovod forgets them.

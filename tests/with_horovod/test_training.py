@@ -136,4 +136,4 @@ def test_nobody_waits_for_ever_for_a_pod_that_never_comes(tmp_path: Path) -> Non
         assert cluster.wait("pod-0") == {"pod-0": 1}
         message = "imagenet-train: error: gave up after 2 s of waiting for 2 slots to join"
         assert message in cluster.output("pod-0")
-        assert cluster.get(RENDEZVOUS, "/readyz") == (503, "1 of 2 slots to come")
+        assert cluster.get(RENDEZVOUS, "/readyz") == (503, "1 of 2 slots to join")

@@ -1,8 +1,8 @@
-"""What a pod is told by its environment, read once and typed.
+"""The environment variables of a pod, parsed once.
 
 The operator sets these variables on every pod (names and addresses by the pod's own fields, the
 rest as literals); the programs in `commands` read them here and nowhere else. All have defaults,
-so that the same programs serve someone who runs them by hand, with no cluster.
+so that the same programs run without an operator.
 """
 
 from collections.abc import Mapping
@@ -31,15 +31,15 @@ class Environment:
     """The environment of one pod.
 
     Attributes:
-        pod_name: POD_NAME; empty by hand.
-        pod_ip: POD_IP, the address that servers bind; empty by hand.
-        job: IMAGENET_JOB, the ImageNetJob's name; "local" by hand.
-        namespace: IMAGENET_NAMESPACE; "default" by hand.
-        job_uid: IMAGENET_JOB_UID; empty by hand.
-        role: IMAGENET_ROLE; None by hand.
+        pod_name: POD_NAME; empty without an operator.
+        pod_ip: POD_IP, the address that servers bind; empty without an operator.
+        job: IMAGENET_JOB, the ImageNetJob's name; "local" without an operator.
+        namespace: IMAGENET_NAMESPACE; "default" without an operator.
+        job_uid: IMAGENET_JOB_UID; empty without an operator.
+        role: IMAGENET_ROLE; None without an operator.
         metrics_port: IMAGENET_METRICS_PORT; 0 means that no metrics are served.
         termination_log: IMAGENET_TERMINATION_LOG, where the last message of the pod goes; None
-            when nobody reads one.
+            if none is read.
         source: IMAGENET_SOURCE, the mounted source, read-only; None when not mounted.
         data: IMAGENET_DATA, the dataset volume; None when not mounted.
         output: IMAGENET_OUTPUT, the output volume; None when not mounted.

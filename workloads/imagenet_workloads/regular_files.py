@@ -1,6 +1,6 @@
 """Opens what must be a file, and says what is wrong with a path that leads to none.
 
-Opening a pipe waits for whoever writes to it, and a device such as /dev/zero has no end.
+Opening a pipe waits for a writer, and a device such as /dev/zero has no end.
 """
 
 import errno
@@ -26,7 +26,7 @@ def status_of(path: Path) -> os.stat_result | None:
 
     Raises:
         InputError: a folder above may not be searched, or it is no path.
-        WorkloadError: the system fails to tell.
+        WorkloadError: The system call fails.
     """
     try:
         return path.stat()

@@ -114,7 +114,7 @@ def link_model(result: Result, link: Path, workdir: Path) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise LocalError(
-            f"cannot link {link} to the model: {error.strerror}; remove what stands there, or "
+            f"cannot link {link} to the model: {error.strerror}; remove what is there, or "
             f"name the model with imagenetctl predict --model {result.model}"
         ) from error
 

@@ -47,7 +47,7 @@ class Program:
         shared_memory: Whether its processes need more of /dev/shm than the container runtime's 64
             MiB.
         ports: Ports besides that of the metrics, by name.
-        reports_readiness: Whether its server of metrics tells when it is at work, beyond running.
+        reports_readiness: Whether its metrics server reports readiness.
         grace_period_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role and attempt must run on one node.
         gated: Whether its pods have a scheduling gate.

@@ -122,7 +122,7 @@ def test_another_training_s_is_passed_over_with_a_reason(
 ) -> None:
     foreign = write(store(tmp_path, identity=identity), 5)
     assert store(tmp_path).newest() is None
-    assert f"checkpoint {foreign} is passed over: {reason}" in caplog.text
+    assert f"checkpoint {foreign} is ignored: {reason}" in caplog.text
     own = write(store(tmp_path), 1)
     found = store(tmp_path).newest()
     assert found is not None
@@ -152,13 +152,13 @@ def test_once_the_training_has_its_own_init_from_is_done_with(tmp_path: Path) ->
 
 
 def test_an_init_from_without_a_complete_checkpoint_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"initFrom: .* holds no complete checkpoint"):
+    with pytest.raises(InputError, match=r"initFrom: .* has no complete checkpoint"):
         store(tmp_path / "own").newest(init_from=tmp_path)
     folder = write(store(tmp_path / "other"), 1)
     (folder / "params").unlink()
     with pytest.raises(InputError, match="params: cannot be read: No such file"):
         store(tmp_path / "own").newest(init_from=folder)
-    with pytest.raises(InputError, match="holds no complete checkpoint"):
+    with pytest.raises(InputError, match="has no complete checkpoint"):
         store(tmp_path / "own").newest(init_from=tmp_path / "other")
 
 
@@ -199,7 +199,7 @@ def come_from_the_future(folder: Path) -> None:
     ("damage", "reason"),
     [
         (cut_off, "params: has 2 bytes, not 5"),
-        (flip_a_bit, "rank-0: its SHA-256 is not the manifest's"),
+        (flip_a_bit, "rank-0: its SHA-256 is not that of the manifest"),
         (lose_a_file, "params: cannot be read: No such file"),
         (lose_the_manifest, "manifest.json: no such file"),
         (cut_off_the_manifest, "manifest.json: is not valid JSON"),
@@ -218,7 +218,7 @@ def test_a_damaged_one_is_passed_over_and_the_one_before_it_used(
     found = store(tmp_path).newest()
     assert found is not None
     assert found.folder == older
-    assert f"checkpoint {newer} is passed over: damaged:" in caplog.text
+    assert f"checkpoint {newer} is ignored: damaged:" in caplog.text
     assert reason in caplog.text
 
 
@@ -261,7 +261,7 @@ def test_a_full_volume_is_named(tmp_path: Path) -> None:
 
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "attempts").write_text("a file in the way")
-    with pytest.raises(StorageError, match=f"cannot make {tmp_path}/attempts/r0 as user"):
+    with pytest.raises(StorageError, match=f"cannot create {tmp_path}/attempts/r0 as user"):
         store(tmp_path).refuse_later_attempt()
 
 

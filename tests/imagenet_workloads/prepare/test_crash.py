@@ -113,7 +113,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
         started = start(program, *arguments, hook=FULL[reason], variables=variables)
         code, _, errors = finish(started)
         assert code == 3, errors
-        assert f": {reason}: the volume, or this process's share of it, is full" in errors
+        assert f": {reason}: the volume, or the quota of this process, is full" in errors
         assert "finished shards are kept" in errors
         assert errors.splitlines()[-1] == f"imagenet-{program}: error: {log.read_text()}"
         return errors

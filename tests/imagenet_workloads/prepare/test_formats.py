@@ -184,7 +184,7 @@ def test_seal_sets_a_damaged_shard_aside(
     assert seal.main(common) == 3
     assert f"the checksum of a record's {part} is wrong" in capfd.readouterr().err
     assert seal.main(common) == 3
-    assert "1 of 4 shards are not whole: train-00001-of-00003" in capfd.readouterr().err
+    assert "1 of 4 shards are not complete: train-00001-of-00003" in capfd.readouterr().err
     assert pack.main(packing) == 0
     assert seal.main(common) == 0
 

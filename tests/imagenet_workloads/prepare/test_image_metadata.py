@@ -94,7 +94,7 @@ def test_finds_the_exif_block_of_a_png() -> None:
 def test_any_damage_to_a_png_is_noticed(data: st.DataObject) -> None:
     whole = png(np.zeros((4, 4, 3), np.uint8))
     place = data.draw(st.integers(len(image_metadata.PNG_SIGNATURE), len(whole) - 1))
-    with pytest.raises(ValueError, match="the PNG is cut off"):
+    with pytest.raises(ValueError, match="the PNG is truncated"):
         image_metadata.png_exif_block(whole[:place])
     damaged = bytearray(whole)
     damaged[place] ^= data.draw(st.integers(1, 255))

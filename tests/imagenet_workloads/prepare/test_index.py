@@ -54,7 +54,7 @@ def test_says_what_it_planned(
         "droppedClasses": 1,
         "sealed": False,
     }
-    assert "left out for fewer than 10 images: rare (4)" in caplog.text
+    assert "dropped for fewer than 10 images: rare (4)" in caplog.text
 
 
 def test_what_is_left_out_is_counted_in_the_result_and_in_the_dataset(
@@ -72,7 +72,7 @@ def test_what_is_left_out_is_counted_in_the_result_and_in_the_dataset(
     result = run_index(source, tmp_path / "data", *arguments)
     assert result["passedOver"] == {".txt": 2, ".gif": 1, "none": 1}
     assert result["unknownLabels"] == 1
-    assert "passed over 3 files that are not named like images (.txt 2, .gif 1)" in caplog.text
+    assert "ignored 3 files without the name of an image (.txt 2, .gif 1)" in caplog.text
     dataset = prepare(source, tmp_path / "data", *arguments)
     sealed = read_dataset(dataset)
     assert sealed.passed_over == {".txt": 2, ".gif": 1, "none": 1}

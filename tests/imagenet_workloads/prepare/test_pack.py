@@ -208,7 +208,7 @@ def test_seal_sets_a_damaged_shard_aside(
     assert run("seal", "--data", data, "--key", key) == 3
     assert message in capfd.readouterr().err
     assert run("seal", "--data", data, "--key", key) == 3
-    assert "1 of 2 shards are not whole: train-00001-of-00002; run imagenet-pack again" in (
+    assert "1 of 2 shards are not complete: train-00001-of-00002; run imagenet-pack again" in (
         capfd.readouterr().err
     )
     assert run("pack", "--data", data, "--key", key, "--source", source) == 0
@@ -267,7 +267,7 @@ def test_says_which_argument_or_step_is_missing(
     source, data, key = planned(tmp_path, IMAGES)
     for program in ("pack", "seal"):
         assert run(program, "--data", data, "--key", "abc") == 3
-        assert "holds no plan for a dataset abc; run imagenet-index first" in capfd.readouterr().err
+        assert "has no plan for a dataset abc; run imagenet-index first" in capfd.readouterr().err
     assert run("pack", "--data", data, "--key", key) == 3
     assert "--source is missing: the plan needs a tar of tars" in capfd.readouterr().err
     folder = write_folder(tmp_path / "folder", IMAGES)
@@ -340,7 +340,7 @@ def test_a_shard_that_another_run_finished_first_is_kept(
 
     monkeypatch.setattr(atomic_files.NewFile, "finish", finish)
     assert run("pack", *arguments, "--shard", 0) == 0
-    assert "was finished by another run" in caplog.text
+    assert "another run finished" in caplog.text
     assert stamps(dataset) == before
 
 

@@ -69,7 +69,7 @@ def test_a_volume_that_may_not_be_written_is_told_before_the_source_is_listed(
     assert code == 3, errors
     assert (
         f"{data}/datasets: cannot be written: Permission denied ({data} belongs to {USER}, "
-        f"mode dr-xr-xr-x; this process is {USER}); give this user the folder"
+        f"mode dr-xr-xr-x; this process is {USER}); make it writable for this user"
     ) in errors
     assert "cannot be listed" not in errors
 

@@ -103,7 +103,7 @@ def test_another_seed_draws_and_shuffles_otherwise() -> None:
 
 def test_a_class_that_validation_would_empty_is_an_error() -> None:
     count_of = {"a": 50, "b": 60}
-    message = "the class a has 50 images, and the validation takes 50"
+    message = "the class a has 50 images, and the validation needs 50"
     with pytest.raises(InputError, match=message):
         draw(images_of(count_of), list(count_of), classes_of(count_of), 50, 0)
 

@@ -186,7 +186,7 @@ def test_quality_is_what_is_asked_for(codec: Codec) -> None:
         (jpeg(0)[:-200], "Premature end"),
         (jpeg(0)[:40], "."),
         (jpeg(0)[:-100] + b"\xff\xd9", "premature end"),
-        (png(pixels(0))[:-1], "the PNG is cut off"),
+        (png(pixels(0))[:-1], "the PNG is truncated"),
         (png(pixels(0)).replace(b"IDAT", b"IDAX"), "wrong checksum"),
         (b"GIF89a" + bytes(50), "is no image"),
     ],

@@ -41,8 +41,8 @@ def test_without_a_role_there_is_one_process(variables: dict[str, str]) -> None:
         ("DMLC_NUM_WORKER", "0", "DMLC_NUM_WORKER is '0'"),
         ("DMLC_NUM_SERVER", "one", "DMLC_NUM_SERVER is 'one'"),
         ("PORT", "http", "PORT is 'http'"),
-        ("DMLC_PS_ROOT_URI", "::1", "DMLC_PS_ROOT_URI is ::1, and .* over IPv4 alone; give"),
-        ("DMLC_NODE_HOST", "fd00::7", "DMLC_NODE_HOST is fd00::7, and .* over IPv4 alone; give"),
+        ("DMLC_PS_ROOT_URI", "::1", "DMLC_PS_ROOT_URI is ::1, and .* supports only IPv4; give"),
+        ("DMLC_NODE_HOST", "fd00::7", "DMLC_NODE_HOST is fd00::7, and .* supports only IPv4; give"),
     ],
 )
 def test_wrong_variables_are_named(name: str, value: str, message: str) -> None:

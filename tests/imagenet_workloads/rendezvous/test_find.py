@@ -60,8 +60,8 @@ def test_the_strategy_decides(
 @pytest.mark.parametrize(
     ("arguments", "variables", "message"),
     [
-        (["--kv-store", "dist_sync"], {}, "--kv-store dist_sync: needs scheduler and servers"),
-        (["--kv-store", "dist_sync"], HOROVOD, "--kv-store dist_sync: needs scheduler"),
+        (["--kv-store", "dist_sync"], {}, "--kv-store dist_sync: needs a scheduler and servers"),
+        (["--kv-store", "dist_sync"], HOROVOD, "--kv-store dist_sync: needs a scheduler"),
         (["--kv-store", "horovod"], {}, "--kv-store horovod: needs a rendezvous"),
         (["--kv-store", "horovod"], SERVER, "imagenet-slots sets them for each"),
         (

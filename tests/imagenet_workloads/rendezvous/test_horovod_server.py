@@ -24,16 +24,16 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 def test_a_name_stands_for_one_pod() -> None:
-    with pytest.raises(InputError, match="a name may stand there once"):
+    with pytest.raises(InputError, match="a name may occur once"):
         read_hosts({"IMAGENET_HOROVOD_HOSTS": "a:1,b:1,a:2"})
 
 
 def test_it_is_ready_when_every_slot_has_told_where_it_is() -> None:
     arrivals = Arrivals(2)
-    assert arrivals.missing() == "2 of 2 slots to come"
+    assert arrivals.missing() == "2 of 2 slots to join"
     for path in ("/global/rank_1", "/global/1", "/local_a/0", "/global/1", "/cross_0/0"):
         arrivals.note(path)
-    assert arrivals.missing() == "1 of 2 slots to come"
+    assert arrivals.missing() == "1 of 2 slots to join"
     arrivals.note("/global/0")
     assert arrivals.missing() is None
 
@@ -45,7 +45,7 @@ def test_it_is_ready_when_every_slot_has_told_where_it_is() -> None:
         ({"IMAGENET_HOROVOD_HOSTS": "a:1"}, "HOROVOD_GLOO_RENDEZVOUS_PORT is ''"),
         (
             {"IMAGENET_HOROVOD_HOSTS": "a:1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091"},
-            "Horovod is not installed here",
+            "Horovod is not installed",
         ),
         (
             {
@@ -53,7 +53,7 @@ def test_it_is_ready_when_every_slot_has_told_where_it_is() -> None:
                 "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091",
                 "POD_IP": "fd00::7",
             },
-            "POD_IP is fd00::7, and Horovod's rendezvous serves over IPv4 alone; give pods IPv4",
+            "POD_IP is fd00::7, and Horovod's rendezvous supports only IPv4; give the pods",
         ),
     ],
 )

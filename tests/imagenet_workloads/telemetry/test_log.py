@@ -120,7 +120,7 @@ def test_a_second_writer_appends_after_a_line_that_was_cut_off(
         log.write(Finished(1))
     events = [event for _, event in read_events(tmp_path / FILE_NAME)]
     assert events == [Started(0, 2, 0, 0), Finished(1)]
-    assert f"{tmp_path / FILE_NAME}:2 is passed over" in caplog.text
+    assert f"{tmp_path / FILE_NAME}:2 is ignored" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -136,10 +136,10 @@ def test_an_attempt_run_twice_by_hand_is_two_runs(tmp_path: Path) -> None:
 
 
 def test_folders_without_a_training_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no metrics\.jsonl; give the folder of an attempt"):
+    with pytest.raises(InputError, match=r"has no metrics\.jsonl; give the folder of an attempt"):
         attempt_folders([tmp_path])
     empty = write(tmp_path / "r0", [])
-    with pytest.raises(InputError, match="nothing to draw: no training has started in"):
+    with pytest.raises(InputError, match="nothing to plot: no training has started in"):
         read_runs([empty])
 
 
@@ -165,7 +165,7 @@ def test_the_command_s_errors(
         f"imagenet-plot: error: cannot write {tmp_path}/no/x.png: No such file or directory"
     )
     assert "x.svg: the picture is a PNG" in lines[1]
-    assert "holds no metrics.jsonl" in lines[2]
+    assert "has no metrics.jsonl" in lines[2]
 
 
 def test_without_matplotlib_it_says_what_to_install(

@@ -103,7 +103,7 @@ def test_a_single_point_is_a_picture_too() -> None:
     [
         ("", "has no column 'strategy'; write strategy,workers,images_per_second,speedup"),
         ("strategy,workers,speedup\n", "has no column 'images_per_second'"),
-        (TABLE.splitlines()[0], "holds no point with a speed"),
+        (TABLE.splitlines()[0], "has no point with a speed"),
         (TABLE.replace("parameterServer,1", "parameterServer,one"), "cannot read"),
         (TABLE.replace("100.0,1.0", "100.0,fast"), "cannot read"),
     ],

@@ -1,1 +1,1 @@
-"""Checkpoints of a training: complete or absent, named by position, of one job only."""
+"""Checkpoints of a training: complete or absent, named by position, of one job."""

@@ -1,7 +1,7 @@
-"""A checkpoint's manifest.json: whose it is, where in the training, and what every file must be.
+"""A checkpoint's manifest.json: its job, its position, and the checksums of its files.
 
-It is written after all other files of the folder, and the folder takes its place after that. So a
-folder with a manifest whose checksums hold is a complete checkpoint; anything else is not one.
+It is written after all other files, and then the folder is renamed into place. So a folder is a
+complete checkpoint exactly if it has a manifest with valid checksums.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Identity:
-    """Which training a checkpoint belongs to; another's is never resumed by accident.
+    """The training of a checkpoint; a checkpoint of another one is not resumed.
 
     Attributes:
-        job_uid: of the ImageNetJob.
-        spec_hash: hex SHA-256 of the fields that shape the training.
+        job_uid: The UID of the ImageNetJob.
+        spec_hash: The hex SHA-256 of the training's fields.
     """
 
     job_uid: str
@@ -34,11 +34,11 @@ class Identity:
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """How far a training has come.
+    """A position in a training.
 
     Attributes:
-        epoch: epochs that are done.
-        batch: batches of the next epoch that are done, on each worker.
+        epoch: The number of finished epochs.
+        batch: The number of finished batches of the next epoch, on each worker.
     """
 
     epoch: int
@@ -46,20 +46,20 @@ class Position:
 
     @property
     def name(self) -> str:
-        """The checkpoint folder's name, e.g. `epoch-0003-batch-00000000`."""
+        """The checkpoint folder's name, such as `epoch-0003-batch-00000000`."""
         return f"epoch-{self.epoch:04}-batch-{self.batch:08}"
 
 
 @dataclass(frozen=True)
 class FileSum:
-    """What a file's content must be: its length in bytes and its hex SHA-256."""
+    """The length in bytes and the hex SHA-256 of a file."""
 
     bytes: int
     sha256: str
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Reads the file through."""
+        """Read a file and compute both."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return cls(bytes=file.tell(), sha256=digest)
@@ -70,10 +70,10 @@ class CheckpointManifest:
     """The content of manifest.json.
 
     Attributes:
-        identity: of the training that wrote it.
-        attempt: that wrote it.
-        position: of the training.
-        files: by path within the folder, every file but the manifest.
+        identity: The training that wrote it.
+        attempt: The attempt that wrote it.
+        position: The position in the training.
+        files: Every file but the manifest, by path in the folder.
     """
 
     identity: Identity
@@ -90,7 +90,7 @@ class CheckpointManifest:
         position: Position,
         worked: Callable[[], None] = lambda: None,
     ) -> Self:
-        """Describes the files of a folder as they are now; calls `worked` after each."""
+        """Return the manifest of a folder's files; call `worked` after each."""
         files = {}
         for path in sorted(folder.rglob("*")):
             if path.is_file():
@@ -99,7 +99,7 @@ class CheckpointManifest:
         return cls(identity=identity, attempt=attempt, position=position, files=files)
 
     def to_json(self) -> str:
-        """The text of manifest.json."""
+        """Return the text of manifest.json."""
         document = {
             "version": VERSION,
             "identity": {"jobUid": self.identity.job_uid, "specHash": self.identity.spec_hash},
@@ -115,10 +115,10 @@ class CheckpointManifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Reads a checkpoint folder's manifest.
+        """Read a checkpoint folder's manifest.
 
         Raises:
-            InputError: there is none, or it is damaged or of another version.
+            InputError: There is none, or it is damaged or of another version.
         """
         fields = Fields.read(folder / FILE_NAME)
         version = fields.integer("version")
@@ -134,20 +134,20 @@ class CheckpointManifest:
         )
 
     def verify(self, folder: Path, worked: Callable[[], None] = lambda: None) -> None:
-        """Reads every file of the checkpoint and compares it; calls `worked` after each.
+        """Verify every file of the checkpoint; call `worked` after each.
 
         Raises:
-            InputError: a file is missing, unreadable, or not what was written; names the file.
+            InputError: A file is missing, unreadable or changed; the message names it.
         """
         for name, expected in self.files.items():
             path = folder / name
             try:
-                # The length first: it tells a cut-off file without reading gigabytes.
+                # The length first: it detects a truncated file without reading gigabytes.
                 length = path.stat().st_size
                 if length != expected.bytes:
                     raise InputError(f"{path}: has {length} bytes, not {expected.bytes}")
                 if FileSum.of(path) != expected:
-                    raise InputError(f"{path}: its SHA-256 is not the manifest's")
+                    raise InputError(f"{path}: its SHA-256 is not that of the manifest")
             except OSError as error:
                 raise InputError(f"{path}: cannot be read: {error.strerror}") from error
             worked()
@@ -161,18 +161,17 @@ def _read_file_sum(files: Fields, name: str) -> FileSum:
 
 
 def write_batches_per_epoch(folder: Path, batches_per_epoch: int) -> None:
-    """Writes how long an epoch is, without which a position says little.
+    """Write the number of batches of an epoch.
 
-    Another batch size makes epochs of another length: batch 700 of 5004 is less than batch 620 of
-    626.
+    It depends on the batch size: batch 700 of 5004 is before batch 620 of 626.
     """
     (folder / LENGTH_FILE).write_text(json.dumps({"batchesPerEpoch": batches_per_epoch}))
 
 
 def read_batches_per_epoch(folder: Path) -> int:
-    """Gives the batches of an epoch when the checkpoint was written.
+    """Return the number of batches of an epoch when the checkpoint was written.
 
     Raises:
-        InputError: the file is missing or damaged.
+        InputError: The file is missing or damaged.
     """
     return Fields.read(folder / LENGTH_FILE).integer("batchesPerEpoch", minimum=1)

@@ -1,10 +1,10 @@
-"""Finds, writes and prunes the checkpoints of one job, across its attempts.
+"""Finds, writes and prunes the checkpoints of one job, over its attempts.
 
     OUTPUT/attempts/r0/checkpoints/epoch-0003-batch-00000000/{manifest.json, …}
 
-An attempt reads those of every attempt up to its own, and writes only under its own folder. A
-checkpoint is made under a temporary name and renamed into place last, so that a process that dies
-at any moment, power included, leaves it whole or not at all.
+An attempt reads the checkpoints of all attempts up to its own, and writes only in its own folder. A
+checkpoint is written under a temporary name and then renamed. So it is complete or absent, even
+after a crash or power failure.
 """
 
 import errno
@@ -41,12 +41,12 @@ _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint whose files were all compared with its manifest.
+    """A complete checkpoint with verified files.
 
     Attributes:
-        folder: holds the files that the training wrote, and manifest.json.
+        folder: The folder with the training's files and manifest.json.
         position: of the training.
-        manifest: whose it is, and its files.
+        manifest: Its training and its files.
     """
 
     folder: Path
@@ -55,23 +55,23 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one job as one of its attempts sees them.
+    """The checkpoints of one job, for one of its attempts.
 
     Attributes:
-        attempt_folder: the only folder that this attempt writes to.
+        attempt_folder: The only folder to which this attempt writes.
     """
 
     def __init__(self, output: Path, attempt: int, identity: Identity, keep: int) -> None:
-        """Looks at nothing yet.
+        """Read no files yet.
 
         Args:
-            output: the job's folder on the output volume.
-            attempt: the N of attempts/rN.
-            identity: of this training.
-            keep: how many checkpoints of this attempt stay, at least 1.
+            output: The job's folder on the output volume.
+            attempt: The N of attempts/rN.
+            identity: The identity of this training.
+            keep: The number of checkpoints of this attempt to keep, at least 1.
 
         Raises:
-            InputError: `keep` is below 1.
+            InputError: `keep` is less than 1.
         """
         if keep < 1:
             raise InputError(f"checkpoints to keep: {keep} given, at least 1 is needed")
@@ -84,13 +84,13 @@ class CheckpointStore:
         self._folder = self.attempt_folder / "checkpoints"
 
     def refuse_later_attempt(self) -> None:
-        """Announces this attempt by its folder, and ends it if a later one has done the same.
+        """Create this attempt's folder, and check that no later attempt has one.
 
         Raises:
-            SupersededError: a later attempt's folder exists.
-            StorageError: the folder cannot be made.
+            SupersededError: A later attempt's folder exists.
+            StorageError: The folder cannot be created.
         """
-        # In this order no two attempts that start at one time can both miss the other.
+        # In this order, two attempts that start at the same time cannot both miss each other.
         _make_folder(self.attempt_folder)
         latest = max(number for number, _ in _attempts(self._attempts))
         if latest > self._attempt:
@@ -102,18 +102,18 @@ class CheckpointStore:
     def newest(
         self, init_from: Path | None = None, worked: Callable[[], None] = lambda: None
     ) -> Checkpoint | None:
-        """The checkpoint to resume from; None where the training starts from the beginning.
+        """Return the checkpoint to resume from; None to start from the beginning.
 
-        That is the one of this training that got furthest, over this attempt and all before it.
-        One of another training, and one that is damaged, is passed over with a line in the log.
+        It is the furthest checkpoint of this training, over this attempt and all earlier ones.
+        Damaged checkpoints and those of other trainings are logged and ignored.
 
         Args:
-            init_from: where to start when this training has none of its own: a checkpoint, or
-                an attempt's or a job's folder, of any training.
+            init_from: The start without such a checkpoint: a checkpoint, or an attempt's or a job's
+                folder, of any training.
             worked: called after each file that was compared.
 
         Raises:
-            InputError: `init_from` is needed, and holds no complete checkpoint.
+            InputError: `init_from` is needed, and has no complete checkpoint.
         """
         for folder in self._candidates():
             try:
@@ -123,22 +123,22 @@ class CheckpointStore:
                     return _verified(folder, manifest, worked)
             except InputError as error:
                 reason = f"damaged: {error}"
-            _log.warning("checkpoint %s is passed over: %s", folder, reason)
+            _log.warning("checkpoint %s is ignored: %s", folder, reason)
         return None if init_from is None else _named(init_from, worked)
 
     def owns(self, checkpoint: Checkpoint) -> bool:
-        """Whether the checkpoint is this training's own, not another's that init_from named."""
+        """Whether the checkpoint belongs to this training, not to that of init_from."""
         return self._foreign(checkpoint.manifest.identity) is None
 
     @contextmanager
     def begin(
         self, position: Position, worked: Callable[[], None] = lambda: None
     ) -> Iterator[Path]:
-        """Writes one checkpoint: the `with` block fills the folder that it is given.
+        """Write one checkpoint: the `with` block fills the folder.
 
-        After the block the folder is complete and in its place, and older checkpoints of this
-        attempt beyond `keep` are gone. If the block raises, nothing is left of it. At a position
-        that this attempt has a complete checkpoint of already, that one stays.
+        After the block the folder is complete and in place, and older checkpoints of this attempt
+        beyond `keep` are deleted. If the block raises, nothing remains. If this attempt already has
+        a complete checkpoint of the position, that one stays.
 
             with store.begin(Position(epoch=3, batch=0)) as folder:
                 network.save_parameters(str(folder / "params"))
@@ -148,8 +148,8 @@ class CheckpointStore:
             worked: called after each file that was read again, and that is on the disk.
 
         Raises:
-            SupersededError: a later attempt exists.
-            StorageError: the volume cannot be written, or is full.
+            SupersededError: A later attempt exists.
+            StorageError: The volume cannot be written, or is full.
         """
         self.refuse_later_attempt()
         final = self._folder / position.name
@@ -208,7 +208,7 @@ class CheckpointStore:
         )
 
     def _candidates(self) -> list[Path]:
-        """Checkpoint folders of all attempts up to this one, the furthest first."""
+        """Return the checkpoint folders of all attempts up to this one, the furthest first."""
         found = [
             (position, number, folder)
             for number, attempt in _attempts(self._attempts)
@@ -218,7 +218,7 @@ class CheckpointStore:
         return _furthest_first(found)
 
     def _foreign(self, identity: Identity) -> str | None:
-        """Why a checkpoint of this identity is not this training's; None if it is."""
+        """Return why an identity is that of another training; None if it is not."""
         if identity.job_uid != self._identity.job_uid:
             return f"of another job, uid {identity.job_uid!r} (this is {self._identity.job_uid!r})"
         if identity.spec_hash != self._identity.spec_hash:
@@ -232,7 +232,7 @@ class CheckpointStore:
         if final.exists():
             if self._is_own_and_complete(final):
                 return
-            # Damaged, or another training's that was run by hand in this folder.
+            # Damaged, or of another training that ran in this folder.
             _remove(final)
         temporary.rename(final)
         _sync(self._folder)
@@ -246,10 +246,10 @@ class CheckpointStore:
         return self._foreign(manifest.identity) is None
 
     def _prune(self, written: Position) -> None:
-        """Removes this attempt's checkpoints before the `keep` newest up to `written`.
+        """Delete this attempt's checkpoints before the `keep` newest up to `written`.
 
-        Later ones are left alone: whoever resumed before them took them for damaged, and that may
-        have been a reader's trouble. So are another training's.
+        Later ones stay: they looked damaged at the resume, but that may have been a read error.
+        Those of other trainings stay too.
         """
         own = [
             folder
@@ -266,7 +266,7 @@ class CheckpointStore:
             return False
 
     def _sweep(self) -> None:
-        """Removes, once, what a process of this same attempt left half-written when it died."""
+        """Delete, once, the incomplete files of an earlier process of this attempt."""
         if not self._swept:
             self._swept = True
             for path in self._folder.glob(".*.tmp-*"):
@@ -274,10 +274,10 @@ class CheckpointStore:
 
 
 def _named(path: Path, worked: Callable[[], None]) -> Checkpoint:
-    """The newest complete checkpoint at or under a path that someone named.
+    """Return the newest complete checkpoint at or below a path.
 
     Raises:
-        InputError: there is none; says why.
+        InputError: There is none; the message says why.
     """
     if (path / FILE_NAME).exists():
         return _verified(path, CheckpointManifest.read(path), worked)
@@ -291,22 +291,22 @@ def _named(path: Path, worked: Callable[[], None]) -> Checkpoint:
         try:
             return _verified(folder, CheckpointManifest.read(folder), worked)
         except InputError as error:
-            _log.warning("checkpoint %s is passed over: damaged: %s", folder, error)
+            _log.warning("checkpoint %s is ignored: damaged: %s", folder, error)
     raise InputError(
-        f"initFrom: {path} holds no complete checkpoint; name a checkpoint's folder, or the folder "
-        "of the attempt or job that wrote it"
+        f"initFrom: {path} has no complete checkpoint; name the folder of a checkpoint, of an "
+        "attempt or of a job"
     )
 
 
 def _furthest_first(found: Sequence[tuple[Position, int, Path]]) -> list[Path]:
-    """Orders checkpoints of several attempts, whose epochs may have been of different lengths.
+    """Sort checkpoints of several attempts, whose epochs may have different lengths.
 
     Args:
-        found: position, attempt and folder of each; of two equally far the later attempt's is
-            first.
+        found: Position, attempt and folder of each; of two at the same position, the later
+            attempt's is first.
     """
     lengths = {folder: _length(folder) for position, _, folder in found if position.batch}
-    # Batches are all there is to compare where somebody's length is not known.
+    # Without the length of an epoch, only batches can be compared.
     unknown = {position.epoch for position, _, folder in found if lengths.get(folder, 1) is None}
 
     def progress(checkpoint: tuple[Position, int, Path]) -> tuple[int, Fraction, int, Path]:
@@ -363,17 +363,17 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in missing:
-            # A folder's name is safe from a power failure once its parent is on the disk.
+            # A folder's name survives a power failure once its parent is synced.
             _sync(path.parent)
     except OSError as error:
         raise StorageError(
-            f"cannot make {folder} as user {os.getuid()}: {error.strerror}; "
+            f"cannot create {folder} as user {os.getuid()}: {error.strerror}; "
             "the output volume must be writable to the training pods"
         ) from error
 
 
 def _seal(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]) -> None:
-    """Brings the folder's files to the disk, then the manifest that speaks for them."""
+    """Sync the folder's files to the disk, then the manifest."""
     for path in folder.rglob("*"):
         _sync(path)
         worked()
@@ -391,7 +391,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Takes a checkpoint out of sight in one step, then deletes it."""
+    """Delete a checkpoint, after an atomic rename to a hidden name."""
     aside = _temporary(folder)
     folder.rename(aside)
     shutil.rmtree(aside)

@@ -1,7 +1,7 @@
-"""`imagenet-index`: lists the source and plans the dataset; the first of the three preparing pods.
+"""`imagenet-index`: lists the source and plans the dataset; the first step of the preparation.
 
-The command line of `prepare.index`. Its result, one JSON object on stdout and in the termination
-message, tells the operator the dataset's key, its counts, and whether anything else must run.
+The command line of `prepare.index`. Its result is one JSON object on stdout and in the termination
+message: the dataset's key, its counts, and whether it is sealed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ PROGRAM = "imagenet-index"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `imagenet-index`."""
+    """Return the parser of `imagenet-index`."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="List every image of a source in place, and plan the shards of a dataset.",
@@ -46,20 +46,20 @@ def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
         "--validation-per-class",
         type=types.natural,
         metavar="N",
-        help="draw N validation images of each class with the seed; default: none",
+        help="draw N validation images of each class by the seed (default: none)",
     )
     group.add_argument("--format", choices=FORMATS, default=RECORD_IO)
     group.add_argument(
         "--resize",
         type=types.edge,
         metavar="PIXELS",
-        help="length of the shorter edge; default: RGB JPEGs pass through untouched",
+        help="length of the shorter edge (default: no resize, and RGB JPEGs are copied unchanged)",
     )
     group.add_argument(
         "--quality",
         type=types.quality,
         default=90,
-        help="of each JPEG that is encoded, 1 to 100 (default: %(default)s)",
+        help="quality of re-encoded JPEGs, 1 to 100 (default: %(default)s)",
     )
     group.add_argument("--shards", type=types.count, default=8, help="default: %(default)s")
     group.add_argument(
@@ -98,12 +98,12 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         "--codec",
         choices=("auto", "opencv", "planes"),
         default="auto",
-        help="planes needs libturbojpeg; auto takes it where it is (default: %(default)s)",
+        help="planes needs libturbojpeg; auto uses it if it is installed (default: %(default)s)",
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `imagenet-index`; returns the exit code."""
+    """Run `imagenet-index`; return the exit code."""
     parser = build_parser()
     parsed = parser.parse_args(arguments)
     if mistake := sources.mistake(parsed):
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    # Here and below, not above, since the parser must be importable without OpenCV.
+    # Imported here: the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import index
     from imagenet_workloads.telemetry import preparation

@@ -1,7 +1,7 @@
-"""`imagenet-pack`: writes the shards that `imagenet-index` planned, one in each preparing pod.
+"""`imagenet-pack`: writes the planned shards, one in each pod.
 
-The command line of `prepare.pack`. As one completion of an Indexed Job it writes the shard of its
-JOB_COMPLETION_INDEX; by hand, with neither that nor --shard, every shard in turn.
+The command line of `prepare.pack`. In an Indexed Job it writes the shard of its
+JOB_COMPLETION_INDEX. With neither that nor --shard, it writes all shards.
 """
 
 import argparse
@@ -18,7 +18,7 @@ PROGRAM = "imagenet-pack"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `imagenet-pack`."""
+    """Return the parser of `imagenet-pack`."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Decode, resize and pack the images of a planned shard.",
@@ -29,22 +29,22 @@ def build_parser() -> argparse.ArgumentParser:
         "--shard",
         type=types.natural,
         metavar="I",
-        help="the training shards from 0, then the validation shards "
-        "(default: $JOB_COMPLETION_INDEX, or every shard)",
+        help="number of the shard, training shards from 0, then validation shards "
+        "(default: $JOB_COMPLETION_INDEX, or all shards)",
     )
     types.add_threads(parser)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `imagenet-pack`; returns the exit code."""
+    """Run `imagenet-pack`; return the exit code."""
     parsed = build_parser().parse_args(arguments)
     return run_program(PROGRAM, lambda: _run(parsed))
 
 
 def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    # Here, and not above, since the parser must be importable without OpenCV.
+    # Imported here: the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import pack
     from imagenet_workloads.telemetry import preparation

@@ -1,7 +1,7 @@
-"""`imagenet-plot`: draws a training's accuracy and images/s over wall-clock time, or a sweep.
+"""`imagenet-plot`: plots a training's accuracy and images/s over time, or a sweep.
 
-Reads the metrics.jsonl that each attempt leaves on the output volume, or the table that
-`imagenetctl scale` has written; needs nothing of a cluster.
+Reads the metrics.jsonl of each attempt on the output volume, or the table of `imagenetctl scale`.
+Needs no cluster.
 """
 
 import argparse
@@ -22,10 +22,10 @@ PICTURE_NAME = "training.png"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `imagenet-plot`."""
+    """Return the parser of `imagenet-plot`."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Draw accuracy and images/s of a training over time, restarts marked, or the "
+        description="Plot accuracy and images/s of a training over time, with restarts, or the "
         "speedup of a sweep over numbers of workers, as PNG.",
     )
     parser.add_argument(
@@ -33,13 +33,13 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="*",
         type=types.path,
         metavar="ATTEMPT_FOLDER",
-        help="…/attempts/rN, several for a training that restarted; or the folder above attempts",
+        help="…/attempts/rN, several for a training with restarts; or the folder above attempts",
     )
     parser.add_argument(
         "--scaling",
         type=types.path,
         metavar="CSV",
-        help="instead of a training: the table of a sweep, as imagenetctl scale writes it",
+        help="instead of a training: the table of a sweep, from imagenetctl scale",
     )
     parser.add_argument(
         "--output",
@@ -49,13 +49,13 @@ def build_parser() -> argparse.ArgumentParser:
         "name with .png)",
     )
     parser.add_argument(
-        "--title", help="above the picture (default: the job's folder, or the table's name)"
+        "--title", help="title of the picture (default: the job's folder, or the table's name)"
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `imagenet-plot`; returns the exit code."""
+    """Run `imagenet-plot`; return the exit code."""
     parsed = build_parser().parse_args(arguments)
     return run_program(PROGRAM, lambda: _run(parsed))
 
@@ -78,7 +78,7 @@ def _run(parsed: argparse.Namespace) -> None:
     print(path)
 
 
-# What draws is imported here, and not above: the parser must be importable without matplotlib.
+# Imported here: the parser must be importable without matplotlib.
 
 
 def _training(parsed: argparse.Namespace) -> "tuple[Figure, Path]":

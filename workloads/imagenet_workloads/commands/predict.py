@@ -1,6 +1,6 @@
-"""`imagenet-predict`: names what is in an image, with the model that a training left.
+"""`imagenet-predict`: classifies images with a trained model.
 
-The command line of `prediction`. Needs the folder of a finished attempt and nothing of a cluster.
+The command line of `prediction`. Needs the folder of a finished attempt, and no cluster.
 """
 
 import argparse
@@ -21,9 +21,9 @@ PROGRAM = "imagenet-predict"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `imagenet-predict`."""
+    """Return the parser of `imagenet-predict`."""
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Classify images with the model that a training left."
+        prog=PROGRAM, description="Classify images with a trained model."
     )
     parser.add_argument(
         "--model",
@@ -37,25 +37,25 @@ def build_parser() -> argparse.ArgumentParser:
         "images", nargs="+", type=types.path, metavar="IMAGE", help="a JPEG, PNG, …"
     )
     parser.add_argument(
-        "--top", type=_count, default=5, metavar="N", help="classes to name (default: 5)"
+        "--top", type=_count, default=5, metavar="N", help="number of classes to print (default: 5)"
     )
     parser.add_argument(
         "--output",
         choices=("text", "json"),
         default="text",
-        help="json prints one list, for programs (default: text)",
+        help="text, or a JSON list for scripts (default: text)",
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `imagenet-predict`; returns the exit code."""
+    """Run `imagenet-predict`; return the exit code."""
     parsed = build_parser().parse_args(arguments)
     return run_program(PROGRAM, lambda: _run(parsed))
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    # Here, and not above, since the parser must be importable without OpenCV.
+    # Imported here: the parser must be importable without OpenCV.
     from imagenet_workloads.frameworks import FRAMEWORKS
     from imagenet_workloads.prediction import Classifier
 

@@ -1,6 +1,6 @@
-"""`imagenet-rendezvous`: the member of a Horovod attempt where its slots find each other.
+"""`imagenet-rendezvous`: the rendezvous of a Horovod job's slots.
 
-Its environment holds all that it needs; `rendezvous.horovod_server` does the work.
+It is configured by environment variables. `rendezvous.horovod_server` is the server.
 """
 
 import argparse
@@ -22,17 +22,17 @@ environment:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `imagenet-rendezvous`."""
+    """Return the parser of `imagenet-rendezvous`."""
     return argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Be the rendezvous of a Horovod job until SIGTERM.",
+        description="Run the rendezvous of a Horovod job until SIGTERM.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `imagenet-rendezvous`; returns the exit code."""
+    """Run `imagenet-rendezvous`; return the exit code."""
     build_parser().parse_args(arguments)
     return run_program(PROGRAM, _run)
 
@@ -42,7 +42,7 @@ def _run() -> None:
     from imagenet_workloads.telemetry.log import log_readably
 
     log_readably()
-    # Horovod's own modules log each request otherwise.
+    # Otherwise Horovod's modules log each request.
     logging.getLogger("horovod").setLevel(logging.WARNING)
     horovod_server.run(os.environ)
 

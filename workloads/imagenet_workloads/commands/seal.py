@@ -1,8 +1,7 @@
-"""`imagenet-seal`: checks every shard and writes dataset.json; the last of the preparing pods.
+"""`imagenet-seal`: verifies every shard and writes dataset.json; the last step of the preparation.
 
-The command line of `prepare.seal`. Its result, one JSON object on stdout and in the termination
-message, is what only the finished dataset can tell: how many images it has, and how many damaged
-ones were left out.
+The command line of `prepare.seal`. Its result is one JSON object on stdout and in the termination
+message: the number of images, and of damaged images that were skipped.
 """
 
 import argparse
@@ -19,10 +18,10 @@ PROGRAM = "imagenet-seal"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `imagenet-seal`."""
+    """Return the parser of `imagenet-seal`."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Check the shards of a dataset and write its dataset.json.",
+        description="Verify the shards of a dataset and write its dataset.json.",
     )
     types.add_dataset(parser)
     types.add_threads(parser)
@@ -36,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `imagenet-seal`; returns the exit code."""
+    """Run `imagenet-seal`; return the exit code."""
     parsed = build_parser().parse_args(arguments)
     return run_program(PROGRAM, lambda: _run(parsed))
 

@@ -1,4 +1,4 @@
-"""`imagenet-slots`: runs a pod's slots, one process of a Horovod job each, as one program.
+"""`imagenet-slots`: runs the slots of a pod, each a process of a Horovod job.
 
 The command line of `slots.launcher`.
 """
@@ -15,10 +15,10 @@ from imagenet_workloads.train.options import kinds
 PROGRAM = "imagenet-slots"
 
 DESCRIPTION = """\
-Wait for the rendezvous of a Horovod job, then run a command once for each slot of this pod, with
-its own HOROVOD_RANK and HOROVOD_LOCAL_RANK, its share of the GPUs (CUDA_VISIBLE_DEVICES) and of the
-threads (OMP_NUM_THREADS), and a metrics port of its own, of which this program shows one page.
-Signals are passed on. As soon as a slot fails, all are ended, with its exit code.
+Wait for the rendezvous of a Horovod job, then run a command once for each slot of this pod. Each
+slot has its own HOROVOD_RANK, HOROVOD_LOCAL_RANK and metrics port, and its share of the GPUs
+(CUDA_VISIBLE_DEVICES) and threads (OMP_NUM_THREADS). This program serves the metrics of all slots,
+and forwards signals. If a slot fails, all slots are ended, and its exit code is returned.
 """
 
 EXAMPLE = """\
@@ -28,7 +28,7 @@ example:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `imagenet-slots`."""
+    """Return the parser of `imagenet-slots`."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description=DESCRIPTION,
@@ -37,28 +37,34 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--slots", type=types.count, required=True, metavar="N", help="as HOROVOD_LOCAL_SIZE says"
+        "--slots",
+        type=types.count,
+        required=True,
+        metavar="N",
+        help="the value of HOROVOD_LOCAL_SIZE",
     )
     parser.add_argument(
         "--join-timeout",
         type=kinds.amount_above_zero,
         default=900.0,
         metavar="SECONDS",
-        help="to wait for the rendezvous (default: 900)",
+        help="the longest wait for the rendezvous (default: 900)",
     )
     parser.add_argument(
         "--termination-grace",
         type=kinds.amount,
         default=30.0,
         metavar="SECONDS",
-        help="that the others have to end after a slot has failed (default: 30)",
+        help="the time for the other slots to end after a slot has failed (default: 30)",
     )
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="program and its arguments")
+    parser.add_argument(
+        "command", nargs="+", metavar="COMMAND", help="the program and its arguments"
+    )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `imagenet-slots`; returns the exit code."""
+    """Run `imagenet-slots`; return the exit code."""
     parsed = build_parser().parse_args(arguments)
     return run_program(PROGRAM, lambda: _run(parsed))
 

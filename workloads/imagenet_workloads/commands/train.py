@@ -1,8 +1,8 @@
-"""`imagenet-train`: the entry point of every pod of a training attempt, whatever its role.
+"""`imagenet-train`: the program of every pod of an attempt, of any role.
 
-It parses the command line, lets the framework's description run members that are no workers, and
-runs a worker otherwise, in a child process of PID 1. Import-light, since the operator's contract
-tests build this parser, and since PID 1 ignores SIGTERM until the child is made.
+It parses the command line. The framework's description runs members that are not workers; this
+module runs a worker, in a child process of PID 1. It imports little, because contract tests build
+this parser, and because PID 1 ignores SIGTERM until it has forked.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def parse(arguments: Sequence[str] | None = None) -> "Options":
-    """Parse a command line with the registered frameworks; exits with 2 for a bad one."""
+    """Parse a command line with the registered frameworks; exit with 2 if it is invalid."""
     from imagenet_workloads.frameworks import FRAMEWORKS
     from imagenet_workloads.train import options
 
@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str] | None = None) -> "Options":
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the member that the environment names, or train alone; return the exit code."""
+    """Run the member of the environment's role, or train without peers; return the exit code."""
     from imagenet_workloads.process.pid1 import run_in_child
 
     code = run_in_child(lambda: _run(arguments))
@@ -74,7 +74,7 @@ def _member(options: "Options") -> int:
     if code is not None:
         return code
     refuse_lacking(options, FRAMEWORKS)
-    # Here, since members that are no workers do without.
+    # Imported here: other members do not need it.
     from imagenet_workloads.train import worker
 
     return worker.run(options, framework, os.environ)

@@ -1,8 +1,8 @@
-"""The one edge through which preparing writes: nothing is visible before it is whole.
+"""Atomic writes of the preparation: no file is visible before it is complete.
 
-Files are written under temporary names (`.NAME.tmp-TOKEN`), synced, and renamed; so is the plan's
-folder. What a killed run leaves behind is swept up by a later one. Every failure says which path,
-whose, and what would help.
+Files and the plan's folder are written under temporary names (`.NAME.tmp-TOKEN`), synced, and
+renamed. A later run deletes the temporary files of a killed run. Every error names the path, its
+owner, and a remedy.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from typing import IO, BinaryIO, NoReturn
 from imagenet_workloads.errors import StorageError, WorkloadError
 from imagenet_workloads.regular_files import owner
 
-# A temporary file that nobody has written to for so long belongs to no living run. Ages are taken
-# by the volume's own clock.
+# A temporary file without a write for so long belongs to no running process. Ages are by the
+# volume's clock.
 ABANDONED_SECONDS = 900
 
-# How much a file grows before the volume is told to begin with it.
+# The growth of a file after which the volume starts to write it back.
 STRIDE = 4 << 20
 
 _TEMPORARY = ".tmp-"
@@ -36,26 +36,26 @@ _NO_PLACE = frozenset((errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOO
 
 
 def temporary_for(path: Path) -> Path:
-    """A new temporary name beside a path."""
+    """Return a new temporary name beside a path."""
     return path.with_name(f".{path.name}{_TEMPORARY}{secrets.token_hex(8)}")
 
 
 def explain(path: Path, error: OSError) -> NoReturn:
-    """Raises what an OSError about writing `path` means.
+    """Raise an OSError about a write of `path` as an error with a remedy.
 
     Raises:
-        StorageError: the volume is full, read-only, or not ours.
-        WorkloadError: anything else that the system says, which may pass.
+        StorageError: The volume is full, read-only, or owned by another user.
+        WorkloadError: Any other error, which may be transient.
     """
     if error.errno in _FULL:
         raise StorageError(
-            f"{path}: {error.strerror}: the volume, or this process's share of it, is full; "
+            f"{path}: {error.strerror}: the volume, or the quota of this process, is full; "
             "enlarge it, then run again: finished shards are kept"
         ) from error
     if error.errno in _FORBIDDEN:
         raise StorageError(
             f"{path}: cannot be written: {error.strerror}{owner(path)}; "
-            "give this user the folder, such as by securityContext.fsGroup"
+            "make it writable for this user, such as by securityContext.fsGroup"
         ) from error
     if error.errno in _NO_PLACE:
         raise StorageError(
@@ -65,19 +65,19 @@ def explain(path: Path, error: OSError) -> NoReturn:
 
 
 def _obstacle(path: Path) -> str:
-    """What is in the place of a folder, if anything is."""
+    """Return what is in the place of a folder, if anything is."""
     for candidate in (path, *path.parents):
         with contextlib.suppress(OSError):
             if candidate.is_file():
                 return f" ({candidate} is a file)"
             if candidate.is_symlink() and not candidate.exists():
-                return f" ({candidate} is a link to nothing)"
+                return f" ({candidate} is a broken link)"
     return ""
 
 
 @contextmanager
 def telling_where(path: Path) -> Iterator[None]:
-    """Explains any OSError of the block, which writes `path`."""
+    """Raise any OSError of the block, which writes `path`, with a remedy."""
     try:
         yield
     except OSError as error:
@@ -85,10 +85,10 @@ def telling_where(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, and makes sure that files can be written to it.
+    """Create a folder and its parents, and check that it is writable.
 
     Raises:
-        StorageError: they cannot.
+        StorageError: It cannot be created or written.
     """
     with telling_where(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,38 +96,38 @@ def make_folder(folder: Path) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """The bytes that a file in `folder` can still take."""
+    """Return the free bytes for a file in `folder`."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
-    """Checks that the volume has room.
+    """Check that the volume has enough free space.
 
     Args:
-        folder: on the volume.
-        needed: bytes.
-        what: takes them, for the message.
+        folder: A folder on the volume.
+        needed: The needed bytes.
+        what: What needs them, for the message.
 
     Raises:
-        StorageError: it has less.
+        StorageError: It has less.
     """
     free = free_bytes(folder)
     if free < needed:
         raise StorageError(
             f"{folder}: {what} needs about {_readable(needed)}, and {_readable(free)} are free; "
-            "enlarge the volume, or give a smaller resize or quality"
+            "enlarge the volume, or use a smaller resize or quality"
         )
 
 
 class NewFile:
-    """A file under a temporary name until `publish` gives it its own.
+    """A file with a temporary name until `publish` renames it.
 
-    Use as a context manager: leaving it unpublished removes it.
+    A context manager: a file that is not published is deleted.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens it.
+        """Create the temporary file.
 
         Raises:
             StorageError: it cannot be made here.
@@ -141,9 +141,9 @@ class NewFile:
         self._begun = 0
 
     def write_behind(self) -> None:
-        """Lets the volume begin with what was written, so that little is left for `finish`.
+        """Start to write back, so that `finish` has less to sync.
 
-        To be called now and then while the file grows; waits for nothing.
+        To be called regularly while the file grows; it does not block.
         """
         grown = self.file.tell() - self._begun
         if grown < STRIDE:
@@ -154,17 +154,17 @@ class NewFile:
         self._begun += grown
 
     def finish(self) -> None:
-        """Makes sure that every byte is on the volume."""
+        """Sync every byte to the volume."""
         with telling_where(self.path):
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
 
     def publish(self) -> None:
-        """Gives the finished file its own name.
+        """Rename the finished file.
 
         Raises:
-            FileNotFoundError: somebody swept the temporary file away.
+            FileNotFoundError: Another process deleted the temporary file.
         """
         try:
             self._temporary.rename(self.path)
@@ -177,14 +177,14 @@ class NewFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # On a full volume closing flushes in vain; the reason was raised before.
+        # On a full volume the flush of close fails; the reason was raised before.
         with contextlib.suppress(OSError):
             self.file.close()
         self._temporary.unlink(missing_ok=True)
 
 
 def _begin_writing(descriptor: int, start: int, length: int) -> None:
-    # Only a hint: what fails here, such as on a file system that has no such call, `fsync` tells.
+    # Only a hint: an error, such as on a file system without this call, is reported by `fsync`.
     ctypes.CDLL(None).sync_file_range(
         ctypes.c_int(descriptor),
         ctypes.c_int64(start),
@@ -194,26 +194,26 @@ def _begin_writing(descriptor: int, start: int, length: int) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a small file as a whole.
+    """Write a small file atomically.
 
     Raises:
-        StorageError: it cannot be written.
-        WorkloadError: its temporary file vanishes again and again.
+        StorageError: It cannot be written.
+        WorkloadError: Its temporary file vanishes repeatedly.
     """
     for _ in range(_TRIES):
-        # A run that seals the same dataset may just have swept the temporary file up.
+        # Another run that seals the same dataset may have deleted the temporary file.
         with contextlib.suppress(FileNotFoundError):
             write_chunks(path, [content])
             return
-    raise WorkloadError(f"{path}: somebody removes what is being written there")
+    raise WorkloadError(f"{path}: another process deletes temporary files there")
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
-    """Writes a file as a whole, from its chunks.
+    """Write a file atomically, from its chunks.
 
     Raises:
-        StorageError: it cannot be written.
-        FileNotFoundError: somebody swept the temporary file away.
+        StorageError: It cannot be written.
+        FileNotFoundError: Another process deleted the temporary file.
     """
     with NewFile(path) as new:
         with telling_where(path):
@@ -224,7 +224,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes sure that the names in a folder are on the volume."""
+    """Sync the names in a folder to the volume."""
     with telling_where(folder):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -235,10 +235,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder under a temporary name, renamed to `path` at the end of the block.
+    """Create a folder with a temporary name, and rename it to `path` at the end of the block.
 
-    Where another run was faster, its folder stays and ours goes: with one key they are equal.
-    Files in it must be synced by whoever wrote them.
+    If another run was faster, its folder stays: folders of one key are equal. The caller must sync
+    the files in it.
     """
     temporary = temporary_for(path)
     with telling_where(path):
@@ -258,7 +258,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
-    """A file without a name on the volume, gone at the end of the block or of the process.
+    """Open an unnamed file on the volume, until the end of the block or of the process.
 
     Raises:
         StorageError: it cannot be made here.
@@ -271,13 +271,13 @@ def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
     try:
         yield file
     finally:
-        # On a full volume closing flushes in vain; the reason was raised before.
+        # On a full volume the flush of close fails; the reason was raised before.
         with contextlib.suppress(OSError):
             file.close()
 
 
 def sweep(folder: Path, older_than: float) -> None:
-    """Removes temporary files and folders that were last written more than `older_than` s ago."""
+    """Delete temporary files and folders that were last written more than `older_than` s ago."""
     with telling_where(folder):
         now = _volume_clock(folder)
         for entry in os.scandir(folder):
@@ -299,14 +299,14 @@ def _volume_clock(folder: Path) -> float:
 
 
 def _make_probe(folder: Path) -> os.stat_result:
-    """Makes a file and removes it; returns its status."""
+    """Create a file and delete it; return its status."""
     probe = temporary_for(folder / "probe")
     descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
     try:
         return os.fstat(descriptor)
     finally:
         os.close(descriptor)
-        # The sweep of another run may have removed it.
+        # Another run may have deleted it.
         probe.unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
-"""Adds up what the mean and standard deviation of a split's colours need, in whole numbers.
+"""Integer sums for the mean and standard deviation of a split's colours.
 
-Sums of integers do not depend on the order in which images come, so the result does not depend on
-threads or shards.
+Integer sums do not depend on the order of images, so the result does not depend on threads or
+shards.
 """
 
 import math
@@ -20,12 +20,12 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class ChannelStatistics:
-    """Sums over points of images, for red, green and blue.
+    """Sums over sampled pixels of images, for red, green and blue.
 
     Attributes:
-        points: how many.
-        sums: of their values, 0 to 255.
-        squares: of the values' squares.
+        points: The number of pixels.
+        sums: The sums of their values, 0 to 255.
+        squares: The sums of the values' squares.
     """
 
     points: int = 0
@@ -34,11 +34,11 @@ class ChannelStatistics:
 
     @classmethod
     def of(cls, images: Sequence[Pixels]) -> Self:
-        """The sums over the pixels of images, each height x width x RGB."""
+        """Return the sums over the pixels of images, each height x width x RGB."""
         if not images:
             return cls()
         points = np.concatenate([pixels.reshape(-1, 1, 3) for pixels in images])
-        # OpenCV adds up in doubles, which are exact for whole numbers of this size.
+        # OpenCV sums in doubles, which are exact for integers of this size.
         red, green, blue, _ = cv2.sumElems(points)
         squares = cv2.multiply(points, points, dtype=cv2.CV_32F)
         red2, green2, blue2, _ = cv2.sumElems(squares)
@@ -53,13 +53,13 @@ class ChannelStatistics:
         )
 
     def mean(self) -> tuple[float, float, float]:
-        """Of each colour; 0 where there are no points."""
+        """The mean of each colour; 0 without pixels."""
         red, green, blue = (value / max(1, self.points) for value in self.sums)
         return red, green, blue
 
     def std(self) -> tuple[float, float, float]:
         """The standard deviation of each colour."""
-        # In whole numbers up to the root: the difference of two large floats would lose digits.
+        # Integers up to the root: the difference of two large floats would lose digits.
         red, green, blue = (
             math.sqrt(self.points * square - value * value) / max(1, self.points)
             for value, square in zip(self.sums, self.squares, strict=True)
@@ -67,15 +67,15 @@ class ChannelStatistics:
         return red, green, blue
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return JSON values."""
         return {"points": self.points, "sums": list(self.sums), "squares": list(self.squares)}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Reads what `to_document` made.
+        """Parse the result of `to_document`.
 
         Raises:
-            InputError: a field is missing or wrong.
+            InputError: A field is missing or invalid.
         """
         return cls(fields.integer("points"), _triple(fields, "sums"), _triple(fields, "squares"))
 

@@ -1,7 +1,7 @@
-"""The key of a dataset, and the options that it is made of: those that decide its bytes.
+"""The key of a dataset: a hash of its input and of the options that change its bytes.
 
-The key is equal for equal input and options, and different for any other bytes. `index` computes
-it; it names the dataset's folder.
+Equal input and options have the same key; different bytes have different keys. `index` computes the
+key, which names the dataset's folder.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any, Self
 from imagenet_workloads.dataset import RECORD_IO, WriterVersion
 from imagenet_workloads.fields import Fields
 
-# Goes up with every change to this package that changes a byte of the output.
+# Incremented with every change of this package that changes a byte of the output.
 WRITER_VERSION = "2"
 
 _KEY_LENGTH = 32
@@ -29,17 +29,17 @@ _CAMEL = {
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """What the ImageNetJob's spec.dataset says about the bytes.
+    """The fields of spec.dataset that change bytes.
 
     Attributes:
-        shards: training shards; validation shards follow in proportion.
-        format: of the shards.
-        resize: length of the shorter edge in pixels; None leaves sizes alone.
-        quality: of each JPEG that is encoded, 1 to 100.
-        min_images_per_class: classes with fewer are left out.
-        seed: of the validation draw and of the order.
-        validation_per_class: images drawn from each class; 0 without, or with a source of their
-            own.
+        shards: The training shards; validation shards are added in proportion.
+        format: The format of the shards.
+        resize: The length of the shorter edge in pixels; None for no resize.
+        quality: The quality of re-encoded JPEGs, 1 to 100.
+        min_images_per_class: Classes with fewer are dropped.
+        seed: The seed of the validation split and of the order.
+        validation_per_class: The validation images drawn from each class; 0 without validation, or
+            with a separate validation source.
     """
 
     shards: int
@@ -51,7 +51,7 @@ class DatasetOptions:
     validation_per_class: int = 0
 
     def to_document(self) -> dict[str, Any]:
-        """The options as JSON values, under the names of the ImageNetJob's fields."""
+        """Return the options as JSON, with the names of the ImageNetJob's fields."""
         return {_CAMEL[name]: value for name, value in asdict(self).items()}
 
     @classmethod
@@ -75,14 +75,14 @@ class DatasetOptions:
 def make_key(
     writer: WriterVersion, options: DatasetOptions, source: str, validation: tuple[str, str] | None
 ) -> str:
-    """The key, in hexadecimal digits.
+    """Return the key as hexadecimal digits.
 
     Args:
-        writer: its version and codec.
-        options: those that change bytes.
-        source: fingerprint of the source's images.
-        validation: fingerprints of the validation's images and of their label file; None when the
-            validation images are drawn from the source.
+        writer: The version and codec of the writer.
+        options: The options that change bytes.
+        source: The fingerprint of the source's images.
+        validation: The fingerprints of the validation images and of their label file; None if they
+            are drawn from the source.
     """
     parts: dict[str, Any] = {
         "writer": [writer.version, writer.codec],

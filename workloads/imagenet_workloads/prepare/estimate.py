@@ -1,7 +1,7 @@
-"""Estimates how large a dataset will be, by really making a few of its images.
+"""Estimates the size of a dataset, by transcoding a sample of its images.
 
-Formulas by pixels and quality are off by a factor of two from one collection to another; a sample
-is not, and it shows at once when a codec does not work or all images are damaged.
+Formulas by pixels and quality are wrong by a factor of two for some collections. A sample is more
+exact, and it shows early if a codec does not work or all images are damaged.
 """
 
 import numpy as np
@@ -14,21 +14,21 @@ from imagenet_workloads.prepare.split import Numbers
 from imagenet_workloads.prepare.transcode import LARGEST_FILE, read_image, transcode
 
 SAMPLE = 32
-# What the sample may be off by.
+# The relative error of the sample.
 _MARGIN = 1.1
 
 
 def bytes_of(
     source: Source, scan: Scan, numbers: Numbers, recipe: Recipe, codec: Codec, format: Format
 ) -> int:
-    """The bytes that the shards of a split will take, about.
+    """Return the approximate bytes of the shards of a split.
 
     Args:
-        source: of the images.
-        scan: of the source.
-        numbers: of the split's images in the scan, at least one, shuffled.
-        recipe: what is made of them.
-        codec: by what.
+        source: The source of the images.
+        scan: The scan of the source.
+        numbers: The split's images in the scan, at least one, shuffled.
+        recipe: How they are converted.
+        codec: The codec.
         format: of the shards.
     """
     made = []

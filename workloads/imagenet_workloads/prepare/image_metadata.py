@@ -1,9 +1,9 @@
 """The metadata of a JPEG, PNG or WebP that `transcode` needs, read without decoding the image.
 
-Orientation: only tag 274 of the first EXIF directory is read (TIFF 6.0; Exif 2.32, section 4.6).
-Damage in the EXIF block counts as no orientation: it says nothing about the pixels. OpenCV turns
-TIFFs itself. Chunks of a PNG: each has a checksum, which OpenCV ignores, and a whole PNG ends in
-IEND (PNG specification, third edition, section 5). Those of a WebP have none (RFC 9649).
+Orientation: only tag 274 of the first EXIF directory is read (TIFF 6.0; Exif 2.32, section 4.6). A
+damaged EXIF block counts as no orientation. OpenCV rotates TIFFs itself. Each chunk of a PNG has a
+checksum, which OpenCV ignores, and a complete PNG ends with IEND (PNG specification, third edition,
+section 5). Chunks of a WebP have no checksum (RFC 9649).
 """
 
 import struct
@@ -13,20 +13,20 @@ UPRIGHT = 1
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _ORIENTATION_TAG = 274
-# TIFF's SHORT, as the standard asks, and LONG, as some programs write.
+# TIFF's SHORT, which the standard requires, and LONG, which some programs write.
 _TYPES = {3: "H", 4: "I"}
 _EXIF = b"Exif\0\0"
 # JPEG markers without a length: TEM, and RST0 to SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 _APP1 = 0xE1
-# The start of a scan or the end of the image: the metadata comes before.
+# The start of a scan or the end of the image: the metadata precedes both.
 _ENDS = frozenset((0xDA, 0xD9))
 
 
 def jpeg_orientation(data: bytes) -> int:
-    """The orientation of a JPEG, 1 to 8; 1 where none is stated."""
+    """Return the orientation of a JPEG, 1 to 8; 1 by default."""
     position, last = 2, len(data) - 4
-    # Every image passes here: no function is called for a segment that is passed over.
+    # Hot path: no function is called for a skipped segment.
     while position <= last and data[position] == 0xFF:
         marker = data[position + 1]
         if marker in _ENDS:
@@ -42,7 +42,7 @@ def jpeg_orientation(data: bytes) -> int:
 
 
 def tiff_orientation(block: bytes) -> int:
-    """The orientation that a TIFF block, the content of EXIF, states."""
+    """Return the orientation in a TIFF block, the content of EXIF."""
     order = {b"II": "<", b"MM": ">"}.get(block[:2])
     if order is None:
         return UPRIGHT
@@ -62,10 +62,10 @@ def tiff_orientation(block: bytes) -> int:
 
 
 def orientation(data: bytes) -> int:
-    """The orientation of an image of any format, 1 to 8; 1 where none is stated.
+    """Return the orientation of an image of any format, 1 to 8; 1 by default.
 
     Raises:
-        ValueError: it is a damaged PNG.
+        ValueError: It is a damaged PNG.
     """
     if data.startswith(b"\xff\xd8\xff"):
         return jpeg_orientation(data)
@@ -78,7 +78,7 @@ def orientation(data: bytes) -> int:
 
 
 def _webp_exif_block(data: bytes) -> bytes | None:
-    """The TIFF block of the EXIF chunk of an extended WebP; None without one."""
+    """Return the TIFF block of the EXIF chunk of an extended WebP; None without one."""
     position = 12
     while position + 8 <= len(data):
         length = int.from_bytes(data[position + 4 : position + 8], "little")
@@ -90,17 +90,17 @@ def _webp_exif_block(data: bytes) -> bytes | None:
 
 
 def png_exif_block(data: bytes) -> bytes | None:
-    """The TIFF block of the eXIf chunk of a whole PNG; None without one.
+    """Return the TIFF block of the eXIf chunk of a complete PNG; None without one.
 
     Raises:
-        ValueError: the PNG is cut off, or a chunk of it is damaged.
+        ValueError: The PNG is truncated, or a chunk is damaged.
     """
     block, position = None, len(PNG_SIGNATURE)
     while True:
         length = int.from_bytes(data[position : position + 4], "big")
         end = position + 8 + length
         if end + 4 > len(data):
-            raise ValueError("the PNG is cut off")
+            raise ValueError("the PNG is truncated")
         kind = data[position + 4 : position + 8]
         if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise ValueError("a chunk of the PNG has a wrong checksum")

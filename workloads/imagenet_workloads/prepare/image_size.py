@@ -1,7 +1,7 @@
-"""The size that an image's header claims, read without decoding: a few bytes can claim gigabytes.
+"""The size in an image's header, read without decoding: a few bytes can claim gigabytes.
 
-One function for each format that OpenCV reads. An image of another format is none: no decoder is
-asked for what nobody has measured.
+One function for each format that OpenCV reads. Other formats are rejected: no decoder sees an image
+of unknown size.
 """
 
 import re
@@ -12,9 +12,9 @@ Size = tuple[int, int]
 
 _WIDTH, _HEIGHT = 256, 257
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
-# TIFF's types of whole numbers: BYTE, SHORT, LONG, LONG8.
+# TIFF's integer types: BYTE, SHORT, LONG, LONG8.
 _NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
-# JPEG markers: those that begin a frame, and those without a length.
+# JPEG markers: those that start a frame, and those without a length.
 _FRAMES = frozenset(
     (*range(0xC0, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
 )
@@ -25,14 +25,14 @@ _TOKEN = rb"(?:[\s\0]|#[^\n]*\n)+(\d{1,9})"
 _PIXMAP = re.compile(rb"P[1-6Ff]" + _TOKEN + _TOKEN)
 _ARBITRARY_MAP = re.compile(rb"^(WIDTH|HEIGHT)[ \t]+(\d{1,9})[ \t\r]*$", re.MULTILINE)
 _RADIANCE = re.compile(rb"\n\r?\n[-+]Y (\d{1,9}) [-+]X (\d{1,9})")
-# No header of text is longer.
+# The longest text header.
 _LONGEST_TEXT = 1 << 16
 
 
 def claimed(data: bytes) -> Size | None:
-    """Height and width in pixels; None for no image of a format that is known.
+    """Return height and width in pixels; None for an unknown format.
 
-    A tile that is larger than its image counts in its stead: decoders make room for it.
+    A tile that is larger than its image counts instead, because decoders allocate it.
     """
     for signature, read in _READERS.items():
         if data.startswith(signature):

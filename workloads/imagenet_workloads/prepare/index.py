@@ -1,8 +1,8 @@
-"""`imagenet-index`: from a source to a plan under a key; or the news that all is done already.
+"""`imagenet-index`: lists a source, and writes a plan unless the dataset is already sealed.
 
-The order of its work: make sure that the volume can be written, list the source, choose the
-classes, divide and shuffle, compute the key, look whether that key is sealed, check the space,
-and leave the plan. Nothing before the last step is visible to anybody.
+The steps: check that the volume is writable, list the source, choose the classes, split and
+shuffle, compute the key, check whether that key is sealed, check the free space, and write the
+plan. Only the last step is visible to other programs.
 """
 
 import logging
@@ -33,21 +33,22 @@ from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
 
-# How many names a line of the log holds at most.
+# The most names in a line of the log.
 _NAMED = 20
 
 
 @dataclass(frozen=True)
 class IndexRequest:
-    """What to index.
+    """The options of an index run.
 
     Attributes:
-        source: of the training images, and of the validation images too unless these have one.
-        validation: the validation images, if they are apart from the source.
-        data: the dataset volume.
-        options: those that decide the bytes.
+        source: The source of the training images, and of the validation images unless they have
+            another.
+        validation: The source of the validation images, if it is another one.
+        data: The dataset volume.
+        options: The options that change bytes.
         codec: `auto`, `opencv` or `planes`.
-        max_skipped_fraction: the largest share of damaged images, 0 to 1.
+        max_skipped_fraction: The largest fraction of damaged images, 0 to 1.
         expected: the classes that the dataset must have.
     """
 
@@ -62,16 +63,16 @@ class IndexRequest:
 
 @dataclass(frozen=True)
 class IndexResult:
-    """What index tells the operator.
+    """The result of index, which the operator reads.
 
     Attributes:
-        key: the dataset's.
-        classes: how many.
-        train: images planned for training.
-        validation: likewise for validation.
-        shards: of both; as many completions as pack has.
-        dropped_classes: how many.
-        sealed: the dataset is finished; nothing else must run.
+        key: The dataset's key.
+        classes: The number of classes.
+        train: The planned training images.
+        validation: The planned validation images.
+        shards: The shards of both splits, which are pack's completions.
+        dropped_classes: The number of dropped classes.
+        sealed: Whether the dataset is complete, so that no other step is needed.
         passed_over: files that are no images, by suffix.
         unknown_labels: validation images of classes that the training images lack.
         skipped: damaged images of a sealed dataset.
@@ -111,11 +112,11 @@ class _Part:
     """The images of one split.
 
     Attributes:
-        source: where they are.
+        source: Their source.
         scan: of the source.
-        numbers: of the images in the scan, in the order of their keys.
-        class_of: the class of each image of the scan, by a number.
-        labels: of each such number.
+        numbers: The images in the scan, in the order of their keys.
+        class_of: The class of each image of the scan, as a number.
+        labels: The label of each such number.
         unknown: images left out, by the class that the training images lack.
     """
 
@@ -134,11 +135,11 @@ class _Part:
 
 
 def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
-    """Indexes a source.
+    """Index a source.
 
     Raises:
-        InputError: the source, or what is asked of it, is wrong.
-        StorageError: the volume cannot be written, or is too small.
+        InputError: The source or an option is invalid.
+        StorageError: The volume cannot be written, or is too small.
     """
     codec = choose(request.codec)
     atomic_files.make_folder(request.data / "datasets")
@@ -186,7 +187,7 @@ def _choose_classes(found: Scan, request: IndexRequest) -> Classes:
     if classes.dropped:
         dropped = [f"{name} ({count})" for name, count in classes.dropped.items()]
         _log.info(
-            "left out for fewer than %d images: %s", options.min_images_per_class, _listed(dropped)
+            "dropped for fewer than %d images: %s", options.min_images_per_class, _listed(dropped)
         )
     images = dict(zip(found.class_names, counts, strict=True))
     request.expected.check({name: images[name] for name in classes.names}, classes.dropped)
@@ -306,10 +307,10 @@ def _images(plan: Plan, parts: dict[str, _Part]) -> dict[str, Iterator[PlannedIm
 
 
 def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> datasets.Dataset:
-    """Makes sure that a sealed dataset does for this run too, and returns it.
+    """Check that a sealed dataset is valid for this run too, and return it.
 
     Raises:
-        InputError: files of it are missing, or more images are damaged than this run allows.
+        InputError: Its files are missing, or more images are damaged than this run allows.
     """
     sealed = datasets.read_dataset(dataset)
     for shard in (*sealed.train.shards, *sealed.validation.shards):
@@ -329,7 +330,7 @@ def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> dat
 
 
 def _lacking(dataset: Path, shard: datasets.Shard) -> str | None:
-    """The file of a shard that is missing or of another length, if there is one."""
+    """Return a file of a shard that is missing or has another length, if there is one."""
     record = dataset / shard.record
     if not record.exists() or record.stat().st_size != shard.bytes:
         return shard.record
@@ -342,9 +343,7 @@ def _log_notes(found: Scan) -> None:
     notes = found.notes
     if notes.ignored:
         suffixes = ", ".join(f"{name} {count}" for name, count in notes.suffixes.most_common())
-        _log.info(
-            "passed over %d files that are not named like images (%s)", notes.ignored, suffixes
-        )
+        _log.info("ignored %d files without the name of an image (%s)", notes.ignored, suffixes)
 
 
 def _listed(names: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""`imagenet-pack`: writes one planned shard, or all of them; only those that are not whole yet.
+"""`imagenet-pack`: writes one planned shard, or all of them, unless they are complete.
 
-One thread walks the plan and writes in its order; the others read and transcode a few images at a
-time, since each step from thread to thread has a price. So the bytes do not depend on the number of
-threads, and memory not on the number of images.
+One thread writes in the order of the plan. Other threads read and transcode small batches of
+images, because each hand-over between threads has a cost. So the bytes do not depend on the number
+of threads, nor memory on the number of images.
 """
 
 import gc
@@ -43,25 +43,25 @@ from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
 
-# Images that a thread takes at a time: one by one, handing over would cost a tenth of the work.
+# Images in a batch: one by one, the hand-over would cost a tenth of the work.
 _BATCH = 16
-# Batches in flight for each thread, so that none waits while the writer catches up.
+# Batches in flight for each thread, so that none waits for the writer.
 _AHEAD = 2
-# Threads beyond those asked for: while one waits for the disk or the interpreter, another works.
+# Extra threads: while one waits for the disk or the interpreter, another works.
 _SPARE = 1
 _SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclass(frozen=True)
 class PackRequest:
-    """What to pack.
+    """The options of a pack run.
 
     Attributes:
-        data: the dataset volume.
-        key: the dataset's.
-        open_source: opens a source again, given what the plan says of it.
-        shard: its number, training shards first; None for every shard.
-        threads: cores to keep busy.
+        data: The dataset volume.
+        key: The dataset's key.
+        open_source: Opens a source again, from its entry in the plan.
+        shard: The number of the shard, training shards first; None for all shards.
+        threads: The number of cores to use.
     """
 
     data: Path
@@ -72,33 +72,33 @@ class PackRequest:
 
 
 class _Damaged(NamedTuple):
-    """An image that is left out, and why."""
+    """An image that is skipped, and why."""
 
     image: PlannedImage
     reason: str
 
 
 class _Batch(NamedTuple):
-    """What became of a few images, and their colours."""
+    """The results of a batch of images, and their colour statistics."""
 
     done: list[StoredImage | _Damaged]
     statistics: ChannelStatistics
 
 
 def run(request: PackRequest, recorder: PreparationRecorder) -> None:
-    """Writes the shards that are asked for and not whole.
+    """Write the chosen shards that are not complete.
 
     Raises:
-        InputError: there is no such plan or shard, the source is not as planned, or too many of
-            its images are damaged.
-        StorageError: the volume cannot be written, or is full.
+        InputError: There is no such plan or shard, the source has changed, or too many of its
+            images are damaged.
+        StorageError: The volume cannot be written, or is full.
     """
     plan = plans.read(request.data, request.key)
     dataset = plans.folder_of(request.data, request.key)
     wanted = _wanted(plan, request.shard)
     recorder.planned(sum(shard.images for shard in wanted))
     if regular_files.exists(dataset / datasets.FILE_NAME):
-        _log.info("%s is sealed already", dataset)
+        _log.info("%s is already sealed", dataset)
         missing: list[PlannedShard] = []
     else:
         atomic_files.make_folder(dataset)
@@ -106,7 +106,7 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> None:
         missing = [shard for shard in wanted if not shards.is_whole(dataset, shard)]
     for shard in wanted:
         if shard not in missing:
-            _log.info("%s is whole already", shard.name)
+            _log.info("%s is already complete", shard.name)
             recorder.packed(shard.images, 0)
     if missing:
         _pack_all(request, plan, dataset, missing, recorder)
@@ -134,9 +134,9 @@ def _pack_all(
             f"the plan of {plan.key} is for version {plan.writer.version} of the writer, and this "
             f"is {WRITER_VERSION}; run imagenet-index again"
         )
-    # OpenCV would start threads of its own for each of ours.
+    # Otherwise OpenCV would start its own threads for each of ours.
     cv2.setNumThreads(1)
-    # What was imported stays; else the collector would look through it again and again.
+    # Freeze the imported modules, so that garbage collections do not scan them.
     gc.freeze()
     codec = choose(plan.writer.codec)
     allowed = limits.read(dataset, plan.images())
@@ -154,7 +154,7 @@ def _pack_all(
 
 
 class _Work:
-    """What the threads do: read and transcode a batch of images."""
+    """Read and transcode a batch of images, in a thread."""
 
     def __init__(self, source: Source, plan: Plan, codec: Codec) -> None:
         self._source = source
@@ -247,7 +247,7 @@ class _Packing:
         _log.warning("skipped %s: %s", readable(image.name), reason)
         self._skipped.append(SkippedImage(image.name, self._plan.classes[image.label], reason))
         self._recorder.skipped()
-        # Seal decides over all shards; but what is too much for them together is so for one.
+        # Seal checks all shards together, but one shard may already exceed the limit.
         if len(self._skipped) > self._allowed:
             raise limits.too_many(
                 self._skipped, self._plan.images(), self._allowed, f"{self._shard.name} alone"
@@ -255,7 +255,7 @@ class _Packing:
 
     def _publish(self, writer: ShardWriter, files: list[atomic_files.NewFile]) -> None:
         if shards.is_whole(self._dataset, self._shard):
-            _log.info("%s was finished by another run", self._shard.name)
+            _log.info("another run finished %s", self._shard.name)
             return
         record_sha256, index_sha256 = writer.sha256()
         sidecar = Sidecar(
@@ -274,16 +274,16 @@ class _Packing:
             atomic_files.sync_folder(self._dataset)
             atomic_files.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
         except FileNotFoundError:
-            # Another run with this key sealed the dataset and swept up; else somebody deletes.
+            # Another run with this key may have sealed the dataset and deleted temporary files.
             if not shards.is_whole(self._dataset, self._shard):
                 raise WorkloadError(
-                    f"{self._dataset}: a file that was being written there has vanished"
+                    f"{self._dataset}: a temporary file there has vanished"
                 ) from None
         _log.info("%s: %d images", self._shard.name, writer.records)
 
 
 def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iterator[_Batch]:
-    """Yields what became of the images, in their order, keeping so many cores busy."""
+    """Yield the results of the images, in their order, with several threads."""
     waiting: deque[Future[_Batch]] = deque()
     pool = ThreadPoolExecutor(threads + _SPARE, thread_name_prefix="pack")
     try:
@@ -298,7 +298,7 @@ def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iter
 
 
 class _Pace:
-    """Tells a person now and then how far a shard is."""
+    """Logs the progress of a shard regularly."""
 
     def __init__(self, shard: PlannedShard) -> None:
         self._shard = shard

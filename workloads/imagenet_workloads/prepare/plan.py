@@ -1,7 +1,7 @@
-"""The plan that index leaves for pack and seal: plan.json, and a file of images for each shard.
+"""The plan of index for pack and seal: plan.json, and a list of images for each shard.
 
-A dataset's folder is `datasets/KEY/`. The plan is its folder `plan/`, renamed into place as a
-whole, so that who sees it sees all of it; shards, their sidecars and dataset.json follow beside.
+A dataset's folder is `datasets/KEY/`. The plan is its folder `plan/`, which is renamed into place
+atomically. Shards, their sidecars and dataset.json are beside it.
 """
 
 import json
@@ -21,7 +21,7 @@ from imagenet_workloads.prepare.dataset_key import DatasetOptions
 from imagenet_workloads.prepare.formats.format import Format
 
 VERSION = 1
-# Lines of a shard's file that are parsed at a time: one by one takes three times as long.
+# Lines of a shard's list that are parsed together: one by one takes three times as long.
 _LINES = 64
 TRAIN, VALIDATION = "train", "validation"
 
@@ -30,14 +30,14 @@ _PREFIXES = {TRAIN: "train", VALIDATION: "val"}
 
 
 class PlannedImage(NamedTuple):
-    """One line of a shard's file: an image and where it lies.
+    """One line of a shard's list: an image and its location.
 
     Attributes:
-        key: its number in the split, in shuffled order.
-        label: position of its class.
-        offset: in its source's file.
-        size: in bytes.
-        name: in its source.
+        key: Its number in the split, in shuffled order.
+        label: The position of its class.
+        offset: The offset in its source's file.
+        size: The size in bytes.
+        name: The name in its source.
     """
 
     key: int
@@ -49,13 +49,13 @@ class PlannedImage(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedShard:
-    """One shard to write.
+    """One planned shard.
 
     Attributes:
         split: TRAIN or VALIDATION.
-        name: of its files, without suffix, such as train-00000-of-00008.
-        images: planned for it, damaged ones included.
-        format: of its files.
+        name: The name of its files without suffix, such as train-00000-of-00008.
+        images: Its planned images, damaged ones included.
+        format: The format of its files.
     """
 
     split: str
@@ -70,36 +70,35 @@ class PlannedShard:
 
     @property
     def index(self) -> str | None:
-        """The name of its index; None where the format has none."""
+        """The name of its index; None if the format has none."""
         suffix = self.format.index_suffix
         return None if suffix is None else f"{self.name}.{suffix}"
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of the files that pack writes, records first."""
+        """The names of the files of pack, records first."""
         return (self.record,) if self.index is None else (self.record, self.index)
 
     @property
     def sidecar(self) -> str:
-        """The name of the file that says that it is whole, and what is in it."""
+        """The name of its sidecar, which exists once it is complete."""
         return f"{self.name}.json"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a dataset is to become.
+    """The plan of a dataset.
 
     Attributes:
-        key: its name.
-        writer: version and codec that decide its bytes.
-        options: likewise.
-        classes: sorted; a label is a position.
-        dropped_classes: left out, with their numbers of images.
+        key: The dataset's key.
+        writer: The version and codec, which change its bytes.
+        options: The options that change its bytes.
+        classes: The sorted classes; a label is a position.
+        dropped_classes: The dropped classes, with their numbers of images.
         passed_over: files that are no images, by suffix.
         unknown_labels: validation images left out, by the class that the training images lack.
-        sources: by split, which source its images are in: `{"kind": …}`, and what a synthetic one
-            is made of.
-        shards: training shards first.
+        sources: The source of each split: `{"kind": …}`, with the options of a synthetic one.
+        shards: The shards, training shards first.
     """
 
     key: str
@@ -113,11 +112,11 @@ class Plan:
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
 
     def images(self, split: str | None = None) -> int:
-        """Images planned for a split, or for both."""
+        """Return the planned images of a split, or of both."""
         return sum(shard.images for shard in self.shards if split in (None, shard.split))
 
     def to_json(self) -> str:
-        """The text of plan.json; equal plans give equal bytes."""
+        """Return the text of plan.json; equal plans have equal bytes."""
         document = {
             "version": VERSION,
             "key": self.key,
@@ -136,10 +135,10 @@ class Plan:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Reads what `to_json` made.
+        """Parse the result of `to_json`.
 
         Raises:
-            InputError: of another version, or a field is missing or wrong.
+            InputError: It is of another version, or a field is missing or invalid.
         """
         if fields.integer("version") != VERSION:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
@@ -159,12 +158,12 @@ class Plan:
 
 
 def folder_of(data: Path, key: str) -> Path:
-    """The folder of a dataset on the dataset volume."""
+    """Return the folder of a dataset on the dataset volume."""
     return data / "datasets" / key
 
 
 def name_shards(split: str, sizes: Iterable[int], format: Format) -> tuple[PlannedShard, ...]:
-    """The shards of a split, by their numbers of images."""
+    """Return the shards of a split, by their numbers of images."""
     images = tuple(sizes)
     return tuple(
         PlannedShard(split, f"{_PREFIXES[split]}-{number:05}-of-{len(images):05}", size, format)
@@ -185,15 +184,15 @@ def exists(dataset: Path) -> bool:
 
 
 def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]]) -> None:
-    """Writes a plan as a whole, or leaves the equal one that another run has just written.
+    """Write a plan atomically, or keep the equal plan of another run.
 
     Args:
-        dataset: its folder, which exists.
-        plan: what plan.json says.
-        images: by the name of the shard.
+        dataset: Its folder, which exists.
+        plan: The content of plan.json.
+        images: The images, by the name of the shard.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: It cannot be written.
     """
     with atomic_files.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
@@ -203,26 +202,25 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
 
 
 def read(data: Path, key: str) -> Plan:
-    """Reads the plan of a dataset.
+    """Read the plan of a dataset.
 
     Raises:
-        InputError: there is none, or it is wrong.
+        InputError: There is none, or it is invalid.
     """
     path = folder_of(data, key) / _FOLDER / _FILE
     if not regular_files.exists(path):
         regular_files.require_no_file(data)
         raise InputError(
-            f"{data}: holds no plan for a dataset {key}; run imagenet-index first, "
-            "and give the key that it says"
+            f"{data}: has no plan for a dataset {key}; run imagenet-index first, and give its key"
         )
     return Plan.from_fields(Fields.read(path))
 
 
 def read_images(dataset: Path, shard: PlannedShard) -> Iterator[PlannedImage]:
-    """Yields the images of one shard in the order in which they are to be written.
+    """Yield the images of one shard in their order.
 
     Raises:
-        InputError: the shard's file cannot be read.
+        InputError: The shard's list cannot be read.
     """
     path = dataset / _FOLDER / _images_file(shard)
     try:

@@ -1,8 +1,8 @@
-"""Lists a source once: what index must keep of each image, in a few bytes.
+"""Lists a source, with a few bytes of memory for each image.
 
-In memory stay 12 bytes an image: its class and where its row stands. The row itself (offset, size,
-name) waits in a nameless file on the dataset volume until the plan is written. The fingerprint
-covers all that was listed.
+Memory holds 12 bytes an image: its class and the offset of its row. The row (offset, size, name) is
+in an unnamed file on the dataset volume until the plan is written. The fingerprint covers
+everything that was listed.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES, Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
-# What is read at once to find a row: its fixed part and nearly every name.
+# Bytes to read for a row: its fixed part and nearly every name.
 _READ = _ROW.size + 236
 
-# Counting each image alone would cost more than finding it.
+# Counting each image separately would cost more than finding it.
 REPORT_EVERY = 1000
 
 
 class Row(NamedTuple):
-    """What pack needs to find one image."""
+    """The location of one image, for pack."""
 
     offset: int
     size: int
@@ -37,16 +37,16 @@ class Row(NamedTuple):
 
 
 class Scan:
-    """The images of one source, numbered in the order in which they were listed.
+    """The images of one source, numbered in the order of the listing.
 
     Attributes:
-        class_names: in the order of their first image.
-        bytes: of all images together.
-        notes: what was passed over.
+        class_names: The classes, in the order of their first image.
+        bytes: The bytes of all images.
+        notes: What was ignored.
     """
 
     def __init__(self, rows: IO[bytes]) -> None:
-        """Starts empty; `rows` is an empty file, open for reading and writing."""
+        """Start empty; `rows` is an empty file, open for reading and writing."""
         self.class_names: list[str] = []
         self.bytes = 0
         self.notes = Notes()
@@ -62,10 +62,10 @@ class Scan:
         return len(self._places)
 
     def add(self, image: Image) -> None:
-        """Takes down one image.
+        """Add one image.
 
         Raises:
-            StorageError: the volume is full.
+            StorageError: The volume is full.
         """
         number = self._numbers.get(image.class_name)
         if number is None:
@@ -87,20 +87,20 @@ class Scan:
         )
 
     def finish(self) -> None:
-        """Makes every row readable; nothing may be added after."""
+        """Make every row readable; no image may be added after it."""
         with atomic_files.telling_where(self._folder):
             self._rows.flush()
 
     def fingerprint(self) -> str:
-        """Hex SHA-256 over class, name, offset, size and time of every image."""
+        """Return the hex SHA-256 over class, name, offset, size and time of every image."""
         return self._hash.hexdigest()
 
     def classes(self) -> npt.NDArray[np.uint32]:
-        """The position in `class_names` of each image's class."""
+        """Return the position in `class_names` of each image's class."""
         return np.frombuffer(self._classes, np.uint32) if self._classes else np.empty(0, np.uint32)
 
     def row(self, number: int) -> Row:
-        """Finds one image again."""
+        """Return the location of one image."""
         descriptor, place = self._rows.fileno(), self._places[number]
         block = os.pread(descriptor, _READ, place)
         offset, size, length = _ROW.unpack_from(block)
@@ -110,20 +110,21 @@ class Scan:
         return Row(offset, size, name.decode("utf-8", "surrogateescape"))
 
     def rows(self) -> Iterator[Row]:
-        """All images, in order."""
+        """Return all images, in order."""
         return (self.row(number) for number in range(len(self)))
 
 
 def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) -> Scan:
-    """Lists a source.
+    """List a source.
 
     Args:
-        source: what to list.
-        rows: an empty file for the rows.
-        listed: is told of images as they are found, and of how much of the source that was.
+        source: The source.
+        rows: An empty file for the rows.
+        listed: Called with the number of images found, and with the fraction of the source that is
+            listed.
 
     Raises:
-        InputError: the source cannot be listed, or holds no images.
+        InputError: The source cannot be listed, or has no images.
     """
     result = Scan(rows)
     for image in source.scan(result.notes):
@@ -138,7 +139,7 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
 
 
 def _instead(notes: Notes) -> str:
-    """What a source without images has in their place, as far as that may help."""
+    """Return what a source without images has instead, for a message."""
     found = []
     if notes.empty:
         found.append(f"{len(notes.empty)} empty classes")

@@ -1,6 +1,6 @@
-"""`imagenet-seal`: checks every byte of every shard, then writes dataset.json.
+"""`imagenet-seal`: verifies every byte of every shard, then writes dataset.json.
 
-Its presence is what makes a dataset: nobody reads one without it.
+A dataset without dataset.json is never read.
 """
 
 import hashlib
@@ -30,21 +30,21 @@ _log = logging.getLogger(__name__)
 
 
 def run(data: Path, key: str, threads: int) -> None:
-    """Seals a dataset; one that is sealed stays as it is.
+    """Seal a dataset; a sealed one stays unchanged.
 
     Args:
-        data: the dataset volume.
-        key: the dataset's.
-        threads: shards checked at a time.
+        data: The dataset volume.
+        key: The dataset's key.
+        threads: The number of shards to verify at the same time.
 
     Raises:
-        InputError: a shard is missing or damaged, or too many images are.
-        StorageError: the volume cannot be written.
+        InputError: A shard is missing or damaged, or too many images are damaged.
+        StorageError: The volume cannot be written.
     """
     plan = plans.read(data, key)
     dataset = plans.folder_of(data, key)
     if regular_files.exists(dataset / datasets.FILE_NAME):
-        _log.info("%s is sealed already", dataset)
+        _log.info("%s is already sealed", dataset)
         return
     atomic_files.make_folder(dataset)
     sidecars = _check_all(dataset, plan, threads)
@@ -59,7 +59,7 @@ def run(data: Path, key: str, threads: int) -> None:
         )
     sealed = _dataset(plan, sidecars, skipped)
     _require_images(sealed, plan)
-    # Before the dataset is sealed, since nobody looks after a sealed one.
+    # Before the dataset is sealed, because no run cleans up after that.
     atomic_files.sweep(dataset, older_than=0)
     atomic_files.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
     _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
@@ -72,13 +72,13 @@ def verify(data: Path, key: str, threads: int) -> None:
     preparation makes them again, and no others.
 
     Args:
-        data: the dataset volume.
-        key: the dataset's.
-        threads: shards checked at a time.
+        data: The dataset volume.
+        key: The dataset's key.
+        threads: The number of shards to verify at the same time.
 
     Raises:
         InputError: shards are damaged; names them.
-        StorageError: the volume cannot be written.
+        StorageError: The volume cannot be written.
     """
     plan = plans.read(data, key)
     dataset = plans.folder_of(data, key)
@@ -130,7 +130,7 @@ def _check_all(dataset: Path, plan: Plan, threads: int) -> dict[str, Sidecar]:
     missing = [shard.name for shard in plan.shards if not shards.is_whole(dataset, shard)]
     if missing:
         raise InputError(
-            f"{dataset}: {len(missing)} of {len(plan.shards)} shards are not whole: "
+            f"{dataset}: {len(missing)} of {len(plan.shards)} shards are not complete: "
             f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}; run imagenet-pack again"
         )
     with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
@@ -139,18 +139,18 @@ def _check_all(dataset: Path, plan: Plan, threads: int) -> dict[str, Sidecar]:
 
 
 def _check(dataset: Path, plan: Plan, shard: PlannedShard) -> Sidecar:
-    """Reads a whole shard and compares it with its sidecar.
+    """Read a whole shard and compare it with its sidecar.
 
     Raises:
-        InputError: they differ; the sidecar is removed, so that pack makes the shard again.
+        InputError: They differ; the sidecar is deleted, so that pack writes the shard again.
     """
     sidecar = shards.read(dataset, shard)
     difference = _difference(dataset, plan, shard, sidecar)
     if difference:
         (dataset / shard.sidecar).unlink(missing_ok=True)
         raise InputError(
-            f"{dataset / shard.record}: {difference}; the shard no longer counts as whole: "
-            "run imagenet-pack again to make it anew"
+            f"{dataset / shard.record}: {difference}; the shard is no longer complete: "
+            "run imagenet-pack to write it again"
         )
     return sidecar
 
@@ -180,7 +180,7 @@ def _index_sha256(dataset: Path, shard: PlannedShard) -> str | None:
 
 
 def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
-    """The bytes of a file, block by block, added to a checksum on the way."""
+    """Yield the blocks of a file, and update a checksum."""
     with path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK):
             digest.update(block)

@@ -1,4 +1,4 @@
-"""What is known of a finished shard: its sidecar, written last, which says that it is whole."""
+"""The sidecar of a shard, which is written last, when the shard is complete."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ VERSION = 1
 
 
 class SkippedImage(NamedTuple):
-    """A damaged image that was left out."""
+    """A damaged image that was skipped."""
 
     name: str
     class_name: str
@@ -27,17 +27,17 @@ class SkippedImage(NamedTuple):
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What is in one shard.
+    """The content of a sidecar.
 
     Attributes:
-        key: the dataset's.
-        records: images in it.
-        bytes: length of the file of records.
-        record_sha256: hex, of the file of records.
-        index_sha256: hex, of its index; None without one.
-        per_class: images of each class, by label.
-        statistics: of the images' colours.
-        skipped: damaged images that it lacks.
+        key: The dataset's key.
+        records: The number of images.
+        bytes: The length of the file of records.
+        record_sha256: The hex SHA-256 of the file of records.
+        index_sha256: The hex SHA-256 of its index; None without one.
+        per_class: The images of each class, by label.
+        statistics: The statistics of the images' colours.
+        skipped: The damaged images that were skipped.
     """
 
     key: str
@@ -50,7 +50,7 @@ class Sidecar:
     skipped: tuple[SkippedImage, ...]
 
     def to_json(self) -> str:
-        """The text of the sidecar; equal shards give equal bytes."""
+        """Return the text of the sidecar; equal shards have equal bytes."""
         document: dict[str, Any] = {
             "version": VERSION,
             "key": self.key,
@@ -66,10 +66,10 @@ class Sidecar:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Reads what `to_json` made.
+        """Parse the result of `to_json`.
 
         Raises:
-            InputError: of another version, or a field is missing or wrong.
+            InputError: It is of another version, or a field is missing or invalid.
         """
         if fields.integer("version") != VERSION:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
@@ -89,16 +89,16 @@ class Sidecar:
 
 
 def read(dataset: Path, shard: PlannedShard) -> Sidecar:
-    """Reads the sidecar of a shard.
+    """Read the sidecar of a shard.
 
     Raises:
-        InputError: it is missing or wrong.
+        InputError: It is missing or invalid.
     """
     return Sidecar.from_fields(Fields.read(dataset / shard.sidecar))
 
 
 def is_whole(dataset: Path, shard: PlannedShard) -> bool:
-    """Whether a shard needs no work: its sidecar is there, and its files as long as that says.
+    """Whether a shard is complete: it has a sidecar, and files of the length in it.
 
     A sidecar that cannot be read, as one that was cut off, is as good as none.
     """
@@ -112,7 +112,7 @@ def is_whole(dataset: Path, shard: PlannedShard) -> bool:
 
 
 def bytes_present(dataset: Path, plan: Plan) -> int:
-    """The bytes of the shards that are whole already."""
+    """Return the bytes of the complete shards."""
     return sum(
         (dataset / shard.record).stat().st_size for shard in plan.shards if is_whole(dataset, shard)
     )

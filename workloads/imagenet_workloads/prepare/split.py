@@ -1,8 +1,8 @@
-"""Decides which images make which split: pure, on numbers of images and classes.
+"""Splits images into training and validation, as pure functions of numbers.
 
-Rare classes go, the label is a class's position among the sorted names of the rest, the
-validation images of each class are drawn with the seed, and each split is shuffled once, so that
-reading its shards one after the other is already random.
+Rare classes are dropped, and a label is the position of a class among the sorted names of the
+others. The validation images of each class are drawn by the seed. Each split is shuffled once, so
+that sequential reads of its shards are random.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ DROPPED = -1
 
 
 class Classes(NamedTuple):
-    """Which classes stay.
+    """The classes of the dataset.
 
     Attributes:
-        names: sorted; a label is a position in it.
-        dropped: the others, with their numbers of images.
-        labels: of each class in the order in which it was found, DROPPED for the dropped.
+        names: The sorted names; a label is a position in it.
+        dropped: The other classes, with their numbers of images.
+        labels: The label of each class in the order of the listing, or DROPPED.
     """
 
     names: tuple[str, ...]
@@ -37,16 +37,16 @@ class Classes(NamedTuple):
 def choose_classes(
     found: Sequence[str], counts: Sequence[int], empty: Sequence[str], fewest: int
 ) -> Classes:
-    """Keeps the classes with at least `fewest` images; none can have fewer than one.
+    """Keep the classes with at least `fewest` images, and at least one.
 
     Args:
-        found: the classes' names, in the order in which they were found.
-        counts: their images.
-        empty: names of classes without images.
-        fewest: images.
+        found: The classes' names, in the order of the listing.
+        counts: Their numbers of images.
+        empty: The names of classes without images.
+        fewest: The smallest number of images.
 
     Raises:
-        InputError: no class is left.
+        InputError: No class remains.
     """
     rare = {name: count for name, count in zip(found, counts, strict=True) if count < fewest}
     rare.update(dict.fromkeys(empty, 0))
@@ -56,7 +56,7 @@ def choose_classes(
         raise InputError(
             f"no class has {max(fewest, 1)} images or more: the largest of "
             f"{len(set(found) | rare.keys())} has {most}; lower --min-images-per-class, "
-            "or look at the source"
+            "or check the source"
         )
     label = {name: position for position, name in enumerate(names)}
     labels = np.array([label.get(name, DROPPED) for name in found], np.int64)
@@ -66,20 +66,20 @@ def choose_classes(
 def draw(
     class_of: Numbers, found: Sequence[str], classes: Classes, per_class: int, seed: int
 ) -> tuple[Numbers, Numbers]:
-    """Divides a source's images into training and validation images, both in order.
+    """Divide a source's images into training and validation images, both in order.
 
-    A class's draw depends on its name, its number of images and the seed alone: other classes may
-    come and go.
+    A class's draw depends only on its name, its number of images and the seed, not on other
+    classes.
 
     Args:
-        class_of: each image's class, by its position in `found`.
-        found: the classes' names.
-        classes: which of them stay.
-        per_class: validation images of each class.
-        seed: of the draws.
+        class_of: Each image's class, as a position in `found`.
+        found: The classes' names.
+        classes: The classes to keep.
+        per_class: The validation images of each class.
+        seed: The seed of the draws.
 
     Raises:
-        InputError: a class would have no training image left.
+        InputError: A class would have no training image.
     """
     if per_class == 0:
         return np.flatnonzero(classes.labels[class_of] != DROPPED).astype(np.uint32), _none()
@@ -101,23 +101,23 @@ def draw(
 def _draw_class(name: str, count: int, per_class: int, seed: int) -> npt.NDArray[np.int64]:
     if count <= per_class:
         raise InputError(
-            f"the class {name} has {count} images, and the validation takes {per_class} of each "
+            f"the class {name} has {count} images, and the validation needs {per_class} of each "
             "class; lower --validation-per-class, or raise --min-images-per-class"
         )
     return _generator(seed, name).choice(count, per_class, replace=False)
 
 
 def shuffle(images: Numbers, seed: int, split: str) -> Numbers:
-    """The images in the order of their keys; shuffles in place."""
+    """Shuffle the images in place into the order of their keys."""
     _generator(seed, f"order of {split}").shuffle(images)
     return images
 
 
 def shard_counts(train: int, validation: int, shards: int) -> tuple[int, int]:
-    """How many shards each split has: validation shards are about as large as training shards.
+    """Return the shards of each split: validation shards are about as large as training shards.
 
     Raises:
-        InputError: a training shard would be empty.
+        InputError: A training shard would be empty.
     """
     if train < shards:
         raise InputError(f"{train} training images do not fill {shards} shards; lower --shards")
@@ -125,7 +125,7 @@ def shard_counts(train: int, validation: int, shards: int) -> tuple[int, int]:
 
 
 def bounds(images: int, shards: int) -> list[tuple[int, int]]:
-    """Start and end of each shard; lengths differ by one at most. No shards have no bounds."""
+    """Return start and end of each shard; lengths differ by one at most."""
     edges = [images * shard // max(1, shards) for shard in range(shards + 1)]
     return list(pairwise(edges))
 

@@ -1,16 +1,16 @@
-"""Decides what becomes of one image: passed through as it is, made anew, or refused as damaged.
+"""Converts one image for its record: copies it, re-encodes it, or rejects it as damaged.
 
 The rules:
 
-- every record holds an RGB JPEG, upright. An RGB JPEG passes through byte for byte where no
-  resize is asked for; grey and CMYK JPEGs, PNGs and what else OpenCV reads are made into one,
-  whatever their names say. Transparency is dropped.
-- an EXIF orientation is always applied to the pixels: such an image is made anew even without a
-  resize. No record has an orientation left for a reader to apply or to forget.
-- an image is damaged where its header claims more pixels than fit into memory, or is of no format
-  that is known; no decoder sees it. Likewise where libjpeg reports an error or a warning (half a
-  picture is only a warning to it), where a PNG's checksums are wrong, or where nothing can read
-  it. Images that pass through are decoded too, to know.
+- Every record has an upright RGB JPEG. Without a resize, an RGB JPEG is copied unchanged. Grey and
+  CMYK JPEGs, PNGs and other formats of OpenCV are converted, whatever their names are. Transparency
+  is dropped.
+- An EXIF orientation is always applied to the pixels, so such an image is re-encoded even without a
+  resize. No record has an EXIF orientation.
+- An image is damaged if its header claims too many pixels or its format is unknown; it is not
+  decoded. It is also damaged if libjpeg reports an error or a warning (a truncated image is only a
+  warning), if a PNG's checksums are wrong, or if no decoder can read it. Copied images are decoded
+  too, as a check.
 """
 
 import cv2
@@ -32,19 +32,19 @@ from imagenet_workloads.prepare.codecs.codec import (
 from imagenet_workloads.prepare.formats.format import LARGEST_JPEG
 from imagenet_workloads.prepare.sources.source import Source
 
-# No image of so few pixels takes more, whatever its format.
+# No image of so few pixels has more bytes, in any format.
 LARGEST_FILE = 1 << 30
 
 _JPEG = b"\xff\xd8\xff"
 
 
 def read_image(source: Source, name: str, offset: int, size: int) -> bytes:
-    """The bytes of one image of a source.
+    """Return the bytes of one image of a source.
 
     Raises:
-        DamagedImageError: it is too large to be one.
-        InputError: the source is not as it was when it was scanned.
-        PermissionError: this image may not be read.
+        DamagedImageError: It is too large.
+        InputError: The source has changed since it was listed.
+        PermissionError: This image cannot be read by this user.
     """
     if size > LARGEST_FILE:
         raise DamagedImageError(f"has {size} bytes; at most {LARGEST_FILE} are read")
@@ -52,10 +52,10 @@ def read_image(source: Source, name: str, offset: int, size: int) -> bytes:
 
 
 def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
-    """Makes one image ready for its record.
+    """Convert one image for its record.
 
     Raises:
-        DamagedImageError: with the reason.
+        DamagedImageError: It is damaged; the message says why.
     """
     packed = _from_jpeg(data, recipe, codec) if data[:3] == _JPEG else _from_other(data, recipe)
     if len(packed.jpeg) > LARGEST_JPEG:

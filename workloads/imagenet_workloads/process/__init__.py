@@ -1,6 +1,6 @@
-"""What every program of the pods does as a process: signals, children, exit code, last message.
+"""The process side of the pods' programs: signals, children, exit codes, termination messages.
 
-The bottom of the package: it imports `errors` and nothing above. `program` runs a program's body,
-`missing_library` names what is not installed, `pid1` is the process that a pod starts,
-`termination` handles SIGTERM in a worker, and `parent_death_signal` ends a process with its parent.
+The lowest layer: it imports only `errors`. `program` runs a program's body, `missing_library`
+explains failed imports, `pid1` is the first process of a pod, `termination` handles SIGTERM in a
+worker, and `parent_death_signal` ends a process with its parent.
 """

@@ -1,7 +1,7 @@
-"""Turns a failed import or load of a library into one line that says what to install.
+"""Turns a failed import of a library into an error that says what to install.
 
-`program` passes every error that is no `WorkloadError` to `explain`. The next attempt on the same
-image or machine would fail alike, so the new error is permanent and costs no restart.
+`program` passes every error that is not a `WorkloadError` to `explain`. Another attempt would fail
+in the same way, so the new error is permanent and causes no restart.
 """
 
 import re
@@ -9,15 +9,15 @@ import sys
 
 from imagenet_workloads.errors import InputError, WorkloadError
 
-# The Debian package of each library that a wheel expects of the system.
+# The Debian package of each system library that a wheel needs.
 DEBIAN_PACKAGES = {
     "libgomp.so.1": "libgomp1",
     "libquadmath.so.0": "libquadmath0",
     "libturbojpeg.so.0": "libturbojpeg0",
 }
-# Libraries that a node with a GPU mounts into its containers: another node may have them.
+# Libraries that a GPU node mounts into its containers: another node may have them.
 _FROM_THE_NODE = ("libcuda.", "libnvidia-")
-# What the dynamic loader says; Python passes it on, as ImportError or from ctypes as OSError.
+# The dynamic loader's message, in an ImportError or, from ctypes, in an OSError.
 _NOT_FOUND = re.compile(r"(\S+\.so\S*): cannot open shared object file")
 _OWN_PACKAGE = __package__.partition(".")[0]
 
@@ -34,7 +34,7 @@ def explain(error: Exception) -> WorkloadError | None:
     if isinstance(error, OSError | ImportError) and (found := _NOT_FOUND.search(str(error))):
         library = found[1]
         if library.startswith(_FROM_THE_NODE):
-            return WorkloadError(f"{library} is missing: this node has no driver for GPUs")
+            return WorkloadError(f"{library} is missing: this node has no GPU driver")
         package = DEBIAN_PACKAGES.get(library)
         command = f"type: apt-get install {package}" if package else "install its package"
         return InputError(f"{library} is missing; {command}")

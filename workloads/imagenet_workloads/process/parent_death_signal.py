@@ -1,7 +1,7 @@
-"""No process outlives the one that started it, not even by kill -9.
+"""Ends a process with its parent, even after kill -9.
 
-`pid1` asks for that in the child that it forks. A parent that has threads may run no Python between
-`fork` and `exec`, so `slots.launcher` starts commands through this module as a program:
+`pid1` calls it in the child that it forks. A parent with threads may not run Python between `fork`
+and `exec`, so `slots.launcher` starts commands by this module as a program:
 
     python -m imagenet_workloads.process.parent_death_signal PARENT COMMAND ARGUMENT…
 """
@@ -15,14 +15,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def follow(parent: int) -> None:
-    """Have this process killed when its parent dies; end it at once where that has happened."""
+    """Let the kernel kill this process when its parent dies; exit at once if the parent is dead."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def main() -> None:
-    """Become the command."""
+    """Execute the command."""
     follow(int(sys.argv[1]))
     os.execv(sys.argv[2], sys.argv[2:])
 

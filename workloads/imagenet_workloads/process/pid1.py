@@ -1,9 +1,9 @@
-"""The process that the pod starts: it forks the one that works, and is a good PID 1 for it.
+"""PID 1 of a pod: forks the process that works, forwards signals and reaps.
 
-A scheduler or server sits in C++ for all its life, where Python's signal handlers never run, and
-PID 1 ignores every signal it has no handler for: SIGTERM would do nothing until the grace is over.
-So the work is done by a child, for which SIGTERM has its usual effect, while this process, which
-never imports MXNet, passes signals on, reaps what dies, and ends as the child ended.
+A scheduler or server stays in C++, where Python's signal handlers never run. PID 1 ignores signals
+without a handler, so SIGTERM would have no effect until the grace period is over. So a child does
+the work, for which SIGTERM has its default effect. This process never imports MXNet. It forwards
+signals, reaps processes, and exits as the child did.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import NoReturn
 from imagenet_workloads.process.parent_death_signal import follow
 from imagenet_workloads.process.program import flush_or_drop
 
-# What the child gets to decide about; all else keeps its usual effect on both.
+# The signals to forward; other signals have their default effect on both.
 FORWARDED = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -25,15 +25,15 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-# si_code of a signal from the kernel, such as a terminal's Ctrl-C, which the child gets as well.
+# si_code of a signal from the kernel, such as Ctrl-C, which the child receives too.
 _SI_KERNEL = 0x80
 
 
 def run_in_child(body: Callable[[], int]) -> int:
-    """Run `body` in a forked child; return its exit code (128 + N when signal N ended it).
+    """Run `body` in a forked child; return its exit code (128 + N if signal N ended it).
 
-    The caller must be the only thread. The child ends with `os._exit`, without running destructors
-    that wait for other members; and it is killed when this process is.
+    The caller must be the only thread. The child ends with `os._exit`, because destructors may wait
+    for other members. It is killed when this process is killed.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -63,14 +63,14 @@ def _serve(child: int, waited: set[signal.Signals]) -> int:
 
 
 def is_for_children(received: signal.struct_siginfo) -> bool:
-    """Whether a signal has to be passed on, since it did not reach the children by itself."""
+    """Whether a signal must be forwarded, because the children did not receive it."""
     return received.si_code != _SI_KERNEL
 
 
 def reap() -> Iterator[tuple[int, int]]:
-    """Give the processes that have ended, with their exit codes (128 + N by signal N).
+    """Return the processes that have ended, with their exit codes (128 + N for signal N).
 
-    One SIGCHLD may stand for several; and of PID 1 the orphans of others are children as well.
+    One SIGCHLD may be for several processes, and PID 1 also adopts orphans.
     """
     while True:
         try:
@@ -88,7 +88,7 @@ def _end_with(body: Callable[[], int]) -> NoReturn:
     try:
         code = body()
     except SystemExit as end:
-        # So SIGTERM ends a body that has no better plans.
+        # So SIGTERM ends a body without its own handler.
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
@@ -97,7 +97,7 @@ def _end_with(body: Callable[[], int]) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End with this code, also where the last output cannot be written."""
+    """Exit with this code, even if the last output cannot be written."""
     try:
         flush_or_drop()
     finally:

@@ -1,7 +1,7 @@
-"""Runs a program's body and turns how it ended into what a pod leaves behind.
+"""Runs a program's body, and reports its end.
 
-The edge between the package, which raises `WorkloadError`, and the pod: one line on stderr, the
-pod's termination message (which the operator reads from the container's status), an exit code.
+A `WorkloadError` becomes one line on stderr, the pod's termination message (which the operator
+reads from the container's status), and an exit code.
 """
 
 import os
@@ -21,22 +21,22 @@ from imagenet_workloads.process import missing_library
 TERMINATED = 128 + signal.SIGTERM
 INTERRUPTED = 128 + signal.SIGINT
 
-# The kubelet keeps this many bytes of a container's termination message.
+# The kubelet's limit for a termination message, in bytes.
 TERMINATION_MESSAGE_BYTES = 4096
 
 
 def run_program(
     name: str, body: Callable[[], int | None], variables: Mapping[str, str] = os.environ
 ) -> int:
-    """Runs `body` and returns the exit code of the program called `name`.
+    """Run `body`; return the exit code of the program.
 
-    SIGTERM ends the body by SystemExit, so that `with` and `finally` blocks clean up (a process
-    that is PID 1 would ignore it otherwise); a body with better plans sets its own handler.
+    SIGTERM ends the body by SystemExit, so that `with` and `finally` blocks run (PID 1 would
+    otherwise ignore it). A body may set its own handler.
 
     Args:
-        name: the program's name, for messages, e.g. "imagenet-index".
-        body: does the work; returns an exit code, or None for success.
-        variables: the environment; only the place of the termination log is read from it.
+        name: The program's name in messages, such as "imagenet-index".
+        body: Returns an exit code, or None for success.
+        variables: The environment, with the path of the termination log.
     """
     explain = ""
     try:
@@ -53,46 +53,46 @@ def run_program(
         else:
             message, code = f"unexpected {type(error).__name__}: {error}", 1
             explain = traceback.format_exc()
-    # First: it is the one that the operator reads, and stderr may be on a full disk.
+    # First, because the operator reads it, and stderr may be on a full disk.
     leave_message(message, variables)
     say(f"{explain}{name}: error: {message}")
     return code
 
 
 def say(message: str) -> None:
-    """Prints a line on stderr, where that is possible: last words cannot change an end."""
+    """Print a line on stderr, if possible: a failure must not change the exit code."""
     with suppress(OSError):
         print(message, file=sys.stderr, flush=True)
     flush_or_drop()
 
 
 def flush_or_drop() -> None:
-    """Empties the buffers of stdout and stderr; what cannot be written now never will be.
+    """Flush stdout and stderr; drop what cannot be written.
 
-    The interpreter tries again at its end, and makes an exit code of 120 of another failure.
+    Otherwise the interpreter flushes again at its exit, and exits with 120 if that fails.
     """
-    # None where the program was started with it closed.
+    # None if the program was started with it closed.
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except OSError:
-            # Written to the null device instead, by that last try.
+            # The interpreter's flush then writes to the null device.
             with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
                 os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def write_termination_message(message: str, variables: Mapping[str, str] = os.environ) -> None:
-    """Leaves a program's result or last words where the operator reads them.
+    """Write a program's result or error as its termination message.
 
-    Does nothing where IMAGENET_TERMINATION_LOG is not set: nobody would read it.
+    Does nothing if IMAGENET_TERMINATION_LOG is not set.
 
     Args:
-        message: at most 4096 bytes of UTF-8; Kubernetes would cut off the rest.
+        message: Up to 4096 bytes of UTF-8; Kubernetes truncates the rest.
         variables: the environment.
 
     Raises:
-        StorageError: the file cannot be written.
-        ValueError: the message is longer.
+        StorageError: The file cannot be written.
+        ValueError: The message is longer.
     """
     path = variables.get("IMAGENET_TERMINATION_LOG")
     if not path:
@@ -104,7 +104,7 @@ def write_termination_message(message: str, variables: Mapping[str, str] = os.en
             f"after {TERMINATION_MESSAGE_BYTES}"
         )
     try:
-        # Written in place: in a pod it is a bind mount, over which nothing can be renamed.
+        # Written in place: in a pod it is a bind mount, which cannot be replaced by a rename.
         Path(path).write_bytes(content)
     except OSError as error:
         raise StorageError(
@@ -113,17 +113,17 @@ def write_termination_message(message: str, variables: Mapping[str, str] = os.en
 
 
 def leave_message(message: str, variables: Mapping[str, str]) -> None:
-    """Leaves the last words of a program whose end is decided; nothing about them can change it.
+    """Write the error of a program that fails, without changing its exit code.
 
     Args:
-        message: shortened to what Kubernetes keeps, between two characters.
+        message: Truncated to Kubernetes' limit, between two characters.
         variables: the environment.
     """
     shortened = message.encode()[:TERMINATION_MESSAGE_BYTES].decode(errors="ignore")
     try:
         write_termination_message(shortened, variables)
     except StorageError as error:
-        # The program already has an end of its own, which must stay the one that is seen.
+        # The program's own error must stay visible.
         say(f"(and no termination message: {error})")
 
 

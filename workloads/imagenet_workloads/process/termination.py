@@ -1,8 +1,8 @@
-"""What a worker does about SIGTERM: finish the batch, save, leave; or leave at once.
+"""SIGTERM in a worker: finish the batch, save a checkpoint and exit, or exit at once.
 
-The main thread may sit in MXNet's C++ for as long as a lost peer takes, where Python's handlers do
-not run. So a thread of its own hears the signal through the wakeup descriptor, and ends the process
-if the training loop has not left in time.
+The main thread may be in MXNet's C++ for as long as a peer is lost, where Python's handlers do not
+run. So another thread receives the signal through the wakeup descriptor, and ends the process if
+the training loop does not end in time.
 """
 
 import logging
@@ -17,25 +17,25 @@ from imagenet_workloads.process.program import TERMINATED
 
 _log = logging.getLogger(__name__)
 
-# Seconds between two looks at whether there is any hope for a checkpoint.
+# Seconds between two checks whether a checkpoint is still possible.
 POLL_INTERVAL = 0.2
 
 
 class Termination:
-    """Hears SIGTERM and SIGINT from `listen` on.
+    """Handles SIGTERM and SIGINT, after `listen`.
 
     Attributes:
-        requested: whether one has come; the training loop looks at it after each batch.
-        is_hopeless: whether there can be no checkpoint, because those who are needed for the batch
-            in progress are gone; asked again and again, from a thread of its own.
+        requested: Whether one has arrived; the training loop checks it after each batch.
+        is_hopeless: Returns whether no checkpoint is possible, because members that the batch needs
+            are gone. Called repeatedly from another thread.
     """
 
     def __init__(self, grace: float, is_hopeless: Callable[[], bool] = lambda: False) -> None:
-        """Set what happens after the signal.
+        """Set the behaviour after the signal.
 
         Args:
-            grace: seconds that a checkpoint may take.
-            is_hopeless: the attribute.
+            grace: The seconds that a checkpoint may take.
+            is_hopeless: The attribute.
         """
         self._grace, self.is_hopeless = grace, is_hopeless
         self._heard = threading.Event()
@@ -45,11 +45,11 @@ class Termination:
 
     @property
     def requested(self) -> bool:
-        """Whether the process has been told to end."""
+        """Whether a signal has arrived."""
         return self._heard.is_set()
 
     def listen(self) -> None:
-        """Begin to hear; only from the main thread."""
+        """Install the handlers; only in the main thread."""
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -61,24 +61,24 @@ class Termination:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Within the block a signal leaves time to save; outside it ends the process at once."""
+        """Defer the end after a signal: the block has time for a checkpoint."""
         self._saving.set()
         try:
             yield
         finally:
             self._saving.clear()
             if self._heard.is_set():
-                # Whoever comes out of the block has saved, or has an error to report first.
+                # At the end of the block, a checkpoint is saved, or an error is reported first.
                 self._left.set()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Within the block nobody else is needed, so it has the whole grace in any case."""
+        """In the block no peer is needed, so it always has the whole grace period."""
         self._writing.set()
         try:
             yield
         finally:
-            # Whoever was told to end while writing leaves after it, and needs nobody for that.
+            # After a signal during the write, the process exits after it, without peers.
             if not self._heard.is_set():
                 self._writing.clear()
 
@@ -88,16 +88,16 @@ class Termination:
         self._heard.set()
         if self._saving.is_set():
             _log.info(
-                "told to end: a checkpoint follows after this batch, if it takes less than %g s",
+                "stopping after a signal: saving a checkpoint after this batch, within %g s",
                 self._grace,
             )
             end = time.monotonic() + self._grace
             while not self._left.wait(POLL_INTERVAL):
                 if time.monotonic() >= end:
-                    _log.warning("no checkpoint within %g s: others do not answer", self._grace)
+                    _log.warning("no checkpoint within %g s: peers do not answer", self._grace)
                     break
                 if not self._writing.is_set() and self.is_hopeless():
-                    _log.warning("no checkpoint: the others are gone already")
+                    _log.warning("no checkpoint: the peers are gone")
                     break
             else:
                 return

@@ -1,8 +1,8 @@
-"""How a worker meets the other members before its framework may start: one module a way of meeting.
+"""The rendezvous of a worker with its peers before the framework starts: one module each.
 
-`find` takes the module that a strategy names. Each module has `find`, which reads from the
-environment who this process is, and VARIABLE: the variable that makes a process one of several, or
-None for a worker that is alone. No framework is imported, so a wait is logged and can be ended.
+`find` takes the module of a strategy. Each module has `find`, which reads the environment, and
+VARIABLE, the variable that identifies a process with peers, or None. No framework is imported, so a
+wait is logged and has a timeout.
 """
 
 import importlib
@@ -13,37 +13,37 @@ from typing import Protocol
 
 from imagenet_workloads.errors import InputError
 
-# Whether members that the batch in progress needs are gone, so that there can be no checkpoint.
+# Returns whether members that the current batch needs are gone, so no checkpoint is possible.
 IsHopeless = Callable[[], bool]
 
 
 class Rendezvous(Protocol):
-    """The other members, before this one has joined them."""
+    """The peers of this process, before it has joined them."""
 
     def wait(self, timeout: float) -> IsHopeless:
         """Return when the framework may start, after at most `timeout` seconds.
 
         Raises:
-            WorkloadError: the time is over.
+            WorkloadError: The timeout is over.
         """
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Within the block the framework waits for the others, where only a watch can end it."""
+        """Watch a block in which the framework waits for its peers, with a timeout."""
 
     def explain(self, error: Exception) -> str | None:
-        """Say what an error of the framework means for the others; None where it is its own."""
+        """Explain an error of the framework that a lost peer caused; None for any other error."""
 
 
 def never() -> bool:
-    """Have hope for a checkpoint in any case."""
+    """Return False: a checkpoint is always possible."""
     return False
 
 
 def number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:
-    """Read a variable that is a whole number.
+    """Read an integer variable.
 
     Raises:
-        InputError: it is none, or outside of the range.
+        InputError: It is not an integer in the range.
     """
     text = variables.get(name, "")
     if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
@@ -54,16 +54,16 @@ def number(variables: Mapping[str, str], name: str, least: int, most: int) -> in
 def find(
     option: str, strategy: str, modules: Mapping[str, str], variables: Mapping[str, str]
 ) -> Rendezvous:
-    """Give the rendezvous of this worker.
+    """Return the rendezvous of this worker.
 
     Args:
-        option: that names the strategy on the command line, for messages.
-        strategy: its value.
-        modules: the module of this package for each strategy that the framework has.
-        variables: the environment, which says who this worker is.
+        option: The option of the strategy, for messages.
+        strategy: Its value.
+        modules: The module of this package for each strategy of the framework.
+        variables: The environment, which identifies this worker.
 
     Raises:
-        InputError: strategy and environment do not fit, or a variable is wrong.
+        InputError: Strategy and environment do not match, or a variable is invalid.
     """
     asked, module = f"{option} {strategy}", _module(modules[strategy])
     if module.VARIABLE is None:
@@ -73,10 +73,10 @@ def find(
 
 
 def _refuse_others(asked: str, modules: Mapping[str, str], variables: Mapping[str, str]) -> None:
-    """Refuse to train alone where the environment names other members.
+    """Reject training without peers if the environment names peers.
 
     Raises:
-        InputError: it does.
+        InputError: It does.
     """
     for name in dict.fromkeys(modules.values()):
         variable = _module(name).VARIABLE

@@ -1,7 +1,7 @@
-"""A parameter server's members, by the variables DMLC_* that MXNet reads: roles and waits.
+"""The members of a parameter server job, by MXNet's variables DMLC_*: roles and waits.
 
-ps-lite's scheduler opens its port when MXNet starts, whoever is missing. So servers and workers
-wait for that port, and the scheduler waits until its own name resolves.
+ps-lite's scheduler opens its port when MXNet starts, without waiting for others. So servers and
+workers wait for that port, and the scheduler waits until its own name resolves.
 """
 
 import functools
@@ -24,13 +24,13 @@ from imagenet_workloads.rendezvous.waiting import (
 )
 
 VARIABLE = "DMLC_ROLE"
-# Seconds in which another's kernel answers, however busy its program is: enough for a first packet
-# that is lost and, after 1 s, sent again.
+# Seconds in which the kernel of a peer answers, even if its program is busy: enough for a packet
+# that is lost and sent again after 1 s.
 ANSWER_TIMEOUT = 1.5
 
 
 class DmlcRole(StrEnum):
-    """What DMLC_ROLE can say."""
+    """The values of DMLC_ROLE."""
 
     SCHEDULER = "scheduler"
     SERVER = "server"
@@ -43,13 +43,13 @@ class DmlcMember:
 
     Attributes:
         role: DMLC_ROLE.
-        host: DMLC_PS_ROOT_URI, the scheduler's name or IP address, the same text for everyone.
+        host: DMLC_PS_ROOT_URI, the scheduler's name or IP address, the same for all members.
         port: DMLC_PS_ROOT_PORT.
         workers: DMLC_NUM_WORKER.
         servers: DMLC_NUM_SERVER.
-        own_host: DMLC_NODE_HOST, the address that a server or worker binds; None is ps-lite's
+        own_host: DMLC_NODE_HOST, the address that a server or worker binds; None for ps-lite's
             choice.
-        own_port: PORT, likewise.
+        own_port: PORT, the port that it binds.
     """
 
     role: DmlcRole
@@ -62,10 +62,10 @@ class DmlcMember:
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None where DMLC_ROLE is unset, which is a single process.
+        """Read the environment; None if DMLC_ROLE is unset, for a single process.
 
         Raises:
-            InputError: a variable is missing or wrong.
+            InputError: A variable is missing or invalid.
         """
         if not variables.get("DMLC_ROLE"):
             return None
@@ -82,8 +82,8 @@ class DmlcMember:
         for name, text in (("DMLC_PS_ROOT_URI", host), ("DMLC_NODE_HOST", own_host)):
             if text is not None and _is_address(text, ipaddress.IPv6Address):
                 raise InputError(
-                    f"{name} is {text}, and members of MXNet's parameter server meet over IPv4 "
-                    "alone; give their pods IPv4 addresses, or train by another strategy"
+                    f"{name} is {text}, and MXNet's parameter server supports only IPv4; "
+                    "give the pods IPv4 addresses, or use another strategy"
                 )
         return cls(
             role,
@@ -96,11 +96,11 @@ class DmlcMember:
         )
 
     def variables(self) -> dict[str, str]:
-        """Give what MXNet needs beside the variables that were read.
+        """Return the further variables that MXNet needs.
 
         A scheduler binds its own root URI, which fails for a name unless DMLC_USE_KUBERNETES makes
-        it bind every address. For an IP address it would be wrong: members that share a machine
-        have an address each.
+        it bind all addresses. For an IP address that would be wrong: members on one machine have
+        one address each.
         """
         return {} if _is_address(self.host, ipaddress.IPv4Address) else {"DMLC_USE_KUBERNETES": "1"}
 
@@ -114,57 +114,57 @@ def _is_address(host: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "DmlcRendezvous":
-    """Read who this worker is.
+    """Read the environment of this worker.
 
     Raises:
-        InputError: a variable is missing or wrong.
+        InputError: A variable is missing or invalid.
     """
     member = DmlcMember.from_mapping(variables)
     if member is None:
         raise InputError(
-            f"{asked}: needs scheduler and servers, and DMLC_ROLE says which of them "
-            "this is; write local or device to train in this process alone"
+            f"{asked}: needs a scheduler and servers, and DMLC_ROLE, the role of this "
+            "process; write local or device to train in one process"
         )
     return DmlcRendezvous(member)
 
 
 class DmlcRendezvous:
-    """Scheduler, servers and other workers; implements `Rendezvous`."""
+    """The scheduler, servers and other workers; implements `Rendezvous`."""
 
     def __init__(self, member: DmlcMember) -> None:
-        """Take who this worker is."""
+        """Take the member that this worker is."""
         self._member = member
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return when the scheduler listens; without it the whole attempt is being ended."""
+        """Return when the scheduler listens."""
         address = wait_for_scheduler(self._member, timeout)
         return functools.partial(scheduler_is_gone, address, self._member.port)
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Watch MXNet wait, which it does without a log line and without a timeout."""
+        """Watch MXNet's wait, which has no log line and no timeout."""
         others = f"{self._member.workers} workers and {self._member.servers} servers to join"
         return deadline(others, timeout, give_up)
 
     def explain(self, error: Exception) -> str | None:
-        """Give None: MXNet does not detect a lost member of a parameter server."""
+        """Return None: MXNet does not detect a lost member of a parameter server."""
         return None
 
 
 def wait_for_scheduler(member: DmlcMember, timeout: float) -> str:
     """Return when this member may start MXNet.
 
-    ps-lite resolves the name once more for itself, again and again where that fails.
+    ps-lite then resolves the name again, repeatedly if that fails.
 
     Args:
-        member: who waits. A scheduler waits until its own name resolves, since it sends that name
-            to everyone and connects to it itself; others until its port answers.
-        timeout: seconds.
+        member: The member that waits. A scheduler waits until its own name resolves, because it
+            sends that name to all and connects to it. Others wait until its port answers.
+        timeout: The timeout in seconds.
 
     Returns:
-        the scheduler's IP address.
+        The scheduler's IP address.
 
     Raises:
-        WorkloadError: the time is over; says what was missing last.
+        WorkloadError: The timeout is over; the message says what was missing.
     """
     if member.role is DmlcRole.SCHEDULER:
         wanted = f"its own name {member.host} to resolve"
@@ -173,11 +173,10 @@ def wait_for_scheduler(member: DmlcMember, timeout: float) -> str:
 
 
 def scheduler_is_gone(address: str, port: int) -> bool:
-    """Whether nobody listens where the scheduler does: then the whole attempt is being ended.
+    """Whether the scheduler no longer listens, so that the attempt ends.
 
-    Asked by address, since a name that does not resolve for a moment says nothing. That nobody
-    answers is an answer: none refuses a connection to the address of a pod that is gone, and to
-    wait for that would be most of the time in which an attempt ends.
+    It is asked by address, because a name may temporarily not resolve. A timeout counts as gone,
+    because nothing rejects a connection to the address of a deleted pod.
     """
     try:
         connect(address, port, ANSWER_TIMEOUT)

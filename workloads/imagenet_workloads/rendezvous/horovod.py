@@ -1,4 +1,4 @@
-"""The slots of a Horovod job, by the variables HOROVOD_*: which one this is, and its wait."""
+"""The slots of a Horovod job, by the variables HOROVOD_*, and the wait for the rendezvous."""
 
 import os
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from imagenet_workloads.rendezvous import IsHopeless, never, number
 from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
 
 VARIABLE = "HOROVOD_RANK"
-# What errors hold where a slot has gone while others counted on it: Horovod's own words, or, of the
-# operation that was under way then, the place in Gloo where its connection broke. MXNet rewrites
-# "FILE:LINE: text" and so may drop that place; then the end of the text still tells.
+# Parts of errors after the loss of a slot: Horovod's message, or the source file of Gloo's broken
+# connection. MXNet rewrites "FILE:LINE: text" and may drop the file, so the end of the text counts
+# too.
 _LOST = (
     "Horovod has been shut down",
     "gloo/transport/",
@@ -29,12 +29,12 @@ class Slot:
 
     Attributes:
         rank: HOROVOD_RANK, over all pods.
-        size: HOROVOD_SIZE, how many there are.
-        local_rank: HOROVOD_LOCAL_RANK, in its pod.
-        local_size: HOROVOD_LOCAL_SIZE, how many run there.
+        size: HOROVOD_SIZE, the number of slots.
+        local_rank: HOROVOD_LOCAL_RANK, the rank in its pod.
+        local_size: HOROVOD_LOCAL_SIZE, the number of slots in its pod.
         host: HOROVOD_GLOO_RENDEZVOUS_ADDR, a name or an address.
         port: HOROVOD_GLOO_RENDEZVOUS_PORT.
-        timeout: HOROVOD_GLOO_TIMEOUT_SECONDS, after which Horovod aborts where a slot is missing.
+        timeout: HOROVOD_GLOO_TIMEOUT_SECONDS, after which Horovod aborts if a slot is missing.
     """
 
     rank: int
@@ -47,10 +47,10 @@ class Slot:
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None where HOROVOD_RANK is unset, which is a single process.
+        """Read the environment; None if HOROVOD_RANK is unset, for a single process.
 
         Raises:
-            InputError: a variable is missing or wrong.
+            InputError: A variable is missing or invalid.
         """
         if not variables.get("HOROVOD_RANK"):
             return None
@@ -78,16 +78,16 @@ class Slot:
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "HorovodRendezvous":
-    """Read which slot this is.
+    """Read the environment of this slot.
 
     Raises:
-        InputError: a variable is missing or wrong.
+        InputError: A variable is missing or invalid.
     """
     slot = Slot.from_mapping(variables)
     if slot is None:
         raise InputError(
-            f"{asked}: needs a rendezvous, and HOROVOD_RANK and others say which slot this is; "
-            "imagenet-slots sets them for each"
+            f"{asked}: needs a rendezvous, and variables such as HOROVOD_RANK; "
+            "imagenet-slots sets them for each slot"
         )
     return HorovodRendezvous(slot)
 
@@ -96,11 +96,11 @@ class HorovodRendezvous:
     """The rendezvous and the other slots; implements `Rendezvous`."""
 
     def __init__(self, slot: Slot) -> None:
-        """Take which slot this is."""
+        """Take the slot that this process is."""
         self._slot = slot
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return when the rendezvous listens, without which Horovod aborts at once.
+        """Return when the rendezvous listens; otherwise Horovod would abort at once.
 
         Horovod reports a lost slot by an error, so a checkpoint is always possible.
         """
@@ -109,13 +109,13 @@ class HorovodRendezvous:
         return never
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Watch Horovod wait; it aborts by itself after a while, without saying for whom."""
+        """Watch Horovod's wait; Horovod aborts after a timeout without naming the missing slot."""
         least = min(timeout, max(self._slot.timeout - 1, 1))
         return deadline(f"{self._slot.size} slots to join", least, give_up)
 
     def explain(self, error: Exception) -> str | None:
-        """Name a lost slot as the reason, by the text of Horovod's error."""
+        """Explain the error of a lost slot, by Horovod's text."""
         text = str(error)
         if any(words in text for words in _LOST):
-            return "another slot has ended, and this one cannot go on without it"
+            return "another slot has ended, and this one cannot continue without it"
         return None

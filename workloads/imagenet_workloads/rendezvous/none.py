@@ -1,4 +1,4 @@
-"""No rendezvous: a worker that is alone."""
+"""No rendezvous, for a worker without peers."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -9,12 +9,12 @@ VARIABLE = None
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "NoRendezvous":
-    """Give the rendezvous of a worker that is alone."""
+    """Return the rendezvous of a worker without peers."""
     return NoRendezvous()
 
 
 class NoRendezvous:
-    """No other members; implements `Rendezvous`."""
+    """A worker without peers; implements `Rendezvous`."""
 
     def wait(self, timeout: float) -> IsHopeless:
         """Return at once."""
@@ -25,5 +25,5 @@ class NoRendezvous:
         return nullcontext()
 
     def explain(self, error: Exception) -> str | None:
-        """Give None."""
+        """Return None."""
         return None

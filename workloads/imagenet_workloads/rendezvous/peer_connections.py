@@ -1,9 +1,8 @@
-"""Who has joined a scheduler or server, as the kernel knows it; for MXNet's `server_process`.
+"""Counts the members connected to a scheduler or server, for MXNet's `server_process`.
 
-Such a process sits in MXNet's C++, which says nothing until the job is over. But ps-lite connects
-everyone to the scheduler, the scheduler and every worker to each server, and each of both to
-itself, and a connection lasts as long as its two ends do. So the established connections to the
-member's own port are those who have joined and still live.
+Such a process stays in MXNet's C++, which reports nothing. But ps-lite connects all members to the
+scheduler, the scheduler and all workers to each server, and each of both to itself. So the
+established connections to the member's own port are those of the running members that have joined.
 """
 
 import socket
@@ -13,20 +12,20 @@ from pathlib import Path
 
 from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole
 
-# Of IPv4 only, and so is ps-lite.
+# Only IPv4, as in ps-lite.
 CONNECTIONS = Path("/proc/self/net/tcp")
 _ESTABLISHED = "01"
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Where a member listens.
+    """The listening socket of a member.
 
     Attributes:
-        host: an IPv4 address, or a name that resolves to one.
-        port: of MXNet's, not of the metrics.
-        expected: connections when everyone has joined.
-        table: the kernel's connections.
+        host: An IPv4 address, or a name that resolves to one.
+        port: MXNet's port, not that of the metrics.
+        expected: The number of connections when all members have joined.
+        table: The kernel's table of connections.
     """
 
     host: str
@@ -36,7 +35,7 @@ class Listener:
 
     @classmethod
     def of(cls, member: DmlcMember) -> "Listener | None":
-        """Give a scheduler's or server's; None where its port or address is left to ps-lite."""
+        """Return that of a scheduler or server; None if ps-lite chooses its port or address."""
         if member.role is DmlcRole.SCHEDULER:
             return cls(member.host, member.port, member.servers + member.workers + 1)
         if member.own_host is None or member.own_port is None:
@@ -44,9 +43,9 @@ class Listener:
         return cls(member.own_host, member.own_port, member.workers + 2)
 
     def missing(self) -> str | None:
-        """Say how many have not joined, or have left; None when everyone is there.
+        """Return how many members are not connected; None if all are.
 
-        Probes, and anyone else who connects without joining, count as long as they stay connected.
+        Probes and other connections count while they are open.
         """
         present = self._connections()
         if present >= self.expected:
@@ -60,7 +59,7 @@ class Listener:
             address = socket.inet_aton(socket.gethostbyname(self.host))
         except OSError:
             return 0
-        # As the kernel prints it: the address as a number of this machine's byte order.
+        # The kernel prints the address as a number in the machine's byte order.
         own = f"{int.from_bytes(address, sys.byteorder):08X}:{self.port:04X}"
         rows = (line.split() for line in self.table.read_text().splitlines()[1:])
         return sum(row[1] == own and row[3] == _ESTABLISHED for row in rows)

@@ -1,4 +1,4 @@
-"""A worker among those that TF_CONFIG lists; TensorFlow waits for them, without a timeout."""
+"""The workers in TF_CONFIG, and the wait for them with a timeout, which TensorFlow lacks."""
 
 import json
 import logging
@@ -14,20 +14,20 @@ from imagenet_workloads.rendezvous.waiting import deadline, give_up
 _log = logging.getLogger(__name__)
 
 VARIABLE = "TF_CONFIG"
-# What TensorFlow's errors say where a worker has gone while others counted on it.
+# TensorFlow's errors after the loss of a worker.
 _LOST = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "TfConfigRendezvous":
-    """Read who this worker is.
+    """Read the environment of this worker.
 
     Raises:
-        InputError: the variable is missing or wrong.
+        InputError: The variable is missing or invalid.
     """
     text = variables.get(VARIABLE)
     if not text:
         raise InputError(
-            f"{asked}: {VARIABLE} must list the workers and say which this is: "
+            f"{asked}: {VARIABLE} must list the workers and the task of this one: "
             + json.dumps({"cluster": {"worker": ["host:port"]}, "task": {"type": "worker"}})
         )
     fields = Fields.parse(text, VARIABLE)
@@ -39,10 +39,10 @@ def find(asked: str, variables: Mapping[str, str]) -> "TfConfigRendezvous":
 
 
 def apart(workers: Sequence[str]) -> list[str]:
-    """Give workers that differ by their loopback address alone, as in a local run, a port each.
+    """Give workers that differ only in their loopback address, as in a local run, one port each.
 
-    TensorFlow's server listens on all addresses of a machine, whatever TF_CONFIG says, so that the
-    second of them would find its port taken. Every worker computes the same ports.
+    TensorFlow's server listens on all addresses of a machine, despite TF_CONFIG, so the second
+    worker would find its port in use. Every worker computes the same ports.
     """
     return [_apart(worker) for worker in workers]
 
@@ -55,7 +55,7 @@ def _apart(worker: str) -> str:
         return worker
     if not address.is_loopback:
         return worker
-    # Below the ports that the kernel hands out, above those that members have in a cluster.
+    # Below the ephemeral ports, and above the members' ports in a cluster.
     return f"{host}:{20_000 + (int(address) + int(port)) % 12_000}"
 
 
@@ -63,7 +63,7 @@ class TfConfigRendezvous:
     """The other workers; implements `Rendezvous`."""
 
     def __init__(self, workers: tuple[str, ...], index: int) -> None:
-        """Take all of them, and which this is."""
+        """Take all workers, and the index of this one."""
         self._workers, self._index = workers, index
 
     def wait(self, timeout: float) -> IsHopeless:
@@ -71,18 +71,18 @@ class TfConfigRendezvous:
         return never
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Watch TensorFlow wait, which it does without a log line and without a timeout.
+        """Watch TensorFlow's wait, which has no log line and no timeout.
 
-        The strategy has it wait without Python's lock, and leave SIGTERM alone: so a thread can
-        give up for it, and a signal ends the process as at any other time.
+        The strategy makes it wait without Python's lock and without a SIGTERM handler. So a thread
+        can end the wait, and a signal ends the process.
         """
         others = [name for place, name in enumerate(self._workers) if place != self._index]
-        wanted = f"{', '.join(others) or 'nobody'} to join"
+        wanted = f"{', '.join(others) or 'no worker'} to join"
         _log.info("waits at most %g s for %s", timeout, wanted)
         return deadline(wanted, timeout, give_up)
 
     def explain(self, error: Exception) -> str | None:
-        """Name a lost worker as the reason, by the type of TensorFlow's error."""
+        """Explain the error of a lost worker, by the type of TensorFlow's error."""
         if type(error).__name__ in _LOST:
-            return "another worker has ended, and this one cannot go on without it"
+            return "another worker has ended, and this one cannot continue without it"
         return None

@@ -1,8 +1,8 @@
-"""Waiting for other members, with log lines and a timeout.
+"""Waits for peers, with log lines and a timeout.
 
-MXNet waits without a log line and without a timeout for a name that does not resolve yet, and for
-members that never come. So members first wait here for a port, and `watch` observes what the
-framework then does. No member waits for a port that opens only after its own wait.
+MXNet waits without a log line and without a timeout for a name that does not resolve, and for
+members that never join. So members first wait here for a port, and `watch` observes the framework's
+own wait. No member waits for a port that opens only after its own wait.
 """
 
 import logging
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 # Seconds between two attempts, and between two lines of the log.
 RETRY_INTERVAL = 0.25
 REPORT_INTERVAL = 15.0
-# A name that does not resolve is asked for less often: in a large job that is many queries, each
-# of which goes through all search domains, and a name server may remember its no for some seconds.
+# Names are resolved less often: a large job makes many DNS queries, each through all search
+# domains, and a DNS server may cache a negative answer for some seconds.
 RESOLVE_INTERVAL = 1.0
-# Seconds between two looks at who has joined.
+# Seconds between two checks of the connected members.
 POLL_INTERVAL = 1.0
 
 
@@ -33,10 +33,10 @@ def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> 
     """Return the IP address of a host when its port answers.
 
     Args:
-        who: waits, for the log.
-        whom: it waits for.
-        host: a name or an address.
-        port: which.
+        who: The waiting member, for the log.
+        whom: The awaited member.
+        host: A name or an address.
+        port: The port.
         timeout: seconds.
 
     Raises:
@@ -51,13 +51,13 @@ def watch(
     give_up: Callable[[str], None],
     over: threading.Event,
 ) -> None:
-    """Look at a wait in C++ that nothing else can see or end, from a thread of its own.
+    """Watch a wait in C++ from another thread, because nothing else can log or end it.
 
     Args:
-        missing: says for whom it waits; None when for nobody any more, which ends the watch.
+        missing: Returns what is missing; None if nothing is, which ends the watch.
         timeout: seconds.
-        give_up: called with a message when the time is over; must end the process.
-        over: ends the watch too.
+        give_up: Called with a message after the timeout; must end the process.
+        over: An event that ends the watch too.
     """
     started = time.monotonic()
     reported = 0.0
@@ -76,7 +76,7 @@ def watch(
 
 @contextmanager
 def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Iterator[None]:
-    """Watch a block that may never end, because it waits in C++ for others; see `watch`."""
+    """Watch a block that may wait forever in C++; see `watch`."""
     over = threading.Event()
     watcher = threading.Thread(
         target=watch, args=(lambda: wanted, timeout, give_up, over), name="deadline", daemon=True
@@ -90,7 +90,7 @@ def deadline(wanted: str, timeout: float, give_up: Callable[[str], None]) -> Ite
 
 
 def give_up(message: str) -> NoReturn:
-    """End the process from a thread, while the main one is stuck in MXNet."""
+    """End the process from a thread, while the main thread is in MXNet."""
     try:
         leave_message(message, os.environ)
         say(f"imagenet-train: error: {message}")
@@ -102,9 +102,9 @@ def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: floa
     """Repeat an attempt until it raises no OSError.
 
     Args:
-        attempt: gives an IP address.
-        who: waits, for the log.
-        wanted: what it waits for.
+        attempt: Returns an IP address.
+        who: The waiting member, for the log.
+        wanted: The awaited port or name.
         timeout: seconds.
 
     Raises:
@@ -130,13 +130,13 @@ def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: floa
 
 
 def resolve(host: str, port: int) -> str:
-    """Give the first IP address of a name."""
+    """Return the first IP address of a name."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return str(found[0][4][0])
 
 
 def connect(host: str, port: int, timeout: float = 5.0) -> str:
-    """Connect once, within `timeout` seconds; give the IP address that answered."""
+    """Connect once, within `timeout` seconds; return the IP address that answered."""
     with socket.create_connection((host, port), timeout) as connection:
         return str(connection.getpeername()[0])
 

@@ -29,7 +29,7 @@ from imagenet_workloads.telemetry.server import serve
 _log = logging.getLogger(__name__)
 
 DEVICES = Path("/dev")
-# What tells a pod to end; whoever does has a grace of its own.
+# The signals that end a pod, which has its own grace period.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -154,11 +154,11 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _termination_message(failed: tuple[int, int] | None, messages: Path) -> str:
-    """Give what the slot that failed first, or the first one, has left for whoever looks."""
+    """Return the termination message of the slot that failed first, or of the first slot."""
     local_rank, code = failed or (0, 0)
     message = messages / str(local_rank)
     if message.is_file():
-        # A command of somebody else's may write more; Kubernetes keeps the end of it.
+        # Another command may write more; Kubernetes keeps the end.
         end = message.read_bytes()[-TERMINATION_MESSAGE_BYTES:]
         # Without the half of a character that the cut may have left.
         return end.decode(errors="ignore")

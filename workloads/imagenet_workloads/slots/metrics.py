@@ -79,7 +79,7 @@ class SlotMetrics(Collector):
 
 
 def _get(address: tuple[str, int], path: str) -> tuple[int, str]:
-    """Get a page; (0, "") where nobody answers."""
+    """Get a page; (0, "") without an answer."""
     connection = http.client.HTTPConnection(*address, timeout=ANSWER_TIMEOUT)
     try:
         connection.request("GET", path)

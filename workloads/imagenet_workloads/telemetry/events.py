@@ -1,8 +1,8 @@
-"""The events of a training attempt: the lines of metrics.jsonl, and their readable sentences.
+"""The events of an attempt: the lines of metrics.jsonl, and their readable text.
 
-`log` writes them, `imagenet-plot` reads them back. A line is one JSON object: `time` (seconds
-since 1970), `event` (the kind) and the fields of one class below in camelCase; a field that is
-None is left out. Readers pass over kinds and fields that they do not know, so both may grow.
+`log` writes them, and `imagenet-plot` reads them. A line is one JSON object: `time` (seconds since
+1970), `event` (the kind) and the fields of one class below in camelCase, without those that are
+None. Readers ignore unknown kinds and fields, so both may be added.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Started:
-    """An attempt begins to train.
+    """An attempt starts to train.
 
     Attributes:
         attempt: the N of attempts/rN.
-        workers: of the attempt.
-        epoch: the first that it runs, from 0.
-        batch: the batches of that epoch that are done already.
-        resumed_from: the checkpoint's folder; None from the beginning.
+        workers: The number of workers.
+        epoch: The first epoch, from 0.
+        batch: The finished batches of that epoch.
+        resumed_from: The checkpoint's folder; None at the beginning.
     """
 
     attempt: int
@@ -50,13 +50,13 @@ class Progress:
     """A display interval ends.
 
     Attributes:
-        epoch: in progress, from 0.
-        batch: batches done in it.
-        images_per_second: of this worker over the interval.
-        loss: mean over the epoch's training images so far, nats.
+        epoch: The current epoch, from 0.
+        batch: The finished batches of it.
+        images_per_second: The speed of this worker over the interval.
+        loss: The mean over the epoch's training images so far, in nats.
         top1: accuracy over the same, 0..1.
         top5: likewise.
-        learning_rate: the optimizer's.
+        learning_rate: The optimizer's learning rate.
     """
 
     epoch: int
@@ -77,13 +77,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class EpochFinished:
-    """All batches of an epoch are done.
+    """An epoch ends.
 
     Attributes:
-        epoch: which, from 0.
-        seconds: that it took.
-        images_per_second: over the whole epoch, summed over the workers.
-        loss: mean over its training images, nats.
+        epoch: The epoch, from 0.
+        seconds: Its duration.
+        images_per_second: The speed over the epoch, summed over the workers.
+        loss: The mean over its training images, in nats.
         top1: accuracy over the same, 0..1.
         top5: likewise.
     """
@@ -106,14 +106,14 @@ class EpochFinished:
 
 @dataclass(frozen=True)
 class Validated:
-    """All validation images were classified after an epoch.
+    """The validation after an epoch ends.
 
     Attributes:
-        epoch: the finished one, from 0.
-        images: counted over all workers.
-        top1: accuracy, 0..1.
+        epoch: The finished epoch, from 0.
+        images: The number of images over all workers.
+        top1: The accuracy, 0..1.
         top5: likewise.
-        loss: mean, nats.
+        loss: The mean, in nats.
     """
 
     epoch: int
@@ -134,10 +134,10 @@ class CheckpointWritten:
     """A checkpoint is complete.
 
     Attributes:
-        epoch: its position: epochs done, from 0.
-        batch: and batches done in the next.
-        folder: its name.
-        seconds: that writing it took.
+        epoch: The finished epochs.
+        batch: The finished batches of the next epoch.
+        folder: The name of its folder.
+        seconds: The duration of the write.
     """
 
     epoch: int
@@ -152,14 +152,14 @@ class CheckpointWritten:
 
 @dataclass(frozen=True)
 class Finished:
-    """The training is over and its model is written.
+    """The training is complete, and its model is written.
 
     Attributes:
-        epochs: that were planned.
-        top1: of the last validation, 0..1; None without validation images.
+        epochs: The planned number of epochs.
+        top1: The accuracy of the last validation, 0..1; None without validation images.
         top5: likewise.
-        images_per_second: of this attempt's training, summed over the workers; None where it had
-            nothing left to train.
+        images_per_second: The speed of this attempt, summed over the workers; None if it trained no
+            image.
     """
 
     epochs: int
@@ -191,7 +191,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def to_line(event: Event, time: float) -> str:
-    """The event's line in metrics.jsonl, without the newline; `time` in seconds since 1970."""
+    """Return the line of metrics.jsonl, without newline; `time` is in seconds since 1970."""
     document: dict[str, Any] = {"time": round(time, 3), "event": _NAMES[type(event)]}
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
@@ -201,10 +201,10 @@ def to_line(event: Event, time: float) -> str:
 
 
 def from_line(line: str) -> tuple[float, Event] | None:
-    """Reads a line back, with its time; None for a kind that this version does not know.
+    """Parse a line, with its time; None for an unknown kind.
 
     Raises:
-        ValueError: not a JSON object, or a field of its kind is missing or of another type.
+        ValueError: It is not a JSON object, or a field is missing or of another type.
     """
     document = json.loads(line)
     if not isinstance(document, dict):
@@ -225,13 +225,12 @@ def from_line(line: str) -> tuple[float, Event] | None:
 
 
 def read_events(path: Path) -> Iterator[tuple[float, Event]]:
-    """The events of a metrics.jsonl with their times, in order.
+    """Return the events of a metrics.jsonl with their times, in order.
 
-    Lines that are no event, such as one cut off by the death of its writer, are passed over with
-    a warning in the log.
+    Invalid lines, such as one that was truncated by a crash, are ignored with a warning in the log.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: The file cannot be read.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -243,14 +242,14 @@ def read_events(path: Path) -> Iterator[tuple[float, Event]]:
         try:
             found = from_line(line)
         except ValueError as error:
-            _log.warning("%s:%d is passed over: %s", path, number, error)
+            _log.warning("%s:%d is ignored: %s", path, number, error)
             continue
         if found is not None:
             yield found
 
 
 def _checked(field: "dataclasses.Field[Any]", value: object) -> Any:
-    """The value, if its JSON type fits the field's annotation (str, int, float, or None)."""
+    """Return the value if its JSON type fits the field's annotation (str, int, float or None)."""
     wanted = (str,) if "str" in str(field.type) else (int, float)
     if isinstance(value, bool) or not isinstance(value, wanted):
         raise TypeError(f"{field.name} is {value!r}")

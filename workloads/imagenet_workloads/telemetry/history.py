@@ -1,7 +1,7 @@
-"""A training's events, over all its attempts, as the series that a plot draws.
+"""The events of a training, over all attempts, as series for a plot.
 
-Between the log of events and `plot`: reads each attempt's metrics.jsonl and sorts what is in it.
-A run begins with each `started` event, since someone who trains by hand may run attempt 0 twice.
+Reads each attempt's metrics.jsonl for `plot`. Each `started` event begins a run, because attempt 0
+may run twice without an operator.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,14 +22,14 @@ from imagenet_workloads.telemetry.log import FILE_NAME
 
 @dataclass
 class Run:
-    """What one process of an attempt did, times in seconds since 1970.
+    """One run of an attempt, with times in seconds since 1970.
 
     Attributes:
-        start: when it began, and with what.
-        progress: ends of display intervals.
-        epochs: ends of epochs.
-        validations: after epochs.
-        end: time of its last event.
+        start: Its time and its `started` event.
+        progress: The ends of display intervals.
+        epochs: The ends of epochs.
+        validations: The validations after epochs.
+        end: The time of its last event.
     """
 
     start: tuple[float, Started]
@@ -39,7 +39,7 @@ class Run:
     validations: list[tuple[float, Validated]] = field(default_factory=list)
 
     def add(self, time: float, event: Event) -> None:
-        """Sorts one more event in; kinds that no series needs only move the end."""
+        """Add an event; kinds without a series only change the end."""
         self.end = max(self.end, time)
         if isinstance(event, Progress):
             self.progress.append((time, event))
@@ -50,10 +50,10 @@ class Run:
 
 
 def attempt_folders(paths: Sequence[Path]) -> list[Path]:
-    """The attempts' folders that some paths mean: themselves, or all attempts of a job's folder.
+    """Return the folders of attempts for some paths, which are attempts or jobs.
 
     Raises:
-        InputError: a path is neither.
+        InputError: A path is neither.
     """
     folders: list[Path] = []
     for path in paths:
@@ -64,7 +64,7 @@ def attempt_folders(paths: Sequence[Path]) -> list[Path]:
         found = sorted(logs, key=lambda log: (len(log.parent.name), log.parent.name))
         if not found:
             raise InputError(
-                f"{path}: holds no {FILE_NAME}; give the folder of an attempt (…/attempts/rN), "
+                f"{path}: has no {FILE_NAME}; give the folder of an attempt (…/attempts/rN), "
                 "or of a job with its attempts"
             )
         folders.extend(log.parent for log in found)
@@ -72,10 +72,10 @@ def attempt_folders(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_runs(folders: Iterable[Path]) -> list[Run]:
-    """The runs that the attempts' logs tell of, in the order of time.
+    """Return the runs in the attempts' logs, in the order of time.
 
     Raises:
-        InputError: a log cannot be read, or no run has begun in any.
+        InputError: A log cannot be read, or none has a run.
     """
     runs: list[Run] = []
     names = []
@@ -89,5 +89,5 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
             elif run is not None:
                 run.add(time, event)
     if not runs:
-        raise InputError(f"nothing to draw: no training has started in {', '.join(names)}")
+        raise InputError(f"nothing to plot: no training has started in {', '.join(names)}")
     return sorted(runs, key=lambda run: run.start[0])

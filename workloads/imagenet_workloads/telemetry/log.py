@@ -1,7 +1,7 @@
-"""Writes a training attempt's events: metrics.jsonl for programs, one readable line for people.
+"""Writes the events of an attempt: metrics.jsonl for programs, and lines of text.
 
-Only the worker that reports for the job opens one. Each event is a single append of a whole line,
-so a reader, or the death of the writer, never leaves half a line between two.
+Only the worker that reports for the job opens a log. Each event is a single append of a whole line,
+so readers never see a partial line between two.
 """
 
 import logging
@@ -22,21 +22,21 @@ _log = logging.getLogger("imagenet_workloads.training")
 
 
 class EventLog:
-    """Appends events to metrics.jsonl in a folder, and logs each one's sentence.
+    """Appends events to metrics.jsonl in a folder, and logs each as text.
 
-    Use as a context manager, or call `close`. What follows an earlier death's half line starts on
-    a line of its own.
+    Use it as a context manager, or call `close`. After a partial line of an earlier crash, a new
+    line is started.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        """Opens the file, making folder and file where missing.
+        """Open the file; create it and its folder if they are missing.
 
         Args:
-            folder: the attempt's.
-            clock: gives the seconds since 1970.
+            folder: The attempt's folder.
+            clock: Returns the seconds since 1970.
 
         Raises:
-            StorageError: the folder or file cannot be written.
+            StorageError: The folder or file cannot be written.
         """
         self.path = folder / FILE_NAME
         self._clock = clock
@@ -52,10 +52,10 @@ class EventLog:
             raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
 
     def write(self, event: Event) -> None:
-        """Appends one event, stamped with the time of this call.
+        """Append one event with the current time.
 
         Raises:
-            StorageError: the line cannot be written, such as on a full volume.
+            StorageError: The line cannot be written, such as on a full volume.
         """
         line = to_line(event, self._clock()) + "\n"
         try:
@@ -65,14 +65,14 @@ class EventLog:
         _log.info(event.sentence())
 
     def close(self) -> None:
-        """Closes the file; further calls do nothing."""
+        """Close the file; further calls do nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _append(self, content: bytes) -> None:
-        # One write(2) in append mode is one piece in the file; the rest of a short one (a volume
-        # that fills up) fails at its second call.
+        # One write(2) in append mode is contiguous in the file; after a short one (a full volume)
+        # the second call fails.
         while content:
             content = content[os.write(self._descriptor, content) :]
 
@@ -89,12 +89,12 @@ class EventLog:
 
 
 def log_readably(path: Path | None = None) -> None:
-    """Sends the log of this process to stderr, and to a file as well where `path` is given.
+    """Send the log of this process to stderr, and to a file if `path` is given.
 
-    Lines read `2017-12-04 09:30:00,000 INFO message`. Calling it again replaces what it set up.
+    Lines read `2017-12-04 09:30:00,000 INFO message`. Another call replaces the former handlers.
 
     Raises:
-        StorageError: the file cannot be written.
+        StorageError: The file cannot be written.
     """
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if path is not None:

@@ -1,18 +1,19 @@
-"""Every metric that a workload exports: its name, type, unit and meaning, in one place.
+"""All metrics that a workload exports: name, type, unit and help.
 
-`registry` builds the series from these, docs/telemetry.md lists them, and the operator reads some
-of them by name.
+`registry` creates the metrics, docs/telemetry.md lists them, and the operator reads some of them by
+name.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-# On every series. `job` is Prometheus's own label for the scrape configuration, hence the prefix.
+# The labels of every series, with a prefix because Prometheus uses `job` for the scrape
+# configuration.
 LABELS = ("imagenet_job", "namespace", "role", "attempt")
 
 # From a digits batch on a CPU (milliseconds) to a large batch with mirroring on (a minute).
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-# A pipeline that keeps up waits for well under a millisecond.
+# A pipeline that is fast enough waits much less than a millisecond.
 WAIT_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
@@ -29,11 +30,11 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: as scraped; a histogram's series add _bucket, _sum and _count.
-        kind: its type.
-        unit: of its value.
-        help: one sentence, shown by Prometheus beside the name.
-        buckets: upper bounds of a histogram's buckets, in `unit`; empty otherwise.
+        name: The scraped name; a histogram's series add _bucket, _sum and _count.
+        kind: Its type.
+        unit: The unit of its value.
+        help: One sentence, which Prometheus shows beside the name.
+        buckets: The upper bounds of a histogram's buckets, in `unit`; empty otherwise.
         labels: of its series, beyond LABELS.
     """
 
@@ -79,23 +80,23 @@ TRAIN_DATA_WAIT_SECONDS = Metric(
     "imagenet_train_data_wait_seconds",
     MetricType.HISTOGRAM,
     "seconds",
-    "The part of a training step that was spent waiting for its data.",
+    "Time of one training step that was spent waiting for its data.",
     WAIT_BUCKETS,
 )
 TRAIN_EPOCH = Metric(
-    "imagenet_train_epoch", MetricType.GAUGE, "epochs", "The epoch in progress, from 0."
+    "imagenet_train_epoch", MetricType.GAUGE, "epochs", "The current epoch, from 0."
 )
 TRAIN_EPOCHS = Metric(
-    "imagenet_train_epochs", MetricType.GAUGE, "epochs", "Epochs that the training will run in all."
+    "imagenet_train_epochs", MetricType.GAUGE, "epochs", "Total number of epochs of the training."
 )
 TRAIN_BATCH = Metric(
-    "imagenet_train_batch", MetricType.GAUGE, "batches", "Batches done in the epoch in progress."
+    "imagenet_train_batch", MetricType.GAUGE, "batches", "Finished batches of the current epoch."
 )
 TRAIN_BATCHES_PER_EPOCH = Metric(
     "imagenet_train_batches_per_epoch",
     MetricType.GAUGE,
     "batches",
-    "Batches of this worker an epoch.",
+    "Batches of this worker in one epoch.",
 )
 TRAIN_LOSS = Metric(
     "imagenet_train_loss",
@@ -134,7 +135,7 @@ TRAIN_RANK = Metric(
     "imagenet_train_rank",
     MetricType.GAUGE,
     "1",
-    "This worker's rank in the kvstore, which is not its pod's number; "
+    "This worker's rank, which may differ from its pod's index; "
     "a job's loss and accuracy are those of rank 0.",
 )
 TRAIN_PHASE = Metric(
@@ -163,7 +164,7 @@ PREPARE_IMAGES_PLANNED = Metric(
     "imagenet_prepare_images_planned",
     MetricType.GAUGE,
     "images",
-    "Images that this pod is to deal with, damaged ones included; an estimate while it lists.",
+    "Images that this pod will process, damaged ones included; an estimate while it lists.",
 )
 PREPARE_BYTES = Metric(
     "imagenet_prepare_bytes_total",
@@ -175,13 +176,13 @@ PREPARE_SKIPPED_IMAGES = Metric(
     "imagenet_prepare_skipped_images_total",
     MetricType.COUNTER,
     "images",
-    "Damaged images that this pod has left out.",
+    "Damaged images that this pod has skipped.",
 )
 PREPARE_SHARD_PROGRESS = Metric(
     "imagenet_prepare_shard_progress_ratio",
     MetricType.GAUGE,
     "ratio",
-    "Share of the planned images that are done, written or left out.",
+    "Fraction of the planned images that are written or skipped.",
 )
 
 TRAINING = (

@@ -1,6 +1,6 @@
-"""Draws a training's accuracy and speed over wall-clock time, restarts marked.
+"""Plots a training's accuracy and speed over time, with restarts.
 
-The picture of `imagenet-plot`; `history` has read what it shows. Drawn without a display.
+The plot of `imagenet-plot`, with the data of `history`. It needs no display.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from imagenet_workloads.telemetry.history import Run
 
-# Of Okabe and Ito's palette, which colour-blind readers can tell apart.
+# From Okabe and Ito's palette for colour-blind readers.
 TRAINING_COLOUR = "#0072B2"
 VALIDATION_COLOUR = "#D55E00"
 SPEED_COLOUR = "#009E73"
@@ -26,11 +26,11 @@ Clock = Callable[[float], float]
 
 
 def draw(runs: Sequence[Run], title: str) -> Figure:
-    """Draws the picture; `savefig` of what is returned writes it.
+    """Draw the figure; `savefig` writes it.
 
     Args:
-        runs: in the order of time, at least one.
-        title: above the picture.
+        runs: In the order of time, at least one.
+        title: The title.
     """
     figure = Figure(figsize=(9, 6), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
@@ -62,7 +62,7 @@ def draw(runs: Sequence[Run], title: str) -> Figure:
 
 
 def _clock(runs: Sequence[Run]) -> tuple[Clock, str]:
-    """From seconds since 1970 to the largest unit of which the training took at least three."""
+    """Return the conversion of times to the largest unit that occurs three times."""
     start = runs[0].start[0]
     seconds = max(run.end for run in runs) - start
     divisor, unit = next(
@@ -77,7 +77,7 @@ def _draw_accuracy(axes: Axes, run: Run, clock: Clock, labelled: bool, marked: b
     so_far: list[Point] = []
     for _, group in itertools.groupby(run.progress, key=lambda progress: progress[1].epoch):
         so_far += [(clock(time), event.top1) for time, event in group if event.top1 is not None]
-        # What is counted begins again with each epoch, so the line does too.
+        # The counts restart with each epoch, and so does the line.
         so_far.append((math.nan, math.nan))
     label = "training, within the epoch" if labelled else None
     _line(axes, so_far, label, color=TRAINING_COLOUR, linewidth=0.8, alpha=0.35)
@@ -92,7 +92,7 @@ def _draw_accuracy(axes: Axes, run: Run, clock: Clock, labelled: bool, marked: b
 
 
 def _draw_speed(axes: Axes, run: Run, clock: Clock, labelled: bool, alpha: float) -> None:
-    # Only one worker writes the log, and in step with the others, so they are all as fast.
+    # Only one worker writes the log; all are synchronous, so they have the same speed.
     workers = run.start[1].workers
     intervals = [(clock(time), event.images_per_second * workers) for time, event in run.progress]
     label = "display interval" if labelled else None
@@ -121,7 +121,7 @@ def _mark_restarts(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
 
 
 def _name_restarts(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
-    """Says above each restart which attempt begins, and where; of many only the numbers."""
+    """Label each restart with its attempt and epoch; many restarts only with the attempt."""
     few = len(runs) <= 4
     for run in runs[1:]:
         start = run.start[1]
@@ -140,7 +140,7 @@ def _name_restarts(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
 
 
 def _name_the_best(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
-    """Writes the last validation's accuracy beside its point."""
+    """Label the last validation with its accuracy."""
     found = [(time, event.top1) for run in runs for time, event in run.validations]
     if not found:
         return
@@ -158,7 +158,7 @@ def _name_the_best(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
 
 
 def style(axes: Axes, legend: str | None) -> None:
-    """Gives a plot the looks of all of ours, and its legend a corner, if it has one of its own."""
+    """Apply the common style, and place the legend if there is one."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,6 +1,6 @@
-"""What a preprocessing pod reports, as methods named after what happened.
+"""The metrics of a preparation pod, as methods for what happened.
 
-`imagenet-index` and `imagenet-pack` call these; any of their threads may.
+`imagenet-index` and `imagenet-pack` call them, from any thread.
 """
 
 import threading
@@ -12,17 +12,17 @@ from imagenet_workloads.telemetry.names import Metric
 
 
 class Sink(Protocol):
-    """What the recorder writes to; `Registry` is one."""
+    """The destination of metrics; implemented by `Registry`."""
 
     def add(self, metric: Metric, amount: float) -> None:
-        """Adds to a counter."""
+        """Add to a counter."""
 
     def set(self, metric: Metric, value: float) -> None:
-        """Sets a gauge."""
+        """Set a gauge."""
 
 
 class NullSink:
-    """A sink for programs whose metrics nobody asks for."""
+    """A sink for programs without exported metrics."""
 
     def add(self, metric: Metric, amount: float) -> None:
         """Forgets it."""
@@ -32,7 +32,7 @@ class NullSink:
 
 
 class PreparationRecorder:
-    """Writes a preprocessing pod's metrics to a registry, and derives its progress."""
+    """Writes a preparation pod's metrics to a registry, and computes its progress."""
 
     def __init__(self, registry: Sink) -> None:
         self._registry = registry
@@ -44,18 +44,18 @@ class PreparationRecorder:
         registry.add(names.PREPARE_SKIPPED_IMAGES, 0)
 
     def planned(self, images: int) -> None:
-        """How many images this pod is to deal with, damaged ones included."""
+        """Set the number of images of this pod, damaged ones included."""
         with self._lock:
             self._planned = images
         self._registry.set(names.PREPARE_IMAGES_PLANNED, images)
         self._finish(0)
 
     def listed(self, images: int = 1, share: float = 0.0) -> None:
-        """Images found in the source; only index calls this.
+        """Count images found in the source; only for index.
 
         Args:
-            images: found since the last call.
-            share: of the source that all so far were found in, 0 to 1; 0 where that is not known.
+            images: The images found since the last call.
+            share: The fraction of the source that is listed, 0 to 1; 0 if it is not known.
         """
         with self._lock:
             self._listed += images
@@ -65,13 +65,13 @@ class PreparationRecorder:
             self._registry.set(names.PREPARE_IMAGES_PLANNED, expected)
 
     def packed(self, images: int, bytes: int) -> None:
-        """Images written to the shard, and the bytes of records that they took."""
+        """Count images written to the shard, and the bytes of their records."""
         self._registry.add(names.PREPARE_IMAGES, images)
         self._registry.add(names.PREPARE_BYTES, bytes)
         self._finish(images)
 
     def skipped(self, images: int = 1) -> None:
-        """Damaged images that were left out."""
+        """Count damaged images that were skipped."""
         self._registry.add(names.PREPARE_SKIPPED_IMAGES, images)
         self._finish(images)
 
@@ -79,15 +79,15 @@ class PreparationRecorder:
         with self._lock:
             self._done += images
             if self._planned is not None:
-                # A shard without images has nothing left to do.
+                # A shard without images is complete.
                 ratio = self._done / self._planned if self._planned else 1.0
                 self._registry.set(names.PREPARE_SHARD_PROGRESS, ratio)
 
 
 def start(environment: Environment) -> PreparationRecorder:
-    """Serves a program's metrics where the environment asks for that; returns their recorder.
+    """Serve a program's metrics if the environment asks for it; return their recorder.
 
-    Only then is prometheus_client loaded, which takes longer than packing a hundred images.
+    Only then is prometheus_client imported, which takes longer than packing a hundred images.
     """
     if environment.metrics_port == 0:
         return PreparationRecorder(NullSink())

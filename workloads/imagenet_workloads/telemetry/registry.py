@@ -1,7 +1,7 @@
-"""Holds one process's metrics and puts the fixed labels on every series as it is scraped.
+"""The metrics of one process, with fixed labels on every series.
 
 The recorders (`training`, `preparation`) write to it by the entries of `names`; `server` serves
-what `exported` collects.
+`exported`.
 """
 
 import threading
@@ -25,16 +25,16 @@ from imagenet_workloads.telemetry.names import LABELS, Metric
 class Registry(Collector):
     """The metrics of this process.
 
-    A metric appears when it is first written, so that an accuracy that nobody has measured yet is
-    absent, not 0. Safe to use from several threads.
+    A metric appears when it is first written, so an accuracy that is not measured yet is absent,
+    not 0. It is thread-safe.
 
     Attributes:
-        exported: the registry to serve.
+        exported: The registry to serve.
     """
 
     def __init__(self, environment: Environment) -> None:
-        """Starts with the process's own metrics (CPU, memory, start time) and nothing else."""
-        # Otherwise each counter brings a second series with the time of its creation.
+        """Start with only the process metrics (CPU, memory, start time)."""
+        # Otherwise each counter has a second series with the time of its creation.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         attempt = "" if environment.attempt is None else str(environment.attempt)
         values = (environment.job, environment.namespace, str(environment.role or ""), attempt)
@@ -49,7 +49,7 @@ class Registry(Collector):
         self.exported.register(self)
 
     def add(self, metric: Metric, amount: float, *labels: str) -> None:
-        """Adds to a counter; an amount of 0 makes it appear.
+        """Add to a counter; an amount of 0 makes it appear.
 
         Args:
             metric: the counter.
@@ -75,7 +75,7 @@ class Registry(Collector):
         (gauge.labels(*labels) if labels else gauge).set(value)
 
     def observe(self, metric: Metric, value: float) -> None:
-        """Adds one observation to a histogram."""
+        """Add one observation to a histogram."""
         with self._lock:
             histogram = self._histograms.get(metric.name)
             if histogram is None:
@@ -86,7 +86,7 @@ class Registry(Collector):
         histogram.observe(value)
 
     def collect(self) -> Iterable[Family]:
-        """Every family with the fixed labels on each sample; prometheus_client calls this."""
+        """Yield every family with the fixed labels on each sample; prometheus_client calls this."""
         for family in self._unlabelled.collect():
             family.samples = [
                 sample._replace(labels={**self._labels, **sample.labels})

@@ -1,6 +1,6 @@
-"""The table of a sweep over numbers of workers, as `imagenetctl scale` writes it: CSV.
+"""Reads the CSV table of a sweep, from `imagenetctl scale`.
 
-Between that file and `scaling_plot`. Whoever measures in another way may write the same columns.
+`scaling_plot` draws it. Another program may write the same columns.
 """
 
 import csv
@@ -14,12 +14,12 @@ COLUMNS = ("strategy", "workers", "images_per_second", "speedup")
 
 @dataclass(frozen=True)
 class Point:
-    """One training of a sweep.
+    """One point of a sweep.
 
     Attributes:
-        workers: how many trained.
-        images_per_second: over all of them.
-        speedup: over one of them.
+        workers: The number of workers.
+        images_per_second: The speed of all workers.
+        speedup: The speedup over one worker.
     """
 
     workers: int
@@ -28,10 +28,10 @@ class Point:
 
 
 def read_points(path: Path) -> dict[str, list[Point]]:
-    """The points of each strategy by number of workers; without those that have no speed.
+    """Return the points of each strategy by number of workers, without those that have no speed.
 
     Raises:
-        InputError: the file is no such table, or has no point.
+        InputError: The file is not such a table, or has no point.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -49,5 +49,5 @@ def read_points(path: Path) -> dict[str, list[Point]]:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if not found:
-        raise InputError(f"{path}: holds no point with a speed, so there is nothing to draw")
+        raise InputError(f"{path}: has no point with a speed, so there is nothing to plot")
     return {name: sorted(points, key=lambda point: point.workers) for name, points in found.items()}

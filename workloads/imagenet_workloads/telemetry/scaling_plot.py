@@ -1,6 +1,6 @@
-"""Draws speedup against the ideal line, and images/s, over the number of workers.
+"""Plots speedup with the ideal line, and images/s, over the number of workers.
 
-The picture of `imagenet-plot --scaling`; `scaling` has read what it shows.
+The plot of `imagenet-plot --scaling`, with the data of `scaling`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,26 +14,26 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 from imagenet_workloads.telemetry.plot import QUIET_COLOUR, style
 from imagenet_workloads.telemetry.scaling import Point
 
-# Of Okabe and Ito's palette, with a mark each, for black and white. The numbers of both have no
-# common divisor, so that as many strategies as their product look different.
+# From Okabe and Ito's palette, with markers for black and white. Their numbers have no common
+# divisor, so as many strategies as their product look different.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKS = "osD^vPX*"
-# From this ratio of most to fewest workers on, doublings are drawn as far apart as each other.
+# From this ratio of most to fewest workers on, the axis is logarithmic.
 _WIDE = 8
 
 
 def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figure:
-    """Draws the picture; `savefig` of what is returned writes it.
+    """Draw the figure; `savefig` writes it.
 
     Args:
-        strategies: the points of each, at least one.
-        title: above the picture.
+        strategies: The points of each strategy, at least one.
+        title: The title.
     """
     figure = Figure(figsize=(10, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     speedup, speed = figure.subplots(1, 2)
     workers = sorted({point.workers for points in strategies.values() for point in points})
-    # Reaching one worker, even where none was measured, the line can be read as what it is.
+    # The ideal line starts at one worker, even if that was not measured.
     ends = sorted({1, workers[-1]})
     speedup.plot(ends, ends, color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal")
     for number, (name, points) in enumerate(strategies.items()):
@@ -57,7 +57,7 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
         speedup.set_yscale("log", base=2)
         speedup.set_ylim(bottom=0.8)
         _name(speedup.yaxis, ticks)
-    # Below both, where it hides no point of either.
+    # Below both plots, where it hides no point.
     handles, labels = speedup.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
@@ -65,7 +65,7 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
 
 
 def _place(axes: Axes, workers: Sequence[int]) -> None:
-    """Names the horizontal axis, and marks the numbers of workers on it and no others."""
+    """Label the horizontal axis, with ticks only at the numbers of workers."""
     axes.set_xlabel("workers")
     if _is_wide(workers):
         axes.set_xscale("log", base=2)

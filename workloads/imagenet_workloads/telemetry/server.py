@@ -1,7 +1,7 @@
-"""Serves a process's metrics at /metrics, and whether it is at work at /readyz, over HTTP.
+"""The HTTP server of a process: its metrics at /metrics, and its readiness at /readyz.
 
-Every program of a pod starts this before its work. It listens on the pod's own address, and never
-asks a name server: pods start while there may be none.
+Every program of a pod starts it first. It listens on the pod's own address, and uses no DNS, which
+may not be available when pods start.
 """
 
 import ipaddress
@@ -24,19 +24,19 @@ _log = logging.getLogger(__name__)
 
 ANY_ADDRESS = "0.0.0.0"
 
-# Says what a process still waits for; None when it is at work.
+# Returns what a process still waits for; None if it is ready.
 Readiness = Callable[[], str | None]
 
 
 def at_once() -> None:
-    """Wait for nothing: the readiness of a program that is at work as soon as it runs."""
+    """Return None: the readiness of a program that is ready as soon as it runs."""
 
 
 class Metrics(Protocol):
-    """What can be served.
+    """Metrics that can be served.
 
     Attributes:
-        exported: collected at each scrape.
+        exported: The registry, collected at each scrape.
     """
 
     exported: CollectorRegistry
@@ -44,11 +44,11 @@ class Metrics(Protocol):
 
 @dataclass(frozen=True)
 class MetricsServer:
-    """A running server; its threads are daemons, so it needs no closing at the end of a program.
+    """A running server; its threads are daemons, so a program may end without closing it.
 
     Attributes:
-        address: the IP address that it listens on.
-        port: likewise the port.
+        address: Its IP address.
+        port: Its port.
     """
 
     address: str
@@ -57,7 +57,7 @@ class MetricsServer:
     _thread: threading.Thread
 
     def close(self) -> None:
-        """Stops serving and frees the port."""
+        """Stop the server and release the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -66,15 +66,15 @@ class MetricsServer:
 def serve(
     metrics: Metrics, environment: Environment, readiness: Readiness = at_once
 ) -> MetricsServer | None:
-    """Starts to serve `metrics` on POD_IP (any address where unset) at IMAGENET_METRICS_PORT.
+    """Serve `metrics` on POD_IP (by default any address) at IMAGENET_METRICS_PORT.
 
-    Returns None where the port is 0 or unset, and where it cannot be opened: a training of days
-    must not fail over its metrics, so that is a warning.
+    Returns None if the port is 0 or unset. If the port cannot be opened, it logs a warning and
+    returns None: a long training must not fail because of its metrics.
 
     Args:
-        metrics: what /metrics shows.
-        environment: the pod's.
-        readiness: what /readyz tells, with 200 when at work and 503 before.
+        metrics: The metrics.
+        environment: The pod's environment.
+        readiness: The readiness for /readyz, which answers 200 or 503.
     """
     if environment.metrics_port == 0:
         return None
@@ -96,10 +96,10 @@ def serve(
 
 
 def _start_deaf(thread: threading.Thread) -> None:
-    """Start a thread that takes no signals, nor do those that it starts.
+    """Start a thread that blocks signals, as do the threads that it starts.
 
-    A signal for the process goes to any thread that does not block it, and has its usual effect
-    there: a launcher that waits for its signals in the main thread would die of them.
+    A signal for the process goes to any thread that does not block it. There it would end a
+    launcher that waits for signals in the main thread.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -109,14 +109,14 @@ def _start_deaf(thread: threading.Thread) -> None:
 
 
 def start(environment: Environment, readiness: Readiness = at_once) -> Registry:
-    """Makes the process's registry and serves it if the environment asks for that."""
+    """Create the process's registry, and serve it if the environment asks for it."""
     registry = Registry(environment)
     serve(registry, environment, readiness)
     return registry
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Answers each request in a thread of its own: no probe waits for a slow scraper."""
+    """Handles each request in a separate thread, so that no probe waits for a slow scraper."""
 
     daemon_threads = True
 
@@ -126,14 +126,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        # Not HTTPServer's, which asks a name server for the address's name.
+        # Not HTTPServer's, which makes a DNS request for the address.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
 
 class _QuietHandler(WSGIRequestHandler):
-    """Leaves requests out of the log."""
+    """Do not log requests."""
 
     def log_message(self, format: str, *args: object) -> None:
         pass

@@ -1,6 +1,6 @@
-"""What a training worker reports, as methods named after what happened.
+"""The metrics of a training worker, as methods for what happened.
 
-`imagenet-train` calls these from its loop; each is a few microseconds.
+`imagenet-train` calls them from its loop; each takes a few microseconds.
 """
 
 from imagenet_workloads.telemetry import names
@@ -16,10 +16,10 @@ class TrainingRecorder:
         self._phase: names.Phase | None = None
 
     def readiness(self) -> str | None:
-        """What the worker has not done yet of what shows that it is at work; None when it is.
+        """Return why the worker is not ready; None if it is.
 
-        It has met the others, and its own part works, once a batch is trained. A worker that only
-        has to evaluate a finished training is at work with that.
+        It is ready once a batch is trained, because its peers and its own part work then. A worker
+        that only evaluates a finished training is ready at once.
         """
         return None if self._at_work else "no batch is trained yet"
 
@@ -40,24 +40,24 @@ class TrainingRecorder:
             self._registry.add(names.TRAIN_PHASE_WORK, 1, self._phase)
 
     def plan(self, epochs: int, batches_per_epoch: int, rank: int) -> None:
-        """Says what is going to run and who this worker is in the kvstore."""
+        """Set the planned epochs and batches, and this worker's rank."""
         self._registry.set(names.TRAIN_EPOCHS, epochs)
         self._registry.set(names.TRAIN_BATCHES_PER_EPOCH, batches_per_epoch)
         self._registry.set(names.TRAIN_RANK, rank)
         self._registry.add(names.TRAIN_IMAGES, 0)
 
     def position(self, epoch: int, batch: int) -> None:
-        """The epoch in progress, from 0, and the batches done in it; also after a resume."""
+        """Set the current epoch, from 0, and its finished batches; also after a resume."""
         self._registry.set(names.TRAIN_EPOCH, epoch)
         self._registry.set(names.TRAIN_BATCH, batch)
 
     def step(self, images: int, step_seconds: float, data_wait_seconds: float) -> None:
-        """One training step of this worker.
+        """Record one training step of this worker.
 
         Args:
-            images: trained on in it, over this worker's devices.
-            step_seconds: its whole time, the wait for data included.
-            data_wait_seconds: the wait for data.
+            images: The images of the step, over this worker's devices.
+            step_seconds: Its duration, the wait for data included.
+            data_wait_seconds: The wait for data.
         """
         self._at_work = True
         self.work()
@@ -66,23 +66,23 @@ class TrainingRecorder:
         self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, data_wait_seconds)
 
     def speed(self, images_per_second: float) -> None:
-        """Images per second of this worker over the last display interval."""
+        """Set the images per second of this worker over the last display interval."""
         self._registry.set(names.TRAIN_IMAGES_PER_SECOND, images_per_second)
 
     def learning_rate(self, value: float) -> None:
-        """The optimizer's learning rate from now on."""
+        """Set the optimizer's learning rate."""
         self._registry.set(names.TRAIN_LEARNING_RATE, value)
 
     def accuracy(
         self, loss: float | None = None, top1: float | None = None, top5: float | None = None
     ) -> None:
-        """Loss (nats) and accuracies (0..1) over the epoch's training images so far."""
+        """Set loss (nats) and accuracies (0..1) over the epoch's training images so far."""
         self._set_known(names.TRAIN_LOSS, loss)
         self._set_known(names.TRAIN_TOP1, top1)
         self._set_known(names.TRAIN_TOP5, top5)
 
     def validation(self, top1: float, top5: float | None = None) -> None:
-        """Accuracies (0..1) over all validation images, after an epoch."""
+        """Set the accuracies (0..1) over all validation images, after an epoch."""
         self._at_work = True
         self._registry.set(names.TRAIN_VALIDATION_TOP1, top1)
         self._set_known(names.TRAIN_VALIDATION_TOP5, top5)

@@ -18,7 +18,7 @@ LIMB_BITS = 12
 LIMBS = 5
 MOST_WORKERS = 4096
 
-# The loss is summed in units of 2^-20 nat, so that its sum is exact too, whoever adds it.
+# The loss is summed in units of 2^-20 nat, so that its sum is exact too, in any order.
 LOSS_UNIT = 2.0**-20
 SMALLEST_PROBABILITY = 1e-12
 
@@ -47,7 +47,7 @@ class Counts:
         return Counts(*(a + b for a, b in zip(self.numbers(), other.numbers(), strict=True)))
 
     def numbers(self) -> tuple[int, ...]:
-        """Give the whole numbers that stand for it, in the order of its attributes."""
+        """Return its integers, in the order of its attributes."""
         return (self.images, self.top1, self.top5, self.top_k, self.loss_units, self.not_finite)
 
     def accuracy(self, right: int) -> float:

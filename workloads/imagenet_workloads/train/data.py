@@ -16,7 +16,7 @@ CROPPED_EDGE = 64
 
 @dataclass(frozen=True)
 class Inputs:
-    """What result.json tells `imagenet-predict`.
+    """The part of result.json for `imagenet-predict`.
 
     Attributes:
         image_shape: channels, height, width.
@@ -58,7 +58,7 @@ def plain_inputs(image_shape: tuple[int, int, int]) -> Inputs:
 class Batch:
     """One step's images, as arrays of the framework that reads them.
 
-    With MXNet the arrays are filled anew once the next batch is asked for: see `records`.
+    With MXNet the arrays are overwritten once the next batch is requested: see `records`.
 
     Attributes:
         data: (batch size, channels, height, width), float32; channels come last in TensorFlow.
@@ -115,7 +115,7 @@ class Data:
         training: the images.
         validation: None where there are none.
         inputs: how they are prepared.
-        classes: their names by label; empty where nobody says.
+        classes: Their names by label; empty if unknown.
         class_count: how many there are.
         key: the dataset's; None without one.
     """

@@ -88,7 +88,7 @@ class Learner(Protocol):
         """
 
     def note(self, event: Event) -> None:
-        """Hear what the attempt's log is told, for logs of the framework's own."""
+        """Receive the events of the attempt's log, for the framework's own logs."""
 
 
 class Framework(Protocol):

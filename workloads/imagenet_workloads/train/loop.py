@@ -25,7 +25,7 @@ class TrainingOutcome:
     """How a training went.
 
     Attributes:
-        stopped: it left early, because a worker was told to end.
+        stopped: Whether it ended early, after a signal to a worker.
         images: trained on, over all workers.
         seconds: that training them took, without evaluations and checkpoints.
         validation: counts after the last epoch; None where there are none.

@@ -120,7 +120,7 @@ class Reporter:
             _readable.info("epoch %d validated: top-%d %.4f", epoch, top_k, accuracy)
 
     def write(self, event: events.Event) -> None:
-        """Write an event to the attempt's log, if this worker keeps it, and tell the listener."""
+        """Write an event to the attempt's log, if this worker keeps it, and call the listener."""
         if self._log is not None:
             self._log.write(event)
         self._listener(event)

@@ -109,8 +109,9 @@ def translate(position: Position, was: int, now: int, accumulation_steps: int) -
 def identify(options: Options, environment: Environment) -> Identity:
     """Give the identity of this training's checkpoints.
 
-    The operator gives a hash of what shapes a training; by hand it is one of the options that do,
-    so that the same command continues, with more epochs too, and another one starts anew.
+    The operator passes a hash of the training's fields. Without it, the hash is that of the
+    options. So the same command resumes, also with more epochs, and another one starts from the
+    beginning.
     """
     if environment.spec_hash:
         return Identity(environment.job_uid, environment.spec_hash)

@@ -46,7 +46,7 @@ class Worker:
         store: of checkpoints.
         identity: of this training's checkpoints.
         recorder: of metrics.
-        termination: whether it was told to end.
+        termination: Whether a signal has arrived.
         framework: that trains.
     """
 
@@ -123,7 +123,7 @@ def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) ->
             write_result(folder, result, fit.learner.export, data.classes, datetime.now(UTC))
         finished = _finished(result)
         fit.reporter.write(finished)
-        # For the status of the job: nobody answers a sampler any more.
+        # For the status of the job: no sampler reaches this worker any more.
         write_termination_message(events.to_line(finished, time.time()))
     return True
 

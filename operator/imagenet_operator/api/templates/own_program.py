@@ -43,7 +43,7 @@ def problems(training: TrainingSpec) -> list[Problem]:
     return [
         Problem(
             "spec.training.extraArgs",
-            "are options of imagenet-train, and the workers' template runs a command of its own",
+            "are options of imagenet-train, but the workers' template runs another command",
             "write them to its args",
             "operator",
         )

@@ -140,7 +140,7 @@ def wrong_types(template: Any, path: str) -> Iterator[Problem]:
 
     Args:
         template: A PodTemplateSpec as a manifest gives it.
-        path: Where it stands, such as ``spec.training.workers.template``.
+        path: Its field, such as ``spec.training.workers.template``.
     """
     yield from _wrong(template, _ROOT, path)
 

@@ -40,7 +40,7 @@ def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
     Args:
         template: A PodTemplateSpec from a manifest, of any shape.
-        path: Where it stands, such as ``spec.training.workers.template``.
+        path: Its field, such as ``spec.training.workers.template``.
     """
     yield from _misplaced(template, path)
     spec, path = template.get("spec"), f"{path}.spec"

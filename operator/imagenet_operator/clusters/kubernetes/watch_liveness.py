@@ -31,7 +31,7 @@ class WatchLiveness:
     Args:
         client: Of the API server.
         jobs: The jobs that kopf has reported.
-        namespaces: The namespaces to list; None stands for all of them.
+        namespaces: The namespaces to list; None for all of them.
         forget: Called with each job that is gone.
 
     Attributes:

@@ -101,6 +101,6 @@ def _missing(program: str) -> LocalError:
 
 def _missing_environment(program: str, folder: Path, environment: LocalEnvironment) -> LocalError:
     return LocalError(
-        f"{environment.holds} has an environment of its own, and there is no {folder / program}; "
+        f"{environment.holds} needs another environment, and there is no {folder / program}; "
         f"in a checkout of this project type: make {environment.target}"
     )

@@ -64,7 +64,7 @@ def test_an_environment_that_is_missing_is_named_with_what_to_type(prefix: Path)
     with pytest.raises(LocalError) as caught:
         programs(prefix, HOROVOD).find("train", trains=True)
     assert str(caught.value) == (
-        "Horovod with MXNet has an environment of its own, and there is no "
+        "Horovod with MXNet needs another environment, and there is no "
         f"{prefix}-horovod/bin/train; in a checkout of this project type: make install-horovod"
     )
 

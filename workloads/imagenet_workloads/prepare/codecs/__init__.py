@@ -1,8 +1,8 @@
-"""Turns the bytes of any image into an RGB JPEG; one way of doing it a file.
+"""Codecs, which convert images to RGB JPEGs: one module each.
 
-`opencv` works on pixels by simplejpeg and OpenCV, and is always there. `planes` works on a JPEG's
-own planes of brightness and colour by the system's libturbojpeg, which is faster, and falls back
-on `opencv` for what it does not know. Their bytes differ, so a dataset's key records which wrote.
+`opencv` works on pixels by simplejpeg and OpenCV, and is always available. `planes` works on a
+JPEG's luma and chroma planes by the system's libturbojpeg. It is faster, and uses `opencv` for
+other images. Their bytes differ, so a dataset's key includes the codec.
 """
 
 import logging
@@ -17,11 +17,11 @@ _log = logging.getLogger(__name__)
 
 
 def choose(name: str) -> Codec:
-    """The codec that an option names: `opencv`, `planes`, or `auto` for the faster one at hand.
+    """Return the codec of an option: `opencv`, `planes`, or `auto` for the faster available one.
 
     Raises:
-        WorkloadError: it needs libturbojpeg, which is not installed.
-        InputError: there is no such codec.
+        WorkloadError: It needs libturbojpeg, which is not installed.
+        InputError: There is no such codec.
     """
     if name == "opencv":
         return OpenCvCodec()

@@ -1,4 +1,4 @@
-"""What a codec is given and gives: JPEG in, resized JPEG and a sample of its pixels out."""
+"""The interface of a codec: from a JPEG to a resized JPEG and a sample of its pixels."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -8,27 +8,27 @@ import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
 
-# A JPEG's edges have 16 bits; libjpeg stops a little earlier.
+# A JPEG's edges have 16 bits; libjpeg's limit is slightly lower.
 LONGEST_EDGE = 65500
-# Beyond this an image would take more memory than a pod has; a damaged header easily says so.
+# A larger image would need more memory than a pod has; damaged headers often claim so.
 MOST_PIXELS = 128_000_000
-# The sample that mean and standard deviation are taken from has about so many points on the
-# shorter edge, hundreds an image: images differ far more than that is off by. Where the edge has
-# less than twice as many pixels, all are taken.
+# The sample for mean and standard deviation has about so many points on the shorter edge, hundreds
+# an image: its error is much smaller than the differences between images. If the edge has less than
+# twice as many pixels, all are used.
 SAMPLE_EDGE = 16
 
 
 class DamagedImageError(Exception):
-    """An image that cannot be read without loss; its message says why."""
+    """An image cannot be read without loss; the message says why."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to make of each image.
+    """How each image is converted.
 
     Attributes:
-        resize: length of the shorter edge in pixels; None leaves sizes alone.
-        quality: of each JPEG that is encoded, 1 to 100.
+        resize: The length of the shorter edge in pixels; None for no resize.
+        quality: The quality of re-encoded JPEGs, 1 to 100.
     """
 
     resize: int | None
@@ -36,13 +36,13 @@ class Recipe:
 
 
 class Packed(NamedTuple):
-    """One finished image.
+    """One converted image.
 
     Attributes:
-        jpeg: an RGB JPEG, upright.
+        jpeg: An upright RGB JPEG.
         height: in pixels.
         width: likewise.
-        sample: pixels of it on a regular grid, height x width x RGB.
+        sample: Its pixels on a regular grid, height x width x RGB.
     """
 
     jpeg: bytes
@@ -52,15 +52,15 @@ class Packed(NamedTuple):
 
 
 class Jpeg(NamedTuple):
-    """A JPEG, as its header describes it.
+    """A JPEG and its header.
 
     Attributes:
-        data: the file.
-        height: in pixels, as stored.
+        data: The file.
+        height: The stored height in pixels.
         width: likewise.
         colours: `YCbCr`, `RGB`, `Gray`, `CMYK` or `YCCK`.
-        subsampling: of the colours, such as `420`.
-        orientation: by EXIF, 1 to 8; 1 is upright.
+        subsampling: The chroma subsampling, such as `420`.
+        orientation: The EXIF orientation, 1 to 8; 1 is upright.
     """
 
     data: bytes
@@ -72,14 +72,14 @@ class Jpeg(NamedTuple):
 
 
 class Codec(Protocol):
-    """One way to make the JPEGs of a dataset."""
+    """Makes the JPEGs of a dataset."""
 
     @property
     def name(self) -> str:
-        """Names it in keys and options."""
+        """The codec's name in keys and options."""
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
-        """Decodes, turns upright, resizes and encodes a JPEG.
+        """Decode, rotate, resize and encode a JPEG.
 
         Raises:
             DamagedImageError: libjpeg reports an error or a warning.
@@ -87,10 +87,10 @@ class Codec(Protocol):
 
 
 def target_size(height: int, width: int, resize: int | None) -> tuple[int, int]:
-    """Height and width with the shorter edge at `resize`, rounded down as MXNet's im2rec does.
+    """Return height and width with the shorter edge at `resize`, rounded down as in im2rec.
 
     Raises:
-        DamagedImageError: a JPEG cannot be so large.
+        DamagedImageError: It is too large for a JPEG.
     """
     if resize is None:
         size = height, width
@@ -104,10 +104,10 @@ def target_size(height: int, width: int, resize: int | None) -> tuple[int, int]:
 
 
 def reduction(height: int, width: int, target: tuple[int, int]) -> int:
-    """By how much to shrink while decoding: 1, 2, 4 or 8, leaving no edge below its target.
+    """Return the scale of decoding, 1, 2, 4 or 8, with no edge below its target.
 
-    libjpeg shrinks by these in the transform itself: faster than decoding all and, since it
-    averages, better than the linear interpolation that does the rest.
+    libjpeg scales by these in the DCT. This is faster than full decoding, and better than linear
+    interpolation, because it averages.
     """
     for factor in (8, 4, 2):
         if -(-height // factor) >= target[0] and -(-width // factor) >= target[1]:
@@ -116,5 +116,5 @@ def reduction(height: int, width: int, target: tuple[int, int]) -> int:
 
 
 def sample_step(height: int, width: int) -> int:
-    """The distance in pixels between the points of a sample."""
+    """Return the distance in pixels between the points of a sample."""
     return max(1, min(height, width) // SAMPLE_EDGE)

@@ -1,4 +1,4 @@
-"""The codec that is always there: pixels by simplejpeg (libjpeg-turbo), resized by OpenCV."""
+"""The codec that is always available: simplejpeg (libjpeg-turbo) and OpenCV."""
 
 import cv2
 import numpy as np
@@ -15,7 +15,7 @@ from imagenet_workloads.prepare.codecs.codec import (
     target_size,
 )
 
-# Of the EXIF orientations: what turns the stored pixels upright (TIFF 6.0, tag 274).
+# EXIF orientation → the operations that make the stored pixels upright (TIFF 6.0, tag 274).
 _UPRIGHT = {
     2: (None, 1),
     3: (cv2.ROTATE_180, None),
@@ -34,7 +34,7 @@ class OpenCvCodec:
     name = "opencv"
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
-        """Decodes, turns upright, resizes and encodes a JPEG."""
+        """Decode, rotate, resize and encode a JPEG."""
         height, width = image.height, image.width
         if image.orientation in _SIDEWAYS:
             height, width = width, height
@@ -44,7 +44,7 @@ class OpenCvCodec:
 
 
 def decode(image: Jpeg, factor: int = 1) -> Pixels:
-    """The pixels of a JPEG as height x width x RGB, shrunk by 1, 2, 4 or 8.
+    """Return the pixels of a JPEG as height x width x RGB, scaled down by 1, 2, 4 or 8.
 
     Raises:
         DamagedImageError: libjpeg reports an error or a warning.
@@ -54,7 +54,7 @@ def decode(image: Jpeg, factor: int = 1) -> Pixels:
         pixels: Pixels = simplejpeg.decode_jpeg(
             image.data,
             colorspace="CMYK" if four_inks else "RGB",
-            # The largest of libjpeg's shrinkings that leaves these is exactly `factor`.
+            # libjpeg's largest scale that leaves at least these is exactly `factor`.
             min_height=-(-image.height // factor),
             min_width=-(-image.width // factor),
         )
@@ -64,7 +64,7 @@ def decode(image: Jpeg, factor: int = 1) -> Pixels:
 
 
 def turned(pixels: Pixels, orientation: int) -> Pixels:
-    """The pixels upright, given their EXIF orientation."""
+    """Return the upright pixels, by their EXIF orientation."""
     if orientation not in _UPRIGHT:
         return pixels
     rotation, flip = _UPRIGHT[orientation]
@@ -76,7 +76,7 @@ def turned(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def encode(pixels: Pixels, target: tuple[int, int], quality: int) -> Packed:
-    """Resizes RGB pixels to (height, width) and encodes them."""
+    """Resize RGB pixels to (height, width) and encode them."""
     if pixels.shape[:2] != target:
         resized = cv2.resize(pixels, (target[1], target[0]), interpolation=cv2.INTER_LINEAR)
         pixels = resized.astype(np.uint8, copy=False)
@@ -87,12 +87,12 @@ def encode(pixels: Pixels, target: tuple[int, int], quality: int) -> Packed:
 
 
 def sample(pixels: Pixels) -> Pixels:
-    """Points of an image on a regular grid."""
+    """Return the points of an image on a regular grid."""
     step = sample_step(pixels.shape[0], pixels.shape[1])
     return pixels[::step, ::step]
 
 
 def _without_inks(pixels: Pixels) -> Pixels:
-    """RGB of CMYK as Adobe's programs store it, inverted: 255 is no ink."""
+    """Return the RGB of Adobe's inverted CMYK, in which 255 is no ink."""
     colours = pixels[:, :, :3].astype(np.uint16) * pixels[:, :, 3:]
     return ((colours + 127) // 255).astype(np.uint8)

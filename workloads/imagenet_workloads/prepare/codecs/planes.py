@@ -1,8 +1,8 @@
-"""The faster codec: a JPEG's planes, from libturbojpeg, resized without going through RGB.
+"""The faster codec: resizes a JPEG's planes by libturbojpeg, without conversion to RGB.
 
-A JPEG stores brightness (Y) and two planes of colour (Cb, Cr), mostly at half the resolution.
-Each is decoded, resized at its own resolution and encoded again: half the values of RGB, and no
-conversion of colours on the way in or out.
+A JPEG has a luma plane (Y) and two chroma planes (Cb, Cr), mostly at half the resolution. Each is
+decoded, resized at its own resolution and encoded again: half the values of RGB, and no colour
+conversion.
 """
 
 import threading
@@ -23,33 +23,33 @@ from imagenet_workloads.prepare.codecs.codec import (
 from imagenet_workloads.prepare.codecs.opencv import OpenCvCodec
 from imagenet_workloads.prepare.codecs.turbojpeg import Planes, TurboJpeg, load
 
-# How many pixels of brightness one of colour covers, across and down.
+# Luma pixels for one chroma pixel, horizontally and vertically.
 _COVERS = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "440": (1, 2)}
 
 
 class PlanesCodec:
-    """Knows upright YCbCr JPEGs of the usual subsamplings; for others, `OpenCvCodec` steps in."""
+    """Converts upright YCbCr JPEGs with common subsamplings; uses `OpenCvCodec` for others."""
 
     name = "planes"
 
     def __init__(self) -> None:
-        """Loads the library.
+        """Load the library.
 
         Raises:
-            LibraryMissingError: it is not there.
+            LibraryMissingError: It is not installed.
         """
         self._library = load()
         self._of_thread = threading.local()
         self._others = OpenCvCodec()
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
-        """Decodes, turns upright, resizes and encodes a JPEG."""
+        """Decode, rotate, resize and encode a JPEG."""
         usual = image.colours == "YCbCr" and image.subsampling in _COVERS
         if not usual or image.orientation != 1:
             return self._others.recode(image, recipe)
         target = target_size(image.height, image.width, recipe.resize)
         packed = self._bench().recode(image, target, recipe.quality)
-        # Whether it is damaged, and how, is for one decoder to say.
+        # Only one decoder reports damage.
         return packed or self._others.recode(image, recipe)
 
     def _bench(self) -> "_Bench":
@@ -61,7 +61,7 @@ class PlanesCodec:
 
 
 class _Bench:
-    """What one thread works with."""
+    """The buffers of one thread."""
 
     def __init__(self, library: Any) -> None:
         self._turbo = TurboJpeg(library)
@@ -69,7 +69,7 @@ class _Bench:
         self._resized = Planes()
 
     def recode(self, image: Jpeg, target: tuple[int, int], quality: int) -> Packed | None:
-        """Makes the JPEG of (height, width); None where the library warns or fails."""
+        """Make the JPEG of (height, width); None if the library warns or fails."""
         stored = self._decode(image, reduction(image.height, image.width, target))
         if stored is None:
             return None
@@ -79,14 +79,14 @@ class _Bench:
         brightness = whole[:height, :width]
         for plane, resized in zip(stored, (brightness, blue, red), strict=True):
             _resize(plane, resized)
-        # An odd size is filled up by its last row and column.
+        # An odd size is padded by its last row and column.
         whole[:height, width:] = whole[:height, width - 1 : width]
         whole[height:] = whole[height - 1]
         jpeg = self._turbo.compress(self._resized, height, width, quality)
         return Packed(jpeg, height, width, _sample(brightness, blue, red))
 
     def _decode(self, image: Jpeg, factor: int) -> tuple[Pixels, Pixels, Pixels] | None:
-        """The planes of a JPEG shrunk by `factor`."""
+        """Return the planes of a JPEG, scaled down by `factor`."""
         height, width = -(-image.height // factor), -(-image.width // factor)
         across, down = _COVERS[image.subsampling]
         small = (-(-height // down), -(-width // across))
@@ -101,15 +101,15 @@ def _resize(plane: Pixels, resized: Pixels) -> None:
         resized[:] = plane
         return
     height, width = resized.shape
-    # Beyond a half, linear interpolation would leave out pixels; this is where colours that were
-    # stored at full resolution come out at half.
+    # Below a half, linear interpolation would skip pixels, as for chroma that is stored at full
+    # resolution.
     shrinks = plane.shape[0] > 2 * height and plane.shape[1] > 2 * width
     how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     cv2.resize(plane, (width, height), resized, interpolation=how)
 
 
 def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
-    """Points of the image on a regular grid, as RGB."""
+    """Return the points of the image on a regular grid, as RGB."""
     height, width = brightness.shape
     step = sample_step(height, width)
     if step == 1:

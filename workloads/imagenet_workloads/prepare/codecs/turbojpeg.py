@@ -1,7 +1,7 @@
-"""The few functions of the system's libturbojpeg that `planes` needs, by ctypes.
+"""The functions of the system's libturbojpeg that `planes` needs, by ctypes.
 
-Called directly since, of the bindings, PyTurboJPEG lets a warning pass for success (and here a
-warning means damage), and simplejpeg's encoder of planes reads beyond those of odd sizes.
+It is called directly because PyTurboJPEG ignores warnings, which mean damage here, and because
+simplejpeg's encoder of planes reads beyond planes of odd sizes.
 """
 
 import ctypes
@@ -46,10 +46,10 @@ class LibraryMissingError(Exception):
 
 
 def load(name: str = LIBRARY) -> Any:
-    """The library, its functions declared.
+    """Return the library with declared functions.
 
     Raises:
-        LibraryMissingError: it is not there, or lacks a function.
+        LibraryMissingError: It is not installed, or lacks a function.
     """
     try:
         library = ctypes.CDLL(name)
@@ -66,24 +66,24 @@ def _allocate(size: int) -> Pixels:
 
 
 class Planes:
-    """Memory for Y, Cb and Cr of one image after another; new memory for each would cost time.
+    """Memory for the Y, Cb and Cr planes of one image after another.
 
     Attributes:
-        addresses: of the planes, as the library takes them.
-        strides: likewise.
+        addresses: The addresses of the planes, for the library.
+        strides: Their strides, for the library.
     """
 
     def __init__(self, allocate: Callable[[int], Pixels] = _allocate) -> None:
-        """Holds nothing yet; `allocate` gives so many bytes."""
+        """Start empty; `allocate` returns the memory."""
         self._allocate = allocate
         self._memory = [allocate(0)] * 3
         self.addresses = (_Pointer * 3)()
         self.strides = (_Int * 3)()
 
     def lay_out(self, brightness: Size, colour: Size) -> tuple[Pixels, Pixels, Pixels]:
-        """Y, Cb and Cr of an image with planes of these heights and widths; their content is any.
+        """Return uninitialised Y, Cb and Cr planes of these heights and widths.
 
-        What was laid out before must not be used any more.
+        Earlier planes must not be used any more.
         """
         first, second, third = (
             self._lay_out(number, height, width)
@@ -104,7 +104,7 @@ class TurboJpeg:
     """A decompressor and a compressor, for one thread."""
 
     def __init__(self, library: Any) -> None:
-        """Takes what `load` returned."""
+        """Take the result of `load`."""
         self._library = library
         self._decompressor = self._handle("tjInitDecompress")
         self._compressor = self._handle("tjInitCompress")
@@ -119,16 +119,16 @@ class TurboJpeg:
         return _Pointer(address)
 
     def decompress(self, jpeg: bytes, height: int, width: int, planes: Planes) -> bool:
-        """Decodes a JPEG into its planes.
+        """Decode a JPEG into its planes.
 
         Args:
-            jpeg: the file.
-            height: as wanted, one of those that libjpeg can shrink to.
+            jpeg: The file.
+            height: The wanted height, one that libjpeg can scale to.
             width: likewise.
-            planes: laid out, Y as large as its colours cover.
+            planes: The planes, Y as large as its chroma covers.
 
         Returns:
-            Whether it went without error or warning.
+            Whether there was no error and no warning.
         """
         status = self._library.tjDecompressToYUVPlanes(
             self._decompressor,
@@ -143,11 +143,11 @@ class TurboJpeg:
         return bool(status == 0)
 
     def compress(self, planes: Planes, height: int, width: int, quality: int) -> bytes:
-        """Encodes planes as a JPEG with 4:2:0 colours.
+        """Encode planes as a JPEG with 4:2:0 subsampling.
 
         Args:
-            planes: laid out, Y twice as large as Cb, so beyond odd sizes.
-            height: of the image.
+            planes: The planes, Y twice as large as Cb, so padded for odd sizes.
+            height: The height of the image.
             width: likewise.
             quality: 1 to 100.
         """

@@ -1,7 +1,7 @@
-"""The files that a dataset's records lie in; one format a module.
+"""The formats of a dataset's files: one module each.
 
-`recordio` is what MXNet reads, `tfrecord` what TensorFlow reads. Pack writes and seal checks
-through `interface` alone, so that all else of a dataset is the same in every format.
+MXNet reads `recordio`, and TensorFlow reads `tfrecord`. Pack and seal use only the interface in
+`format`, so everything else is the same in every format.
 """
 
 from imagenet_workloads.errors import InputError
@@ -12,10 +12,10 @@ _FORMATS = {format.name: format for format in (recordio.FORMAT, tfrecord.FORMAT)
 
 
 def named(name: str) -> Format:
-    """The format of a name, such as RecordIO.
+    """Return the format of a name, such as RecordIO.
 
     Raises:
-        InputError: there is none.
+        InputError: There is none.
     """
     try:
         return _FORMATS[name]

@@ -1,15 +1,15 @@
-"""An image as a tf.train.Example, under the names that ImageNet's converters give its features.
+"""An image as a tf.train.Example, with the feature names of ImageNet's converters.
 
-The message is written directly in protobuf's wire format, since TensorFlow is far too large for a
-program that only writes one kind of message:
+The message is written in protobuf's wire format, because TensorFlow is too large a dependency for
+one kind of message:
 
     Example  { features: 1 = Features }
     Features { feature: 1 = map of string to Feature }    # entries { 1 = key, 2 = value }
     Feature  { bytes_list: 1 = BytesList, or int64_list: 3 = Int64List }
     BytesList, Int64List { value: 1 = … }                 # integers are packed
 
-Features stand in the order of their names, so equal images give equal bytes. Labels begin at 1, as
-ImageNet's readers expect: 0 is kept for the background.
+Features are sorted by name, so equal images have equal bytes. Labels start at 1, as ImageNet's
+readers expect: 0 is the background.
 """
 
 from functools import lru_cache
@@ -22,7 +22,7 @@ _BYTES_LIST, _INT64_LIST = _FIRST, _THIRD
 
 
 def encode(image: StoredImage) -> list[bytes]:
-    """The bytes of the Example, in chunks; the JPEG, which is most of them, is not copied."""
+    """Return the bytes of the Example in chunks, without a copy of the JPEG."""
     before = b"".join(
         (
             _CHANNELS,
@@ -45,7 +45,7 @@ def encode(image: StoredImage) -> list[bytes]:
 
 @lru_cache(maxsize=4096)
 def _class_features(label: int, class_name: str) -> bytes:
-    """What images of a class have in common."""
+    """Return the common bytes of the images of a class."""
     name = class_name.encode()
     return b"".join(
         (
@@ -80,7 +80,7 @@ def _opened(tag: int, start: bytes, size: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """A whole number of at least 0 in groups of 7 bits, the lowest first."""
+    """Return a non-negative integer in groups of 7 bits, the lowest first."""
     groups = bytearray()
     while value > 0x7F:
         groups.append(value & 0x7F | 0x80)

@@ -1,26 +1,26 @@
-"""What pack and seal know of a format: its files' endings, a writer, and a check."""
+"""The interface of a format: suffixes of files, a writer, and a check."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
-# One limit for every format, so that none decides which images a dataset has: what RecordIO, whose
-# lengths have 29 bits, leaves beside its headers.
+# One limit for all formats, so that they have the same images: RecordIO's lengths of 29 bits, less
+# its headers.
 LARGEST_JPEG = (1 << 29) - 1024
 
 
 class StoredImage(NamedTuple):
-    """What a record is made of; a format may leave some of it out.
+    """The fields of a record; a format may omit some of them.
 
     Attributes:
-        key: its number in the split.
-        label: position of its class.
-        class_name: the class.
-        name: of its file in the source, as bytes since it may be no UTF-8.
-        height: of the image, in pixels.
+        key: Its number in the split.
+        label: The position of its class.
+        class_name: The class.
+        name: The name of its file in the source, as bytes because it may not be UTF-8.
+        height: The height of the image in pixels.
         width: likewise.
-        jpeg: the image.
+        jpeg: The image.
     """
 
     key: int
@@ -44,29 +44,29 @@ class ShardWriter(Protocol):
         """Likewise."""
 
     def append(self, images: Iterable[StoredImage]) -> None:
-        """Writes a few images, together since each write and checksum has a price of its own.
+        """Write a batch of images, because each write and checksum has a cost.
 
         Raises:
-            ValueError: one is too large for a record.
+            ValueError: One is too large for a record.
         """
 
     def sha256(self) -> tuple[str, str | None]:
-        """The hex SHA-256 of the file of records and, where there is one, of its index."""
+        """Return the hex SHA-256 of the file of records, and of its index if there is one."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """One way to keep a dataset's records in files.
+    """A file format of records.
 
     Attributes:
-        name: as in the ImageNetJob's `spec.dataset.preprocessing.format`.
-        suffix: of the files of records.
-        index_suffix: of the files that say where each record begins; None without them.
-        overhead: bytes that an image takes beside its JPEG, about.
-        writer: of a shard, given its file of records and, where there are some, its index; both
-            open for writing and empty. Closing them is the caller's.
-        count_records: counts the records in the bytes of a file, given block by block; raises
-            ValueError where these are not whole.
+        name: The value of `spec.dataset.preprocessing.format`.
+        suffix: The suffix of the files of records.
+        index_suffix: The suffix of the index files; None without them.
+        overhead: The approximate bytes of a record besides its JPEG.
+        writer: Creates the writer of a shard from its empty file of records and, if any, its index.
+            The caller closes them.
+        count_records: Counts the records in the blocks of a file; raises ValueError if they are
+            damaged.
     """
 
     name: str
@@ -78,14 +78,14 @@ class Format:
 
 
 class HashedFile:
-    """A file that is only appended to, and its checksum.
+    """An append-only file and its checksum.
 
     Attributes:
-        bytes: written so far.
+        bytes: The bytes written so far.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        """Takes an empty file; closing it is the caller's."""
+        """Take an empty file, which the caller closes."""
         self._file = file
         self._hash = hashlib.sha256()
         self.bytes = 0
@@ -97,15 +97,15 @@ class HashedFile:
         self.bytes += len(content)
 
     def sha256(self) -> str:
-        """The hex SHA-256 of all that was written."""
+        """Return the hex SHA-256 of all written bytes."""
         return self._hash.hexdigest()
 
 
 class Stream:
-    """Bytes that come in blocks, read in chunks of other lengths."""
+    """Reads blocks of bytes in chunks of other lengths."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
-        """Reads nothing yet."""
+        """Read nothing yet."""
         self._blocks = blocks
         self._block = b""
         self._position = 0
@@ -120,18 +120,18 @@ class Stream:
         return False
 
     def read(self, length: int) -> bytes:
-        """The next bytes, so many.
+        """Return the next bytes.
 
         Raises:
-            ValueError: fewer are left.
+            ValueError: Fewer remain.
         """
         return b"".join(self.chunks(length))
 
     def chunks(self, length: int) -> Iterator[bytes]:
-        """The next bytes, so many, in chunks as they come; as much of them as is taken.
+        """Yield the next bytes, in the available chunks.
 
         Raises:
-            ValueError: fewer are left.
+            ValueError: Fewer remain.
         """
         while length:
             if self.at_end():
@@ -142,10 +142,10 @@ class Stream:
             yield chunk
 
     def skip(self, length: int) -> None:
-        """Passes over the next bytes, so many.
+        """Skip the next bytes.
 
         Raises:
-            ValueError: fewer are left.
+            ValueError: Fewer remain.
         """
         while length:
             if self.at_end():

@@ -1,10 +1,10 @@
-"""RecordIO: writes and walks MXNet's .rec files and their indexes, without MXNet.
+"""RecordIO: writes and checks MXNet's .rec files and their indexes, without MXNet.
 
 A record is `magic u32 | (cflag << 29 | length) u32 | data | zeros to a multiple of 4`, all little
-endian (dmlc-core, include/dmlc/recordio.h). Readers find the start of a record by the magic
-number, so a record whose data holds it at a multiple of 4 is split there: the number itself is
-dropped, and cflag tells the pieces (0 whole, 1 first, 2 middle, 3 last) from which a reader puts
-it back. An image's data is an IRHeader (flag u32, label f32, id u64, id2 u64) and the JPEG.
+endian (dmlc-core, include/dmlc/recordio.h). Readers find the start of a record by the magic number.
+So a record whose data contains it at a multiple of 4 is split there: the number is dropped, and
+cflag marks the pieces (0 whole, 1 first, 2 middle, 3 last), so that a reader restores it. An
+image's data is an IRHeader (flag u32, label f32, id u64, id2 u64) and the JPEG.
 """
 
 import struct
@@ -25,28 +25,28 @@ WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
 class Writer:
-    """Appends images to a .rec file and their places to its .idx file.
+    """Appends images to a .rec file and their offsets to its .idx file.
 
     Attributes:
-        records: written so far.
+        records: The number of records so far.
     """
 
     def __init__(self, record: BinaryIO, index: BinaryIO) -> None:
-        """Takes two files, open for writing and empty; closing them is the caller's."""
+        """Take two empty files, which the caller closes."""
         self._record = HashedFile(record)
         self._index = HashedFile(index)
         self.records = 0
 
     @property
     def bytes(self) -> int:
-        """Written to the .rec file so far."""
+        """The bytes written to the .rec file so far."""
         return self._record.bytes
 
     def append(self, images: Iterable[StoredImage]) -> None:
-        """Writes a few images.
+        """Write a batch of images.
 
         Raises:
-            ValueError: one is too large for a record.
+            ValueError: One is too large for a record.
         """
         chunks: list[bytes] = []
         lines: list[bytes] = []
@@ -61,26 +61,26 @@ class Writer:
         self.records += len(lines)
 
     def sha256(self) -> tuple[str, str | None]:
-        """The hex SHA-256 of the .rec file and of the .idx file."""
+        """Return the hex SHA-256 of the .rec file and of the .idx file."""
         return self._record.sha256(), self._index.sha256()
 
 
 def encode(header: bytes, image: bytes) -> list[bytes]:
-    """The bytes of one record, in chunks.
+    """Return the bytes of one record, in chunks.
 
     Args:
-        header: the first part of its data, of a length that is a multiple of 4.
-        image: the rest.
+        header: The first part of its data, of a length that is a multiple of 4.
+        image: The rest.
 
     Raises:
-        ValueError: the data is longer than a record can be.
+        ValueError: The data is too long for a record.
     """
     length = len(header) + len(image)
     if length > LARGEST_RECORD:
         raise ValueError(f"a record of {length} bytes; at most {LARGEST_RECORD} fit")
     if _MAGIC_BYTES in header or _MAGIC_BYTES in image:
         return list(_encode_split(header + image))
-    # Nearly every record; its image is not copied here.
+    # The case of nearly every record; its image is not copied.
     return [_HEAD.pack(MAGIC, WHOLE << 29 | length) + header, image, bytes(-length % 4)]
 
 
@@ -104,10 +104,10 @@ def _embedded_magics(data: bytes) -> Iterator[int]:
 
 
 def count_records(blocks: Iterator[bytes]) -> int:
-    """Counts the records in the bytes of a .rec file, given block by block.
+    """Count the records in the blocks of a .rec file.
 
     Raises:
-        ValueError: the bytes are no RecordIO, or end inside a record.
+        ValueError: The bytes are not RecordIO, or end inside a record.
     """
     stream = Stream(blocks)
     records, open_record = 0, False

@@ -1,8 +1,8 @@
-"""TFRecord: writes and walks the files that TensorFlow's `tf.data.TFRecordDataset` reads.
+"""TFRecord: writes and checks the files of TensorFlow's `tf.data.TFRecordDataset`.
 
 A record is `length u64 | mask(crc of length) u32 | data | mask(crc of data) u32`, all little endian
-(tensorflow/core/lib/io/record_writer.h); the checksums are CRC-32C, masked since those of data
-that holds checksums itself are weak. An image's data is a tf.train.Example (`example`).
+(tensorflow/core/lib/io/record_writer.h); the checksums are CRC-32C, masked because CRCs of data
+with CRCs are weak. An image's data is a tf.train.Example (`example`).
 """
 
 import struct
@@ -24,21 +24,21 @@ class Writer:
     """Appends images to a .tfrecord file.
 
     Attributes:
-        records: written so far.
+        records: The number of records so far.
     """
 
     def __init__(self, record: BinaryIO) -> None:
-        """Takes a file, open for writing and empty; closing it is the caller's."""
+        """Take an empty file, which the caller closes."""
         self._record = HashedFile(record)
         self.records = 0
 
     @property
     def bytes(self) -> int:
-        """Written so far."""
+        """The bytes written so far."""
         return self._record.bytes
 
     def append(self, images: Iterable[StoredImage]) -> None:
-        """Writes a few images."""
+        """Write a batch of images."""
         chunks: list[bytes] = []
         for image in images:
             chunks += encode(example.encode(image))
@@ -46,27 +46,27 @@ class Writer:
         self._record.write(b"".join(chunks))
 
     def sha256(self) -> tuple[str, str | None]:
-        """The hex SHA-256 of the file, which has no index."""
+        """Return the hex SHA-256 of the file, which has no index."""
         return self._record.sha256(), None
 
 
 def encode(data: list[bytes]) -> list[bytes]:
-    """The bytes of one record, in chunks, given the chunks of its data."""
+    """Return the chunks of one record, from the chunks of its data."""
     length = _LENGTH.pack(sum(map(len, data)))
     return [length + _masked([length]), *data, _masked(data)]
 
 
 def count_records(blocks: Iterator[bytes]) -> int:
-    """Counts the records in the bytes of a .tfrecord file, given block by block.
+    """Count the records in the blocks of a .tfrecord file.
 
     Raises:
-        ValueError: a checksum is wrong, or the bytes end inside a record.
+        ValueError: A checksum is wrong, or the bytes end inside a record.
     """
     stream = Stream(blocks)
     records = 0
     while not stream.at_end():
         length = stream.read(_LENGTH.size)
-        # Before the length is believed.
+        # Before the length is used.
         if stream.read(_CHECKSUM.size) != _masked([length]):
             raise ValueError("the checksum of a record's length is wrong")
         found = _masked(stream.chunks(*_LENGTH.unpack(length)))

@@ -1,7 +1,7 @@
 """The parser of `imagenet-train`, and the one value that the rest of training is given.
 
 Two passes: what `--preset` and `--use-imagenet-data-augmentation` say changes defaults, so that an
-option given by hand wins wherever it stands on the line.
+explicit option wins at any position.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 `imagenet` is train_imagenet.py (and what the groups declare), `cifar10` is train_cifar10.py.
 IMAGENET_AUGMENTATION is what `--use-imagenet-data-augmentation` promises there, where it has no
-effect because it is looked at after parsing; here an option given by hand still wins over it.
+effect because it is looked at after parsing; here an explicit option still wins over it.
 """
 
 from typing import Any
