@@ -111,3 +111,12 @@ def test_a_port_that_is_taken_is_said(address: str) -> None:
     with socket.create_server((address, PORT)):
         _, error = Rendezvous(address).process.communicate(timeout=60)
     assert f"cannot listen on {address} port {PORT}: Address already in use" in error
+
+
+def test_old_addresses_are_gone_when_all_slots_have_met(rendezvous: Rendezvous) -> None:
+    """Slots that meet again read no address of the first time, whatever else is complete before."""
+    for rank in (0, 1):
+        assert rendezvous.request("PUT", f"/global/{rank}", "old")[0] == 200
+    for path in ("/global/0", "/local_pod-0/0", "/global/1"):
+        assert rendezvous.request("DELETE", path)[0] == 200
+    assert rendezvous.request("GET", "/global/0")[0] == 404

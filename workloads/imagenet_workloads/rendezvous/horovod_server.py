@@ -8,6 +8,8 @@ import logging
 import socketserver
 import threading
 from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from imagenet_workloads.environment import Environment
@@ -96,14 +98,9 @@ def _make(
 ) -> socketserver.TCPServer:
     try:
         from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
-        from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+        from horovod.runner.http.http_server import RendezvousHTTPServer
     except ImportError as error:
         raise InputError(f"Horovod is not installed: {error}") from error
-
-    class Handler(RendezvousHandler):  # type: ignore[misc]
-        def do_PUT(self) -> None:  # noqa: N802
-            super().do_PUT()
-            arrivals.note(self.path)
 
     class Server(RendezvousHTTPServer):  # type: ignore[misc]
         # The end of this process waits for no request.
@@ -115,9 +112,39 @@ def _make(
             socketserver.TCPServer.server_bind(self)
             self.server_name, self.server_port = self.server_address[:2]
 
-    made: Any = Server((address, port), Handler, 0)
+    made: Any = Server((address, port), _handler(arrivals), 0)
     slots = sum(count for _, count in hosts)
     # In this order: the socket accepts connections, but answers none before `init`.
     made.init(get_host_assignments([HostInfo(name, count) for name, count in hosts], slots))
     found: socketserver.TCPServer = made
     return found
+
+
+def _handler(arrivals: Arrivals) -> type[BaseHTTPRequestHandler]:
+    from horovod.runner.http.http_server import RendezvousHandler
+
+    class Handler(RendezvousHandler):  # type: ignore[misc]
+        def do_PUT(self) -> None:  # noqa: N802
+            super().do_PUT()
+            arrivals.note(self.path)
+
+        def do_DELETE(self) -> None:  # noqa: N802
+            """Record that a slot has read a scope, and clear the scope after the last slot.
+
+            Horovod's own method then forgets who has read the other scopes. They are never
+            cleared, and slots that meet again connect to old addresses.
+            """
+            scope, _, rank = self.path.strip("/").partition("/")
+            if scope not in self.server.scope_size:
+                super().do_DELETE()
+                return
+            with self.server.finished_list_lock:
+                finished = self.server.finished_list[scope]
+                finished.append(rank)
+                if len(finished) == self.server.scope_size[scope]:
+                    finished.clear()
+                    with self.server.cache_lock:
+                        self.server.cache.pop(scope, None)
+            self.send_status_code(HTTPStatus.OK)
+
+    return Handler
