@@ -29,17 +29,23 @@ def test_defaults_and_what_both_have_are_taken() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--dtype", "float16"],
         ["--monitor", "5"],
         ["--gc-type", "2bit"],
         ["--max-random-h", "36"],
-        ["--min-random-scale", "0.5"],
-        ["--data-train-idx", "a.idx"],
+        ["--max-random-rotate-angle", "5"],
         ["--warmup-strategy", "lars", "--optimizer", "lbsgd"],
     ],
 )
 def test_what_only_mxnet_has_is_named(arguments: list[str]) -> None:
     with pytest.raises(InputError, match=f"{arguments[0]}.*only MXNet has that"):
+        refuse(of_tensorflow(arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--data-train-idx", "a"], ["--data-val-idx", "a"], ["--dtype", "float16"]]
+)
+def test_what_only_tensorflow_lacks_is_named_with_both_others(arguments: list[str]) -> None:
+    with pytest.raises(InputError, match=f"{arguments[0]}: only MXNet and PyTorch have that"):
         refuse(of_tensorflow(arguments))
 
 

@@ -31,7 +31,7 @@ def test_a_line_for_each_report_and_each_evaluation(tmp_path: Path) -> None:
         ["40", "2.0", "87.50", "99.00", "1.500", "2026-03-04", "05:06:07"],
     ]
     for table in (training, evaluation):
-        assert len({len(line) for line in table}) == 1, "its columns stand below each other"
+        assert len({len(line) for line in table}) == 1, "its columns are aligned"
 
 
 def test_a_loss_that_is_none_is_no_number(tmp_path: Path) -> None:

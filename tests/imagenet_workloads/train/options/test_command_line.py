@@ -109,7 +109,7 @@ def test_names_and_defaults_are_mxnets(arguments: list[str], expected: dict[str,
         (["--random-mirror", "1"], "random_mirror", True),
         # As it may be written for MXNet's example.
         (["--loss", "ce, nll"], "loss", "ce, nll"),
-        # What is written by hand wins over what a preset says, wherever it stands.
+        # An explicit option overrides a preset, in any order.
         (["--lr", "0.2", "--preset", "cifar10"], "lr", 0.2),
         (["--use-imagenet-data-augmentation", "1"], "random_resized_crop", True),
         (["--use-imagenet-data-augmentation", "1"], "rgb_std", (58.393, 57.12, 57.375)),

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
 from imagenet_workloads.train.options.declare import add_group, collect
-from imagenet_workloads.train.options.description import FrameworkDescription
-from imagenet_workloads.train.options.groups import AugmentationOptions, Options
+from imagenet_workloads.train.options.description import FrameworkDescription, option_name
+from imagenet_workloads.train.options.groups import AugmentationOptions, DataOptions, Options
 from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
 
 # Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
@@ -64,7 +64,7 @@ def parse(
 
 
 def _choices(frameworks: Mapping[str, FrameworkDescription]) -> dict[str, list[str]]:
-    """Give the values of the options that name a framework and its strategy."""
+    """Return the values of the options that name a framework and its strategy."""
     choices = {"framework": list(frameworks)} if frameworks else {}
     for described in frameworks.values():
         known = choices.setdefault(described.option, [])
@@ -116,6 +116,8 @@ def _contradiction(options: Options) -> str | None:
     data, output, optimizer = options.data, options.output, options.optimizer
     if data.dataset is not None and (data.data_train or data.data_val):
         return "argument --dataset: not together with --data-train or --data-val"
+    if problem := _url_contradiction(data):
+        return problem
     if output.load_epoch is not None and not output.model_prefix:
         return "argument --load-epoch: needs --model-prefix, the files to load"
     if output.load_epoch is not None and output.init_from is not None:
@@ -129,6 +131,19 @@ def _contradiction(options: Options) -> str | None:
         )
     if problem := _augmentation_contradiction(options.augmentation):
         return problem
+    return None
+
+
+def _url_contradiction(data: DataOptions) -> str | None:
+    """Name options that do not fit --dataset-url or its absence, or give None."""
+    if data.dataset_url is None:
+        alone = ("dataset_endpoint", "dataset_region", "dataset_query_key", "cache")
+        given = next((name for name in alone if getattr(data, name) is not None), None)
+        return None if given is None else f"argument {option_name(given)}: needs --dataset-url"
+    if data.dataset is not None or data.data_train or data.data_val:
+        return "argument --dataset-url: not together with --dataset, --data-train or --data-val"
+    if data.cache_size is not None and data.cache is None:
+        return "argument --cache-size: needs --cache"
     return None
 
 

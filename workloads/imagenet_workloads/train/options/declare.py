@@ -1,7 +1,7 @@
 """Options declared once, as fields of frozen dataclasses, become argparse arguments and come back.
 
-The field's name is the option's (`lr_factor` is `--lr-factor`); type, default, reader and help
-stand in one line of `groups`. Used only by `command_line`.
+The field's name is the option's (`lr_factor` is `--lr-factor`); type, default, reader and help are
+one line of `groups`. Used only by `command_line`.
 """
 
 import argparse

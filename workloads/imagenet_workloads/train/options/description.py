@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.options.groups import Options
+from imagenet_workloads.train.options.groups import ClusterOptions, Options
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class FrameworkDescription:
             None where this process is a worker.
         explain_abort: raises an InputError if it finds why the library has aborted the process; it
             runs in another one, which has not imported the library.
+        memory_variable: a variable, as NAME=VALUE, with which its library needs less memory; None
+            without one.
     """
 
     name: str
@@ -71,6 +73,7 @@ class FrameworkDescription:
     before_import: Callable[[], None] = lambda: None
     serve: Callable[[Options, Mapping[str, str]], int | None] = _worker
     explain_abort: Callable[[Options], None] = _unexplained
+    memory_variable: str | None = None
 
     def load(self, module: str) -> ModuleType:
         """Import one of the package's modules; the entry point has called `before_import`."""
@@ -87,9 +90,13 @@ class FrameworkDescription:
         return {name: modules.rendezvous for name, modules in self.strategies.items()}
 
     def strategy_of(self, options: Options) -> str:
-        """Give the strategy that a command line names."""
+        """Return the strategy that a command line names.
+
+        The option's default may be another framework's: it then is the first strategy of this one.
+        """
         name: str = getattr(options.cluster, self.option)
-        return name
+        is_default = name == getattr(ClusterOptions, self.option)
+        return next(iter(self.strategies)) if is_default and name not in self.strategies else name
 
     def lacking(self, options: Options) -> list[str]:
         """List what a command line asks for and this framework lacks."""
@@ -108,7 +115,7 @@ class FrameworkDescription:
 
 
 def option_name(name: str) -> str:
-    """Give a field's option: `lr_factor` is `--lr-factor`."""
+    """Return a field's option: `lr_factor` is `--lr-factor`."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -122,7 +129,10 @@ def refuse_lacking(options: Options, frameworks: Mapping[str, FrameworkDescripti
     if not refused:
         return
     having = [name for name, other in frameworks.items() if not other.lacking(options)]
-    only = f"only {' and '.join(having)} has that; " if having else "no framework has all of that; "
+    verb = "has" if len(having) == 1 else "have"
+    only = (
+        f"only {' and '.join(having)} {verb} that; " if having else "no framework has all of that; "
+    )
     instead = f", or write --framework {having[0]}" if having else ""
     raise InputError(f"{', '.join(refused)}: {only}leave it out{instead}")
 

@@ -2,8 +2,10 @@
 
 Names and defaults are those of MXNet's example/image-classification (common/fit.py, common/data.py
 and train_imagenet.py), so that a command line written for it works here. Options that MXNet's
-example does not have are named `dataset`, `output`, `checkpoint-*`, `init-from`, `lr-scaling*`,
-`clip-gradient`, `seed`, `validation-resize`, `preset`, `framework`, `distribution-strategy`,
+example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `checkpoint-*`,
+`init-from`, `lr-scaling*`, `lr-schedule`, `lr-power`, `label-smoothing`, `ema-decay`,
+`random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
+`seed`, `validation-resize`, `reader`, `preset`, `framework`, `distribution-strategy`,
 `join-timeout` and `termination-grace`.
 """
 
@@ -19,6 +21,10 @@ from imagenet_workloads.train.options import kinds
 from imagenet_workloads.train.options.declare import option
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
+ORDERED = "Ordered"
+READERS = (ORDERED, "ImageRecordIter")
+PRECISIONS = ("float32", "bfloat16", "float16")
+SCHEDULES = ("step", "cosine", "polynomial")
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
 
 
@@ -32,7 +38,7 @@ class ModelOptions:
     image_shape: tuple[int, int, int] = option(
         (3, 224, 224), "channels,height,width of what the network sees", kinds.image_shape
     )
-    dtype: str = option("float32", "precision of the network", choices=("float32", "float16"))
+    dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
     loss: str = option(
         "", "ce, nll_loss or both with a comma; the log shows this loss anyway", kinds.losses
@@ -50,6 +56,13 @@ class OptimizerOptions:
     lr_step_epochs: kinds.Decay | None = option(
         IMAGENET_DECAY, "epochs where it falls, or powN; empty is never", kinds.decay
     )
+    lr_schedule: str = option(
+        "step",
+        "how the rate falls after the warm-up: step at --lr-step-epochs, cosine and polynomial to "
+        "0 at the end",
+        choices=SCHEDULES,
+    )
+    lr_power: float = option(2.0, "power of polynomial", kinds.amount_above_zero)
     lr_scaling: str = option(
         "none",
         "multiply lr by (batch over all workers / lr-scaling-base), or its root",
@@ -67,6 +80,14 @@ class OptimizerOptions:
     clip_gradient: float | None = option(
         None, "clip each gradient to this size", kinds.amount_above_zero
     )
+    label_smoothing: float = option(
+        0.0, "part of each label that all classes get alike, 0 to 1", kinds.amount
+    )
+    ema_decay: float | None = option(
+        None,
+        "decay of a moving average of the weights, such as 0.9999, which is validated and exported",
+        kinds.amount,
+    )
     batch_size: int = option(128, "images a step of this worker, over its GPUs", kinds.positive)
     macrobatch_size: int = option(
         0, "add up steps until this many images over all workers, then update", kinds.count
@@ -81,6 +102,21 @@ class DataOptions:
     dataset: Path | None = option(
         None, "a sealed dataset's folder, with its dataset.json", arguments.path
     )
+    dataset_url: str | None = option(
+        None, "a published dataset: s3://BUCKET/PREFIX, or the URL of its folder on a server"
+    )
+    dataset_endpoint: str | None = option(None, "the S3 API of the bucket; without it AWS's")
+    dataset_region: str | None = option(None, "the bucket's region; without it us-east-1")
+    dataset_query_key: str | None = option(
+        None, "the key of the Secret with the query of each file's URL"
+    )
+    cache: Path | None = option(
+        None,
+        "folder for the records of --dataset-url that this worker reads; without it they are read "
+        "in every epoch",
+        arguments.path,
+    )
+    cache_size: int | None = option(None, "most bytes of --cache", kinds.positive)
     data_train: str | None = option(None, "training records (.rec; several with ;)")
     data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
     data_val: str | None = option(None, "validation records (.rec; several with ;)")
@@ -98,6 +134,12 @@ class DataOptions:
     )
     pad_size: int = option(0, "pixels to pad on each side before a crop", kinds.count)
     fill_value: int = option(127, "colour of what is padded, 0 to 255", kinds.count)
+    reader: str | None = option(
+        None,
+        "Ordered reads in an order that depends on no number of workers, ImageRecordIter is "
+        "MXNet's; without it Ordered, unless hue, rotation or shear are augmented",
+        choices=READERS,
+    )
     data_nthreads: int = option(4, "threads that decode images", kinds.positive)
     validation_resize: int | None = option(
         None,
@@ -111,7 +153,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class AugmentationOptions:
-    """How training images are varied; all of them parameters of MXNet's ImageRecordIter."""
+    """How training images are varied: as in MXNet's ImageRecordIter, and what came after it."""
 
     random_crop: bool = option(False, "1 crops at random, not in the centre", kinds.switch)
     random_mirror: bool = option(False, "1 mirrors half of the images", kinds.switch)
@@ -137,6 +179,16 @@ class AugmentationOptions:
     contrast: float = option(0.0, "contrast jitter, 0 to 1", kinds.amount)
     saturation: float = option(0.0, "saturation jitter, 0 to 1", kinds.amount)
     pca_noise: float = option(0.0, "noise along the principal colours, 0 to 1", kinds.amount)
+    random_erasing: float = option(
+        0.0, "part of the images of which a random rectangle gets --fill-value", kinds.amount
+    )
+    rand_augment_operations: int = option(0, "RandAugment's operations an image", kinds.count)
+    rand_augment_magnitude: int = option(9, "their strength, 0 to 30", kinds.count)
+    mixup: float = option(0.0, "alpha of mixup, such as 0.2; 0 is off", kinds.amount)
+    cutmix: float = option(0.0, "alpha of CutMix, such as 1; 0 is off", kinds.amount)
+    off_in_last_epochs: int = option(
+        0, "last epochs without any of these; random crops are central there", kinds.count
+    )
 
 
 @dataclass(frozen=True)
@@ -175,13 +227,20 @@ class ClusterOptions:
     framework: str = option("MXNet", "what trains")
     distribution_strategy: str = option(
         "mirrored",
-        "how TensorFlow's workers exchange; mirrored is one worker with all its devices",
+        "how workers of TensorFlow and PyTorch exchange; mirrored is one worker with all its "
+        "devices, and single, PyTorch's default, one process",
     )
     kv_store: str = option("device", "how MXNet adds gradients up")
     gpus: tuple[int, ...] = option((), "GPUs of this worker, 0,1,…; none is the CPU", kinds.devices)
     gc_type: str = option("none", "compression of gradients", choices=("none", "2bit"))
     gc_threshold: float = option(0.5, "threshold of 2bit", kinds.amount_above_zero)
     seed: int = option(0, "of weights, order and augmentation", kinds.count)
+    deterministic: bool = option(
+        False,
+        "1 gives the same bits each time, for the same workers and hardware; dist_sync then takes "
+        "at most 2 workers",
+        kinds.switch,
+    )
     join_timeout: float = option(
         900, "seconds to wait for the scheduler and the other members", kinds.amount_above_zero
     )

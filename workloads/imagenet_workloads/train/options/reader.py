@@ -1,0 +1,55 @@
+"""Which reader a command line chooses: the ordered one (`reading`), or MXNet's ImageRecordIter.
+
+Import-light: no framework, no numpy.
+"""
+
+from imagenet_workloads.train.options.description import option_name
+from imagenet_workloads.train.options.groups import ORDERED, AugmentationOptions, Options
+
+# Rotation and shear move pixels between others; HLS is not linear in RGB.
+ONLY_IMAGE_RECORD_ITER = (
+    "max_random_h",
+    "max_random_s",
+    "max_random_l",
+    "max_random_rotate_angle",
+    "max_random_shear_ratio",
+)
+
+ONLY_ORDERED = ("random_erasing", "rand_augment_operations", "off_in_last_epochs")
+
+
+def is_ordered(options: Options) -> bool:
+    """Whether the ordered reader is chosen: it is, unless it lacks an augmentation."""
+    if options.data.reader is None:
+        return not _asked(options.augmentation, ONLY_IMAGE_RECORD_ITER)
+    return options.data.reader == ORDERED
+
+
+def contradiction(options: Options) -> str | None:
+    """Return an error for what the chosen reader lacks; None if it lacks nothing."""
+    lacking = _asked(options.augmentation, ONLY_IMAGE_RECORD_ITER)
+    if options.data.dataset_url is not None:
+        return _url_contradiction(options, lacking)
+    if is_ordered(options):
+        reader, instead = ORDERED, "write --reader ImageRecordIter, or leave --reader out"
+    else:
+        instead = f"leave them out, or {', '.join(lacking) or '--reader'}"
+        reader, lacking = "ImageRecordIter", _asked(options.augmentation, ONLY_ORDERED)
+    if not lacking:
+        return None
+    return f"argument --reader: {reader} lacks {', '.join(lacking)}; {instead}"
+
+
+def _url_contradiction(options: Options, lacking: list[str]) -> str | None:
+    if not is_ordered(options) and options.data.reader is not None:
+        return f"argument --reader: only {ORDERED} reads --dataset-url; write --reader {ORDERED}"
+    if lacking:
+        return (
+            f"argument --dataset-url: {ORDERED}, the reader of it, lacks {', '.join(lacking)}; "
+            f"leave {'them' if len(lacking) > 1 else 'it'} out"
+        )
+    return None
+
+
+def _asked(varied: AugmentationOptions, names: tuple[str, ...]) -> list[str]:
+    return [option_name(name) for name in names if getattr(varied, name)]

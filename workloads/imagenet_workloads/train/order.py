@@ -1,0 +1,191 @@
+"""The order in which an epoch trains the records of a split, whatever the number of workers. Pure.
+
+Position p of an epoch has one record, which depends on the split's number of records, the seed, the
+epoch and p. Worker w of n takes the positions with p mod n = w. `reading` reads in this order, and
+docs/order.md describes it with test vectors:
+
+    order = Order(records=1_281_167, seed=0)
+    order.at(epoch=0, positions=worker_positions(0, 4096, worker=3, workers=8))  # its records
+    uniform_draws(0, 0, positions, count=7)  # random numbers for their augmentation
+
+The records, in packed order, are cut into lanes of equal length (the first ones have one more).
+Position p takes the next record of lane p mod lanes. A lane is read as a ring: from a random start
+to its end, then from its beginning, in windows of WINDOW records that are shuffled. So memory holds
+windows, reads are contiguous, and if n divides the number of lanes, a worker reads the same
+lanes in every epoch.
+
+Random numbers are those of SplitMix64 (Steele, Lea, Flood 2014) by their index: `stream(state, i)`
+is the number i, from 0, of the generator that starts with that state.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Divisible by 1 to 8, 10, 12, 14 and 15, which are the numbers of workers with lanes of their own.
+LANES = 840
+# Records of a window: 1.5 MiB of ImageNet at 480 pixels.
+WINDOW = 16
+# With shorter lanes, the images of a batch would be nearly the same in every epoch.
+SHORTEST_LANE = 32
+
+Integers = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ORDER, _DRAWS = 0, 1
+
+
+def stream(state: Hashes | np.uint64, index: Hashes | np.uint64) -> Hashes:
+    """Return number `index`, from 0, of the SplitMix64 generators that start with `state`.
+
+    The arguments are uint64 and are broadcast.
+
+    >>> hex(stream(np.uint64(0), np.uint64(0))[0])
+    '0xe220a8397b1dcdaf'
+    """
+    # Arrays wrap around; NumPy warns if scalars do.
+    mixed = (np.atleast_1d(index) + np.uint64(1)) * _GOLDEN + state
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def count_lanes(records: int) -> int:
+    """Return the largest divisor of LANES that leaves every lane SHORTEST_LANE records, or 1.
+
+    >>> [count_lanes(records) for records in (10, 100, 1347, 26_880, 14_000_000)]
+    [1, 3, 42, 840, 840]
+    """
+    divisors = (lanes for lanes in range(LANES, 0, -1) if LANES % lanes == 0)
+    return next((lanes for lanes in divisors if records // lanes >= SHORTEST_LANE), 1)
+
+
+def worker_positions(first: int, end: int, worker: int, workers: int) -> Integers:
+    """Return a worker's positions from `first` to `end` - 1.
+
+    >>> worker_positions(5, 12, worker=0, workers=3).tolist()
+    [6, 9]
+    """
+    return np.arange(first + (worker - first) % workers, end, workers, dtype=np.int64)
+
+
+def uniform_draws(seed: int, epoch: int, positions: Integers, count: int) -> NDArray[np.float64]:
+    """Return random numbers from 0 to below 1 for the image at each position.
+
+    Args:
+        seed: of the training.
+        epoch: from 0.
+        positions: (images,).
+        count: numbers an image; more of them leave the first ones as they are.
+
+    Returns:
+        (images, count).
+    """
+    images = stream(_epoch_state(seed, epoch, _DRAWS), positions.astype(np.uint64))
+    numbers = stream(images[:, None], np.arange(count, dtype=np.uint64))
+    return (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class Windows(NamedTuple):
+    """The windows of some positions, each array with one entry a position.
+
+    Attributes:
+        first: the window's first record.
+        end: the record after its last one.
+        next: the position at which its lane goes on after it; the number of records or more if
+            the lane has ended.
+    """
+
+    first: Integers
+    end: Integers
+    next: Integers
+
+
+class _Slots(NamedTuple):
+    """Where some positions are in their lanes, each array with one entry a position.
+
+    Attributes:
+        lane: the hash state of its lane in this epoch.
+        begin: the lane's first record.
+        slot: the place in the lane whose turn it is.
+        low: the window's first slot.
+        high: the first slot after the window.
+    """
+
+    lane: Hashes
+    begin: Integers
+    slot: Integers
+    low: Integers
+    high: Integers
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of a split.
+
+    Attributes:
+        records: of the split; a record is known by its number in packed order, from 0.
+        seed: of the training.
+        lanes: how many there are.
+    """
+
+    records: int
+    seed: int
+    lanes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lanes", count_lanes(self.records))
+
+    def lane(self, number: int) -> range:
+        """Return the records of a lane."""
+        shortest, longer = divmod(self.records, self.lanes)
+        begin = number * shortest + min(number, longer)
+        return range(begin, begin + shortest + (number < longer))
+
+    def lanes_of(self, worker: int, workers: int) -> list[range]:
+        """Return the lanes in which a worker has records, in any epoch."""
+        shared = math.gcd(workers, self.lanes)
+        return [self.lane(number) for number in range(worker % shared, self.lanes, shared)]
+
+    def at(self, epoch: int, positions: Integers) -> Integers:
+        """Return the record at each position, all from 0 to `records` - 1."""
+        at = self._slots(epoch, positions)
+        edge = at.slot // WINDOW * WINDOW
+        slots = edge[:, None] + np.arange(WINDOW)
+        keys = stream(at.lane[:, None], slots.astype(np.uint64) + np.uint64(1)) >> np.uint64(1)
+        outside = (slots < at.low[:, None]) | (slots >= at.high[:, None])
+        keys[outside] = np.iinfo(np.uint64).max
+        ranks = np.argsort(keys, axis=1, kind="stable")
+        chosen = np.take_along_axis(ranks, (at.slot - at.low)[:, None], axis=1)[:, 0]
+        records: Integers = at.begin + edge + chosen
+        return records
+
+    def windows(self, epoch: int, positions: Integers) -> Windows:
+        """Return the window of each position."""
+        at = self._slots(epoch, positions)
+        turns = (at.high - at.slot) * self.lanes
+        return Windows(at.begin + at.low, at.begin + at.high, positions + turns)
+
+    def _slots(self, epoch: int, positions: Integers) -> _Slots:
+        number, turn = positions % self.lanes, positions // self.lanes
+        shortest, longer = divmod(self.records, self.lanes)
+        length = shortest + (number < longer)
+        begin = number * shortest + np.minimum(number, longer)
+        lane = stream(_epoch_state(self.seed, epoch, _ORDER), number.astype(np.uint64))
+        start = (stream(lane, np.uint64(0)) % length.astype(np.uint64)).astype(np.int64)
+        slot = (start + turn) % length
+        # The ring starts and ends within one window: first its rest, and at last its beginning.
+        begun = slot >= start
+        edge = slot // WINDOW * WINDOW
+        low = np.where(begun, np.maximum(edge, start), edge)
+        high = np.minimum(edge + WINDOW, np.where(begun, length, start))
+        return _Slots(lane, begin, slot, low, high)
+
+
+def _epoch_state(seed: int, epoch: int, purpose: int) -> Hashes:
+    return stream(np.uint64(seed % 2**64), np.uint64(2 * epoch + purpose))
