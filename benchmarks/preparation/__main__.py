@@ -1,4 +1,4 @@
-"""Measures preprocessing against MXNet's own im2rec.py: speed, PSNR, memory.
+"""Measures preprocessing against MXNet's own im2rec.py: speed, PSNR, memory; index with latency.
 
     make bench                                     # about 4 minutes on 2 cores
     .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory
@@ -16,6 +16,7 @@ import statistics
 
 from benchmarks.photographs import make_photographs
 from benchmarks.preparation.encoders import QUALITY
+from benchmarks.preparation.latency import measure_latency
 from benchmarks.preparation.memory import compare_memory
 from benchmarks.preparation.programs import BENCH, THREADS
 from benchmarks.preparation.speed import compare_speed
@@ -45,6 +46,8 @@ def main() -> None:
     if not parsed.skip_memory:
         print()
         compare_memory(photographs)
+    print()
+    measure_latency()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class Encoder(Protocol):
         """Lists the photographs; returns the seconds that it took."""
 
     def pack(self) -> float:
-        """Makes the .rec file, anew if it is there; returns the seconds that it took."""
+        """Makes the .rec file, and replaces an existing one; returns the seconds that it took."""
 
     def finish(self) -> float:
         """Checks what was made; returns the seconds that it took."""

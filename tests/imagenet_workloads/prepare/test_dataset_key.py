@@ -46,6 +46,15 @@ def test_no_two_inputs_share_a_key() -> None:
     assert all(one != other for one, other in combinations(keys, 2))
 
 
+def test_only_words_that_are_given_change_the_key() -> None:
+    # The key of a dataset that was sealed before there were words.
+    before = "fca266559bb34763888653bbcdc9cf44"
+    assert make() == make_key(WRITER, OPTIONS, "source", None, {}) == before
+    words = [{"n01": "tench"}, {"n01": "bench"}, {"n02": "tench"}]
+    keys = [make_key(WRITER, OPTIONS, "source", None, one) for one in words]
+    assert len({before, *keys}) == 4
+
+
 def test_a_key_can_name_a_folder_and_is_made_again() -> None:
     assert make() == make(DatasetOptions(shards=8, resize=256))
     assert len(make()) == 32

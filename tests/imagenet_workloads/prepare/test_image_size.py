@@ -14,7 +14,8 @@ from PIL import Image
 
 from imagenet_workloads.prepare import image_size
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.codec import DamagedImageError, Recipe
+from imagenet_workloads.prepare.codecs.codec import Recipe
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.transcode import transcode
 from support.pictures import decode, jpeg, pixels, png, with_exif
 

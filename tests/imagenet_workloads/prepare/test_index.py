@@ -7,20 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from imagenet_operator.api.status import DatasetStatus
+from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_workloads.commands import index
-from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import plan as plans
 from support.codecs import needs_libturbojpeg
-from support.pictures import (
-    collection,
-    jpeg,
-    tar,
-    write_folder,
-    write_tar_of_folders,
-    write_tar_of_tars,
-)
-from support.preparation import contents, dataset_of, prepare, run_index, stamps
+from support.pictures import collection, jpeg, write_folder, write_tar_of_tars
+from support.preparation import contents, dataset_of, prepare, refused, run_index, stamps
 
 IMAGES = collection({"n03": 12, "n01": 20, "n02": 10, "rare": 4})
 OPTIONS = ("--shards", "3", "--validation-per-class", "4", "--min-images-per-class", "10")
@@ -29,12 +21,6 @@ OPTIONS = ("--shards", "3", "--validation-per-class", "4", "--min-images-per-cla
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return write_tar_of_tars(tmp_path / "train.tar", IMAGES)
-
-
-def refused(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """The message of an index that must fail as a permanent failure."""
-    assert index.main([str(argument) for argument in arguments]) == 3
-    return capfd.readouterr().err
 
 
 def test_says_what_it_planned(
@@ -55,31 +41,6 @@ def test_says_what_it_planned(
         "sealed": False,
     }
     assert "dropped for fewer than 10 images: rare (4)" in caplog.text
-
-
-def test_what_is_left_out_is_counted_in_the_result_and_in_the_dataset(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    source = write_folder(tmp_path / "source", IMAGES)
-    for name in ("a.txt", "b.txt", "c.gif"):
-        (source / "n01" / name).touch()
-    options = own_validation(tmp_path, ["n01"] * 19 + ["n77"])
-    (tmp_path / "val.tar").write_bytes(
-        tar({f"{number:03}.jpg": jpeg(number) for number in range(20)} | {"README": b""})
-    )
-    arguments = (*map(str, options), "--max-skipped-fraction", "0.1")
-    result = run_index(source, tmp_path / "data", *arguments)
-    assert result["passedOver"] == {".txt": 2, ".gif": 1, "none": 1}
-    assert result["unknownLabels"] == 1
-    assert "ignored 3 files without the name of an image (.txt 2, .gif 1)" in caplog.text
-    dataset = prepare(source, tmp_path / "data", *arguments)
-    sealed = read_dataset(dataset)
-    assert sealed.passed_over == {".txt": 2, ".gif": 1, "none": 1}
-    assert sealed.unknown_labels == {"n77": 1}
-    assert DatasetStatus.model_validate(result).left_out == (
-        "1 validation image of an unknown class, 4 other files (.txt 2, .gif 1, none 1)"
-    )
 
 
 def test_a_sealed_dataset_says_how_many_images_were_damaged(tmp_path: Path) -> None:
@@ -213,94 +174,6 @@ def test_a_sealed_dataset_with_more_damage_than_allowed_is_an_error(
     assert "--max-skipped-fraction allows 0" in message
 
 
-@pytest.mark.parametrize("labels", ["{stem} {name}\n", "{name}\n"])
-@pytest.mark.parametrize("flat", ["tar", "folder"])
-def test_validation_images_may_have_their_own_source(
-    labels: str, flat: str, tmp_path: Path
-) -> None:
-    source = write_tar_of_folders(tmp_path / "train.tar", IMAGES)
-    names = ["n02", "n01", "rare", "n03", "n77", "n01"]
-    images = {f"val_{number}.JPEG": jpeg(900 + number) for number in range(len(names))}
-    if flat == "tar":
-        (tmp_path / "val").write_bytes(tar(dict(reversed(images.items()))))
-    else:
-        write_folder(tmp_path, {"val": images})
-    lines = [labels.format(stem=f"val_{n}", name=name) for n, name in enumerate(names)]
-    (tmp_path / "labels.txt").write_text("".join(lines))
-    options = (
-        "--validation-source", str(tmp_path / "val"),
-        "--validation-labels", str(tmp_path / "labels.txt"),
-        "--min-images-per-class", "10", "--shards", "2", "--max-skipped-fraction", "0.2",
-    )  # fmt: skip
-    result = run_index(source, tmp_path / "data", *options)
-    # Those of the dropped class and of the one that the training lacks are left out.
-    assert result["images"] == {"train": 42, "validation": 4}
-    dataset = dataset_of(tmp_path / "data", result["key"])
-    plan = plans.read(tmp_path / "data", result["key"])
-    (shard,) = (shard for shard in plan.shards if shard.split == "validation")
-    found = {image.name: plan.classes[image.label] for image in plans.read_images(dataset, shard)}
-    assert found == {
-        "val_0.JPEG": "n02", "val_1.JPEG": "n01", "val_3.JPEG": "n03", "val_5.JPEG": "n01",
-    }  # fmt: skip
-    (tmp_path / "labels.txt").write_text("".join(reversed(lines)))
-    if "stem" not in labels:
-        assert run_index(source, tmp_path / "data", *options)["key"] != result["key"]
-
-
-def test_labels_of_no_known_class_are_an_error(
-    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "val.tar").write_bytes(tar({"1.jpg": jpeg(0)}))
-    (tmp_path / "labels.txt").write_text("n99\n")
-    message = refused(
-        capfd, "--source", source, "--data", tmp_path / "data", "--shards", "1",
-        "--validation-source", tmp_path / "val.tar", "--validation-labels", tmp_path / "labels.txt",
-    )  # fmt: skip
-    assert "none of its classes is a class of the training images" in message
-
-
-def own_validation(tmp_path: Path, classes: list[str]) -> tuple[str | Path, ...]:
-    """Options for one validation image of each of these classes."""
-    images = {f"val_{number:03}.JPEG": jpeg(number) for number in range(len(classes))}
-    (tmp_path / "val.tar").write_bytes(tar(images))
-    (tmp_path / "labels.txt").write_text("".join(f"{name}\n" for name in classes))
-    return (
-        "--validation-source", tmp_path / "val.tar",
-        "--validation-labels", tmp_path / "labels.txt", "--shards", "1",
-    )  # fmt: skip
-
-
-def test_more_labels_of_unknown_classes_than_allowed_are_an_error(
-    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    options = own_validation(tmp_path, ["n01"] * 90 + ["N01"] * 4 + ["n77", "-1"] * 3)
-    common = ("--source", source, "--data", tmp_path / "data", *options)
-    message = refused(capfd, *common, "--max-skipped-fraction", "0.09")
-    assert (
-        f"{tmp_path}/labels.txt: 10 of 100 validation images are of classes that the training "
-        "images lack, and 9 are allowed: N01 (4 images; the training images have n01), "
-        "n77 (3 images), -1 (3 images); correct the labels, or raise --max-skipped-fraction "
-        "(maxSkippedFraction)"
-    ) in message
-    assert not list((tmp_path / "data").rglob("plan*"))
-
-
-def test_labels_of_unknown_classes_are_named_where_they_are_allowed(
-    source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    options = own_validation(tmp_path, ["rare"] * 8 + ["n01"] * 90 + ["n77", "n78"])
-    options = (*options, "--max-skipped-fraction", "0.02", "--min-images-per-class", "5")
-    result = run_index(source, tmp_path / "data", *map(str, options))
-    # Those of a class with too few images are none of an unknown class.
-    assert result["images"]["validation"] == 90
-    assert (
-        "2 of 100 validation images are of classes that the training images lack, and left out: "
-        "n77 (1 image), n78 (1 image)"
-    ) in caplog.text
-    assert "8 validation images are of classes with too few images, and left out" in caplog.text
-
-
 def test_an_expected_number_of_classes_is_checked(
     source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -418,7 +291,7 @@ def test_a_source_whose_files_are_no_images_says_what_images_are_called(
         ("--source", "s"),
         ("--source", "s", "--data", "d", "--synthetic-classes", "3"),
         ("--data", "d", "--synthetic-classes", "3"),
-        ("--source", "s", "--data", "d", "--validation-source", "v"),
+        ("--source", "s", "--data", "d", "--validation-labels", "l"),
         ("--source", "s", "--data", "d", "--validation-source", "v", "--validation-labels", "l",
          "--validation-per-class", "3"),
         ("--source", "s", "--data", "d", "--quality", "101"),

@@ -1,5 +1,6 @@
 """Peak memory of real processes at 1x and 10x the images."""
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from imagenet_workloads.prepare.sources.tar import BLOCK
 from support.pictures import jpeg, tar
 from support.preparation import finish, start
 
-# What the process took at most, told at its end; wait4's figure includes the test's own process.
+# The peak of the process, printed at its end; wait4's figure includes the test's process.
 PEAK = """
 import atexit
 def tell():
@@ -40,13 +41,43 @@ def write_empty_images(path: Path, images: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("validation", ["0", "50"])
-def test_index_takes_at_most_32_bytes_an_image(validation: str, tmp_path: Path) -> None:
+def write_zip_of_empty_images(path: Path, images: int) -> Path:
+    """The same as a zip, in a tree whose training folder is found by its names."""
+    entries = bytearray()
+    with path.open("wb") as file:
+        for number in range(images):
+            name = b"train/n%08d/%08d.JPEG" % (number * 20 // images, number)
+            if number == images - 1:
+                name = b"test/1.JPEG"
+            common = struct.pack("<HHHHIII", 0, 0, 0, 0x21, 0, 0, 0)
+            sizes = struct.pack("<HH", len(name), 0)
+            entries += b"PK\1\2\x14\3\x14\0" + common + sizes
+            entries += struct.pack("<HHHII", 0, 0, 0, 0, file.tell()) + name
+            file.write(b"PK\3\4\x14\0" + common + sizes + name)
+        start = file.tell()
+        file.write(entries)
+        record, size = file.tell(), len(entries)
+        file.write(
+            b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, images, images, size, start)
+        )
+        file.write(b"PK\6\7" + struct.pack("<IQI", 0, record, 1))
+        file.write(b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, *[0xFFFF] * 2, *[2**32 - 1] * 2, 0))
+    return path
+
+
+WRITERS = {"tar": write_empty_images, "zip": write_zip_of_empty_images}
+
+
+@pytest.mark.parametrize(("archive", "validation"), [("tar", "0"), ("tar", "50"), ("zip", "50")])
+def test_index_takes_at_most_32_bytes_an_image(
+    archive: str, validation: str, tmp_path: Path
+) -> None:
     peaks = {}
     for images in (20_000, 200_000):
-        source = write_empty_images(tmp_path / "x.tar", images)
+        source = WRITERS[archive](tmp_path / f"x.{archive}", images)
+        within = ("--path-in-archive", "train") if archive == "zip" else ()
         options = ("--shards", "4", "--validation-per-class", validation)
-        arguments = ("--source", source, "--data", tmp_path / str(images), *options)
+        arguments = ("--source", source, "--data", tmp_path / str(images), *options, *within)
         peaks[images], output = peak("index", *arguments)
         assert '"classes": 20' in output
     assert (peaks[200_000] - peaks[20_000]) / 180_000 <= 32

@@ -331,7 +331,7 @@ def test_a_shard_that_another_run_finished_first_is_kept(
     before = {}
 
     def finish(new: atomic_files.NewFile) -> None:
-        # Just before we publish, somebody else packs all, seals and sweeps our files up.
+        # Just before publishing, another pack finishes, seals and removes these files.
         monkeypatch.setattr(atomic_files.NewFile, "finish", real)
         assert run("pack", *arguments) == 0
         assert run("seal", "--data", data, "--key", key) == 0

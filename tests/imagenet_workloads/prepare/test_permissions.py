@@ -47,7 +47,7 @@ def test_a_folder_whose_files_cannot_be_looked_at_is_told(tmp_path: Path) -> Non
     with mode(source / "b", 0o600):
         code, _, errors = run("index", "--source", source, "--data", tmp_path / "data")
     assert code == 3, errors
-    assert f"{source}/b/b_0.JPEG: cannot be looked at: Permission denied" in errors
+    assert f"{source}/b/b_0.JPEG: cannot be accessed: Permission denied" in errors
 
 
 def test_an_unreadable_archive_is_named(tmp_path: Path) -> None:

@@ -105,9 +105,34 @@ def test_images_are_read_back_in_their_order(
     written = plan_of(DatasetOptions(shards=2), [len(first), len(second)], [], ["a"])
     contents = dict(zip((shard.name for shard in written.shards), (first, second), strict=True))
     plan.write(folder, written, contents)
-    assert plan.exists(folder)
+    assert plan.is_whole(folder)
     for shard in written.shards:
         assert list(plan.read_images(folder, shard)) == contents[shard.name]
+
+
+@pytest.mark.parametrize("name", ["plan.json", f"{SMALL.shards[0].name}.jsonl"])
+@pytest.mark.parametrize("kept", [0, 3, -1, None])
+def test_a_plan_of_which_a_file_is_cut_or_missing_is_not_whole(
+    name: str, kept: int | None, tmp_path: Path
+) -> None:
+    contents = {
+        shard.name: [PlannedImage(key, 1, 0, 1, "x") for key in range(shard.images)]
+        for shard in SMALL.shards
+    }
+    assert not plan.is_whole(tmp_path)
+    plan.write(tmp_path, SMALL, contents)
+    assert plan.is_whole(tmp_path)
+    path = tmp_path / "plan" / name
+    if kept is None:
+        path.unlink()
+    else:
+        # The JSON is whole without its last line break.
+        content = path.read_bytes().rstrip(b"\n")
+        path.write_bytes(content[:kept] if kept >= 0 else content[:-1])
+    assert not plan.is_whole(tmp_path)
+    plan.remove(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    plan.remove(tmp_path)
 
 
 def test_the_plan_that_is_there_first_stays(tmp_path: Path) -> None:

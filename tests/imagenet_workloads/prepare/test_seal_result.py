@@ -1,4 +1,4 @@
-"""What imagenet-seal tells the operator, and that the operator understands it."""
+"""The result of imagenet-seal, and that the operator accepts it."""
 
 import json
 from pathlib import Path

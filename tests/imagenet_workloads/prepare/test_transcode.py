@@ -9,7 +9,8 @@ import simplejpeg
 
 from imagenet_workloads.prepare import transcode as module
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.codec import Codec, DamagedImageError, Recipe
+from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.transcode import transcode
 from support.codecs import CODECS, needs_libturbojpeg
 from support.pictures import Pixels, decode, difference, jpeg, pixels, png, tiff, webp, with_exif

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 
-from imagenet_workloads.errors import StorageError, WorkloadError
+from imagenet_workloads.errors import NO_ROOM, StorageError, WorkloadError
 from imagenet_workloads.regular_files import owner
 
 # A temporary file without a write for so long belongs to no running process. Ages are by the
@@ -30,7 +30,8 @@ _TEMPORARY = ".tmp-"
 _TRIES = 5
 # linux/fs.h
 _SYNC_FILE_RANGE_WRITE = 2
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+FULL = NO_ROOM | {errno.EFBIG}
+"""The errors of a write without room; EFBIG is the limit of this process for a file's size."""
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _NO_PLACE = frozenset((errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP))
 
@@ -47,7 +48,7 @@ def explain(path: Path, error: OSError) -> NoReturn:
         StorageError: The volume is full, read-only, or owned by another user.
         WorkloadError: Any other error, which may be transient.
     """
-    if error.errno in _FULL:
+    if error.errno in FULL:
         raise StorageError(
             f"{path}: {error.strerror}: the volume, or the quota of this process, is full; "
             "enlarge it, then run again: finished shards are kept"
@@ -101,13 +102,19 @@ def free_bytes(folder: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def require_space(folder: Path, needed: int, what: str) -> None:
+def require_space(
+    folder: Path,
+    needed: int,
+    what: str,
+    remedy: str = "enlarge the volume, or use a smaller resize or quality",
+) -> None:
     """Check that the volume has enough free space.
 
     Args:
         folder: A folder on the volume.
         needed: The needed bytes.
         what: What needs them, for the message.
+        remedy: What to do about it.
 
     Raises:
         StorageError: It has less.
@@ -116,7 +123,7 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     if free < needed:
         raise StorageError(
             f"{folder}: {what} needs about {_readable(needed)}, and {_readable(free)} are free; "
-            "enlarge the volume, or use a smaller resize or quality"
+            f"{remedy}"
         )
 
 

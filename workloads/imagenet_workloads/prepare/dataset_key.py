@@ -6,6 +6,7 @@ key, which names the dataset's folder.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -73,7 +74,11 @@ class DatasetOptions:
 
 
 def make_key(
-    writer: WriterVersion, options: DatasetOptions, source: str, validation: tuple[str, str] | None
+    writer: WriterVersion,
+    options: DatasetOptions,
+    source: str,
+    validation: tuple[str, str] | None,
+    class_words: Mapping[str, str] | None = None,
 ) -> str:
     """Return the key as hexadecimal digits.
 
@@ -83,6 +88,7 @@ def make_key(
         source: The fingerprint of the source's images.
         validation: The fingerprints of the validation images and of their label file; None if they
             are drawn from the source.
+        class_words: the words of the classes, if any are given.
     """
     parts: dict[str, Any] = {
         "writer": [writer.version, writer.codec],
@@ -90,5 +96,8 @@ def make_key(
         "source": source,
         "validation": validation,
     }
+    # Without words, the key stays what it was before there were any.
+    if class_words:
+        parts["classWords"] = dict(class_words)
     text = json.dumps(parts, sort_keys=True).encode()
     return hashlib.sha256(text).hexdigest()[:_KEY_LENGTH]

@@ -6,7 +6,8 @@ exact, and it shows early if a codec does not work or all images are damaged.
 
 import numpy as np
 
-from imagenet_workloads.prepare.codecs.codec import Codec, DamagedImageError, Recipe
+from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.formats.format import Format
 from imagenet_workloads.prepare.scan import Scan
 from imagenet_workloads.prepare.sources.source import Source

@@ -7,7 +7,7 @@ plan. Only the last step is visible to other programs.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,15 @@ import numpy.typing as npt
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files, estimate, formats, limits, shards, split
+from imagenet_workloads.prepare import (
+    atomic_files,
+    class_words,
+    estimate,
+    formats,
+    limits,
+    shards,
+    split,
+)
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
@@ -27,6 +35,7 @@ from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.source import Source, Validation
 from imagenet_workloads.prepare.split import Classes, Numbers
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
@@ -50,6 +59,8 @@ class IndexRequest:
         codec: `auto`, `opencv` or `planes`.
         max_skipped_fraction: The largest fraction of damaged images, 0 to 1.
         expected: the classes that the dataset must have.
+        class_words: a file with the words of the classes; None without.
+        words_of_classes: words of single classes, in place of the file's.
     """
 
     source: Source
@@ -59,6 +70,8 @@ class IndexRequest:
     codec: str
     max_skipped_fraction: float
     expected: ExpectedClasses = field(default_factory=ExpectedClasses)
+    class_words: Path | LabelFile | None = None
+    words_of_classes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -158,6 +171,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
             sealed = _check_sealed(dataset, plan, request.max_skipped_fraction)
         else:
             _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
+        _leave_plan(dataset, plan, parts)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
     return _result(plan, sealed)
 
@@ -226,24 +240,42 @@ def _own_validation(
     listed = scan(validation.source, rows, lambda images, _: recorder.listed(images))
     _log_notes(listed)
     unknown = Counter[str]()
-    class_of = labels.read(
-        validation.labels, lambda: (row.name for row in listed.rows()), found.class_names, unknown
-    )
+    class_of = _validation_classes(validation, listed, found.class_names, unknown)
     # One more label at the end, where the number -1 of an unknown class leads.
     label_of = np.append(classes.labels, split.DROPPED)
     kept = np.flatnonzero(label_of[class_of] != split.DROPPED).astype(np.uint32)
+    where, remedy = str(validation.labels), "correct the labels"
+    if validation.labels is None:
+        where, remedy = validation.source.where, "rename or remove these folders"
     if not len(kept):
-        raise InputError(
-            f"{validation.labels}: none of its classes is a class of the training images"
-        )
+        raise InputError(f"{where}: none of its classes is a class of the training images")
     # A class without an image was dropped like one with too few.
     unknown = Counter({name: n for name, n in unknown.items() if name not in classes.dropped})
     allowed = limits.allowed(request.max_skipped_fraction, len(listed))
-    limits.check_unknown_labels(validation.labels, unknown, found.class_names, len(listed), allowed)
+    limits.check_unknown_labels(where, unknown, found.class_names, len(listed), allowed, remedy)
     rare = len(listed) - len(kept) - unknown.total()
     if rare:
         _log.info("%d validation images are of classes with too few images, and left out", rare)
     return _Part(validation.source, listed, kept, class_of, label_of, unknown)
+
+
+def _validation_classes(
+    validation: Validation, listed: Scan, class_names: Sequence[str], unknown: Counter[str]
+) -> npt.NDArray[Any]:
+    """The class of each validation image, as a position in the training classes, or UNKNOWN."""
+    if validation.labels is not None:
+        names = lambda: (row.name for row in listed.rows())  # noqa: E731
+        return labels.read(validation.labels, names, class_names, unknown)
+    position = {name: number for number, name in enumerate(class_names)}
+    numbers = [position.get(name, labels.UNKNOWN) for name in listed.class_names]
+    classes = listed.classes()
+    for name, number, count in zip(
+        listed.class_names, numbers, np.bincount(classes).tolist(), strict=True
+    ):
+        if number == labels.UNKNOWN:
+            unknown[name] = count
+    positions: npt.NDArray[Any] = np.array(numbers, np.int32)[classes]
+    return positions
 
 
 def _plan(
@@ -252,21 +284,26 @@ def _plan(
     writer = datasets.WriterVersion(version=WRITER_VERSION, codec=codec.name)
     validation = None
     if request.validation is not None:
+        file = request.validation.labels
         own = parts[VALIDATION].scan.fingerprint()
-        validation = (own, labels.fingerprint(request.validation.labels))
+        validation = (own, "" if file is None else labels.fingerprint(file))
     images = {name: len(part.numbers) for name, part in parts.items()}
     # Drawn validation images are of the training images' scan.
     scans = {id(part.scan): part.scan for part in parts.values()}.values()
     format = formats.named(request.options.format)
+    is_own = request.class_words is request.source.own_words
+    words = class_words.read(request.class_words, classes.names, may_lack_all=is_own)
+    words = class_words.merged(words, request.words_of_classes, classes.names)
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
     return Plan(
-        key=make_key(writer, request.options, found.fingerprint(), validation),
+        key=make_key(writer, request.options, found.fingerprint(), validation, words),
         writer=writer,
         options=request.options,
         classes=classes.names,
         dropped_classes=classes.dropped,
         passed_over=dict(sum((one.notes.suffixes for one in scans), Counter[str]()).most_common()),
         unknown_labels=parts[VALIDATION].unknown if VALIDATION in parts else {},
+        class_words=words,
         sources={name: part.source.to_document() for name, part in parts.items()},
         shards=tuple(
             shard
@@ -293,7 +330,15 @@ def _leave(
     )
     atomic_files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
     limits.write(dataset, max_skipped_fraction)
-    if not plans.exists(dataset):
+
+
+def _leave_plan(dataset: Path, plan: Plan, parts: dict[str, _Part]) -> None:
+    """Write the plan, unless an earlier run has; one that was cut off is written again."""
+    if plans.is_whole(dataset):
+        # The same images may be in another version of the archive now.
+        plans.update_sources(dataset, plan)
+    else:
+        plans.remove(dataset)
         plans.write(dataset, plan, _images(plan, parts))
 
 

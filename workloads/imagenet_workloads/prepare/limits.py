@@ -1,7 +1,7 @@
 """How many images may be left out: `limits.json` beside the plan, and the error beyond it.
 
-It stands outside the plan and the key, since it changes no byte of a dataset: a run that allows
-more goes on with the shards that are there.
+It is not part of the plan and the key, because it changes no byte of a dataset. A run with a higher
+limit continues with the existing shards.
 """
 
 import json
@@ -66,16 +66,22 @@ def too_many(skipped: Sequence[SkippedImage], images: int, allowed: int, where: 
 
 
 def check_unknown_labels(
-    path: Path, unknown: Counter[str], class_names: Sequence[str], images: int, allowed: int
+    where: str,
+    unknown: Counter[str],
+    class_names: Sequence[str],
+    images: int,
+    allowed: int,
+    remedy: str = "correct the labels",
 ) -> None:
-    """Says which classes of a label file the training images lack.
+    """Says which classes of the validation images the training images lack.
 
     Args:
-        path: the label file.
+        where: their label file, or their source if its folders are their classes.
         unknown: its images of each such class.
         class_names: of the training images.
         images: all validation images.
         allowed: how many may be left out.
+        remedy: what the user can do.
 
     Raises:
         InputError: there are more.
@@ -89,10 +95,10 @@ def check_unknown_labels(
     lacking = f"{count} of {images} validation images are of classes that the training images lack"
     if count > allowed:
         raise InputError(
-            f"{path}: {lacking}, and {allowed} are allowed: {named}; correct the labels, or raise "
+            f"{where}: {lacking}, and {allowed} are allowed: {named}; {remedy}, or raise "
             "--max-skipped-fraction (maxSkippedFraction)"
         )
-    _log.warning("%s: %s, and left out: %s", path, lacking, named)
+    _log.warning("%s: %s, and left out: %s", where, lacking, named)
 
 
 def _unknown(name: str, images: int, similar: Mapping[str, str]) -> str:

@@ -8,10 +8,8 @@ of threads, nor memory on the number of images.
 import gc
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,24 +27,25 @@ from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import (
     Codec,
-    DamagedImageError,
     Pixels,
     Recipe,
 )
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
 from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
+from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
+from imagenet_workloads.prepare.read_ahead import ImageRead, read_ahead
 from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
 from imagenet_workloads.prepare.sources.source import Source, readable
-from imagenet_workloads.prepare.transcode import read_image, transcode
+from imagenet_workloads.prepare.spool import read_in_order
+from imagenet_workloads.prepare.transcode import transcode
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
 
 # Images in a batch: one by one, the hand-over would cost a tenth of the work.
 _BATCH = 16
-# Batches in flight for each thread, so that none waits for the writer.
-_AHEAD = 2
 # Extra threads: while one waits for the disk or the interpreter, another works.
 _SPARE = 1
 _SECONDS_BETWEEN_LINES = 10.0
@@ -161,17 +160,23 @@ class _Work:
         self._recipe = Recipe(plan.options.resize, plan.options.quality)
         self._codec = codec
         self._classes = plan.classes
+        self._words = plan.class_words
 
-    def batch(self, images: list[PlannedImage]) -> _Batch:
+    def reads(self, images: Iterator[PlannedImage], folder: Path) -> Generator[ImageRead]:
+        if self._source.reads_in_order:
+            return read_in_order(self._source, images, folder)
+        return read_ahead(self._source, images)
+
+    def batch(self, images: list[ImageRead]) -> _Batch:
         samples: list[Pixels] = []
         return _Batch(
             [self._one(image, samples) for image in images], ChannelStatistics.of(samples)
         )
 
-    def _one(self, image: PlannedImage, samples: list[Pixels]) -> StoredImage | _Damaged:
+    def _one(self, read: ImageRead, samples: list[Pixels]) -> StoredImage | _Damaged:
+        image = read.image
         try:
-            data = read_image(self._source, image.name, image.offset, image.size)
-            packed = transcode(data, self._recipe, self._codec)
+            packed = transcode(read.bytes(), self._recipe, self._codec)
         except DamagedImageError as error:
             return _Damaged(image, str(error))
         except PermissionError as error:
@@ -181,10 +186,12 @@ class _Work:
                 f"{readable(image.name)}: cannot be read: {error.strerror}"
             ) from error
         samples.append(packed.sample)
+        class_name = self._classes[image.label]
         return StoredImage(
             key=image.key,
             label=image.label,
-            class_name=self._classes[image.label],
+            class_name=class_name,
+            class_words=self._words.get(class_name, class_name),
             name=image.name.rpartition("/")[2].encode("utf-8", "surrogateescape"),
             height=packed.height,
             width=packed.width,
@@ -221,7 +228,7 @@ class _Packing:
             ]
             writer = self._shard.format.writer(*(new.file for new in files))
             images = plans.read_images(self._dataset, self._shard)
-            for batch in _in_order(work, images, threads):
+            for batch in _batches(work.reads(images, self._dataset), work, threads):
                 self._take(writer, batch)
                 files[0].write_behind()
             for new in files:
@@ -282,19 +289,12 @@ class _Packing:
         _log.info("%s: %d images", self._shard.name, writer.records)
 
 
-def _in_order(work: _Work, images: Iterator[PlannedImage], threads: int) -> Iterator[_Batch]:
+def _batches(images: Generator[ImageRead], work: _Work, threads: int) -> Iterator[_Batch]:
     """Yield the results of the images, in their order, with several threads."""
-    waiting: deque[Future[_Batch]] = deque()
-    pool = ThreadPoolExecutor(threads + _SPARE, thread_name_prefix="pack")
-    try:
-        while batch := list(islice(images, _BATCH)):
-            waiting.append(pool.submit(work.batch, batch))
-            if len(waiting) >= (threads + _SPARE) * _AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with closing(images) as reads:
+        batches = iter(lambda: list(islice(reads, _BATCH)), [])
+        with closing(map_in_order(work.batch, batches, threads + _SPARE)) as done:
+            yield from done
 
 
 class _Pace:

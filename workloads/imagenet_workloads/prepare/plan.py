@@ -5,7 +5,9 @@ atomically. Shards, their sidecars and dataset.json are beside it.
 """
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,6 +25,7 @@ from imagenet_workloads.prepare.formats.format import Format
 VERSION = 1
 # Lines of a shard's list that are parsed together: one by one takes three times as long.
 _LINES = 64
+_BLOCK = 1 << 20
 TRAIN, VALIDATION = "train", "validation"
 
 _FOLDER, _FILE = "plan", "plan.json"
@@ -97,7 +100,9 @@ class Plan:
         dropped_classes: The dropped classes, with their numbers of images.
         passed_over: files that are no images, by suffix.
         unknown_labels: validation images left out, by the class that the training images lack.
-        sources: The source of each split: `{"kind": …}`, with the options of a synthetic one.
+        class_words: what people call a class, of some classes.
+        sources: The source of each split: `{"kind": …}`, with the options of a synthetic one and
+            the version of a remote one.
         shards: The shards, training shards first.
     """
 
@@ -110,6 +115,7 @@ class Plan:
     shards: tuple[PlannedShard, ...]
     passed_over: Mapping[str, int] = field(default_factory=dict)
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
+    class_words: Mapping[str, str] = field(default_factory=dict)
 
     def images(self, split: str | None = None) -> int:
         """Return the planned images of a split, or of both."""
@@ -123,6 +129,7 @@ class Plan:
             "writer": {"version": self.writer.version, "codec": self.writer.codec},
             "options": self.options.to_document(),
             "classes": list(self.classes),
+            **datasets.class_words_document(self.class_words),
             "droppedClasses": dict(self.dropped_classes),
             **datasets.left_out_document(self.passed_over, self.unknown_labels),
             "sources": {split: dict(source) for split, source in self.sources.items()},
@@ -152,6 +159,7 @@ class Plan:
             dropped_classes=fields.counts("droppedClasses"),
             passed_over=fields.counts("passedOver") if fields.has("passedOver") else {},
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
+            class_words=datasets.read_class_words(fields),
             sources={split: sources.object(split).values for split in sources.values},
             shards=_read_shards(fields, formats.named(options.format)),
         )
@@ -178,9 +186,32 @@ def _read_shards(fields: Fields, format: Format) -> tuple[PlannedShard, ...]:
     )
 
 
-def exists(dataset: Path) -> bool:
-    """Whether a dataset has its plan."""
-    return regular_files.exists(dataset / _FOLDER / _FILE)
+def is_whole(dataset: Path) -> bool:
+    """Whether a dataset has its plan, and no file of it was cut off."""
+    folder = dataset / _FOLDER
+    try:
+        plan = Plan.from_fields(Fields.read(folder / _FILE))
+        return all(_lines(folder / _images_file(shard)) == shard.images for shard in plan.shards)
+    except (OSError, InputError):
+        return False
+
+
+def _lines(path: Path) -> int | None:
+    """Count the lines of a file; None if the last one has no end."""
+    count, last = 0, b"\n"
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count if last == b"\n" else None
+
+
+def remove(dataset: Path) -> None:
+    """Remove a damaged plan, if there is one."""
+    aside = atomic_files.temporary_for(dataset / _FOLDER)
+    with suppress(FileNotFoundError):
+        (dataset / _FOLDER).rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]]) -> None:
@@ -199,6 +230,18 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
             content = (json.dumps(image).encode() + b"\n" for image in images[shard.name])
             atomic_files.write_chunks(folder / _images_file(shard), content)
         atomic_files.write_file(folder / _FILE, plan.to_json().encode())
+
+
+def update_sources(dataset: Path, plan: Plan) -> None:
+    """Write plan.json again if its sources differ from a plan with the same key.
+
+    Raises:
+        InputError: plan.json cannot be read.
+        StorageError: It cannot be written.
+    """
+    path = dataset / _FOLDER / _FILE
+    if Plan.from_fields(Fields.read(path)).sources != plan.sources:
+        atomic_files.write_file(path, plan.to_json().encode())
 
 
 def read(data: Path, key: str) -> Plan:

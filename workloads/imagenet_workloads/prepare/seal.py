@@ -25,6 +25,7 @@ REPORT = "skipped.jsonl"
 
 _BLOCK = 1 << 20
 _NAMED = 10
+_PREPARE_AGAIN = "prepare the dataset again: that makes these shards alone"
 
 _log = logging.getLogger(__name__)
 
@@ -97,11 +98,52 @@ def verify(data: Path, key: str, threads: int) -> None:
     (dataset / datasets.FILE_NAME).unlink(missing_ok=True)
     for shard in damaged:
         (dataset / shard.sidecar).unlink(missing_ok=True)
-    named = "; ".join(f"{shard.record}: {what}" for shard, what in list(damaged.items())[:_NAMED])
-    raise InputError(
-        f"{dataset}: {len(damaged)} of {len(plan.shards)} shards are damaged: {named}; prepare "
-        "the dataset again: that makes these shards alone"
-    )
+    named = {shard.record: what for shard, what in damaged.items()}
+    raise _damaged(dataset, named, len(plan.shards), _PREPARE_AGAIN)
+
+
+def verify_folder(dataset: Path, threads: int) -> None:
+    """Reads every shard of a sealed dataset and compares it with dataset.json; writes nothing.
+
+    Args:
+        dataset: The folder of dataset.json; it need not have its plan.
+        threads: The number of shards to verify at the same time.
+
+    Raises:
+        InputError: There is no sealed dataset, or shards are damaged; names them.
+    """
+    sealed = datasets.read_dataset(dataset)
+    all_shards = [*sealed.train.shards, *sealed.validation.shards]
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+        found = list(pool.map(lambda shard: _damage(dataset, shard), all_shards))
+    named = {shard.record: what for shard, what in zip(all_shards, found, strict=True) if what}
+    if named:
+        remedy = "run imagenet-seal --verify with --data and --key on its volume, then"
+        raise _damaged(dataset, named, len(all_shards), f"{remedy} {_PREPARE_AGAIN}")
+
+
+def _damaged(dataset: Path, damage: dict[str, str], total: int, remedy: str) -> InputError:
+    """The error for damaged shards, by their file; the caller raises it."""
+    named = "; ".join(f"{record}: {what}" for record, what in list(damage.items())[:_NAMED])
+    return InputError(f"{dataset}: {len(damage)} of {total} shards are damaged: {named}; {remedy}")
+
+
+def _damage(dataset: Path, shard: Shard) -> str:
+    """Compare a shard with dataset.json, and its index with the sidecar, if that can be read."""
+    path, digest = dataset / shard.record, hashlib.sha256()
+    try:
+        if (length := path.stat().st_size) != shard.bytes:
+            return f"it has {length} bytes, not {shard.bytes}"
+        for _ in _blocks(path, digest):
+            pass
+        if digest.hexdigest() != shard.sha256:
+            return "its checksum is wrong"
+        recorded = shards.index_sha256(path.with_suffix(".json"))
+        if shard.index and recorded not in (None, _sha256(dataset / shard.index)):
+            return "its index is damaged"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    return ""
 
 
 def _require_images(sealed: Dataset, plan: Plan) -> None:
@@ -174,9 +216,11 @@ def _difference(dataset: Path, plan: Plan, shard: PlannedShard, sidecar: Sidecar
 
 
 def _index_sha256(dataset: Path, shard: PlannedShard) -> str | None:
-    if shard.index is None:
-        return None
-    return hashlib.sha256((dataset / shard.index).read_bytes()).hexdigest()
+    return None if shard.index is None else _sha256(dataset / shard.index)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
@@ -204,6 +248,7 @@ def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[SkippedImag
         dropped_classes=plan.dropped_classes,
         passed_over=plan.passed_over,
         unknown_labels=plan.unknown_labels,
+        class_words=plan.class_words,
         train=_split(plan, sidecars, TRAIN),
         validation=_split(plan, sidecars, VALIDATION),
         mean=(mean[0], mean[1], mean[2]),

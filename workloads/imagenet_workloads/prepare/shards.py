@@ -97,6 +97,14 @@ def read(dataset: Path, shard: PlannedShard) -> Sidecar:
     return Sidecar.from_fields(Fields.read(dataset / shard.sidecar))
 
 
+def index_sha256(sidecar: Path) -> str | None:
+    """Return the checksum of a shard's index; None if the sidecar has none or cannot be read."""
+    try:
+        return Sidecar.from_fields(Fields.read(sidecar)).index_sha256
+    except InputError:
+        return None
+
+
 def is_whole(dataset: Path, shard: PlannedShard) -> bool:
     """Whether a shard is complete: it has a sidecar, and files of the length in it.
 

@@ -8,9 +8,9 @@ The rules:
 - An EXIF orientation is always applied to the pixels, so such an image is re-encoded even without a
   resize. No record has an EXIF orientation.
 - An image is damaged if its header claims too many pixels or its format is unknown; it is not
-  decoded. It is also damaged if libjpeg reports an error or a warning (a truncated image is only a
-  warning), if a PNG's checksums are wrong, or if no decoder can read it. Copied images are decoded
-  too, as a check.
+  decoded. It is also damaged if libjpeg reports an error or a warning, because a truncated image is
+  only a warning. So is a PNG with wrong checksums, and an image that no decoder can read. Copied
+  images are decoded too, as a check.
 """
 
 import cv2
@@ -22,13 +22,13 @@ from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import (
     MOST_PIXELS,
     Codec,
-    DamagedImageError,
     Jpeg,
     Packed,
     Pixels,
     Recipe,
     target_size,
 )
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.formats.format import LARGEST_JPEG
 from imagenet_workloads.prepare.sources.source import Source
 

@@ -1,4 +1,4 @@
-"""tf.train.Example as we encode it, against a decoder of its own."""
+"""tf.train.Example as we encode it, against an independent decoder."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +14,7 @@ images = st.builds(
     key=st.integers(0, 2**32),
     label=st.integers(0, 30_000),
     class_name=names,
+    class_words=names,
     name=st.binary(max_size=200),
     height=st.integers(1, 65_500),
     width=st.integers(1, 65_500),
@@ -31,7 +32,7 @@ def test_the_features_are_those_of_imagenets_converters() -> None:
         "image/channels": [3],
         "image/class/label": [1],
         "image/class/synset": [b"n01440764"],
-        "image/class/text": [b"n01440764"],
+        "image/class/text": [b"tench"],
         "image/colorspace": [b"RGB"],
         "image/encoded": [b"\xff\xd8jpeg"],
         "image/filename": [b"n01440764_10026.JPEG"],
@@ -48,6 +49,7 @@ def test_any_image_is_read_back(image: StoredImage) -> None:
     assert found["image/encoded"] == [image.jpeg]
     assert found["image/class/label"] == [image.label + 1]
     assert found["image/class/synset"] == [image.class_name.encode()]
+    assert found["image/class/text"] == [image.class_words.encode()]
     assert found["image/filename"] == [image.name]
     assert (found["image/height"], found["image/width"]) == ([image.height], [image.width])
 

@@ -79,7 +79,7 @@ def test_links_that_double_at_each_level_end_at_once(root: Path) -> None:
 
 def test_a_link_to_itself_is_an_error(root: Path) -> None:
     (root / "n01" / "4.jpg").symlink_to("4.jpg")
-    with pytest.raises(InputError, match=r"n01/4\.jpg: cannot be looked at: Too many levels"):
+    with pytest.raises(InputError, match=r"n01/4\.jpg: cannot be accessed: Too many levels"):
         scanned(root)
 
 

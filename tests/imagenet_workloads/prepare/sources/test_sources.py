@@ -3,6 +3,7 @@
 import gzip
 import io
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from support.pictures import (
     write_folder,
     write_tar_of_folders,
     write_tar_of_tars,
+    write_zip_of_folders,
+    write_zip_of_zips,
 )
 
 IMAGES = collection({"n01": 3, "n02": 2, "n10": 1})
@@ -26,6 +29,8 @@ WRITERS: dict[str, Callable[[Path, Collection], Path]] = {
     "folder of folders": write_folder,
     "tar of tars": write_tar_of_tars,
     "tar of folders": write_tar_of_folders,
+    "zip of folders": write_zip_of_folders,
+    "zip of zips": write_zip_of_zips,
 }
 
 
@@ -48,6 +53,29 @@ def test_lists_and_reads_every_image(kind: str, tmp_path: Path) -> None:
     assert images == scanned(source)[0]
     if kind != "folder of folders":
         assert {image.mtime for image in images} == {TIME * 10**9}
+    source.close()
+
+
+def test_inner_archives_are_listed_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tar_of_tars(tmp_path / "source", IMAGES)
+    with tarfile.open(path) as outer:
+        unread = {member.offset_data for member in outer.getmembers()}
+    source = volume.open_source(path)
+    all_are_read = threading.Barrier(len(unread), timeout=60)
+    read = volume.File.read
+
+    def together(file: volume.File, offset: int, size: int) -> bytes:
+        if offset in unread:
+            unread.remove(offset)
+            all_are_read.wait()
+        return read(file, offset, size)
+
+    monkeypatch.setattr(volume.File, "read", together)
+    images, _ = scanned(source)
+    assert [image.class_name for image in images] == ["n01"] * 3 + ["n02"] * 2 + ["n10"]
+    assert not unread
     source.close()
 
 
@@ -85,7 +113,7 @@ def test_follows_links_in_folders_and_names_a_dangling_one(tmp_path: Path) -> No
     source = volume.open_source(tmp_path / "source")
     assert [image.size for image in scanned(source)[0]] == [1]
     (elsewhere / "a" / "2.jpg").symlink_to("nothing")
-    with pytest.raises(InputError, match=r"a/2\.jpg: cannot be looked at"):
+    with pytest.raises(InputError, match=r"a/2\.jpg: cannot be accessed"):
         scanned(source)
 
 
@@ -136,8 +164,8 @@ def test_few_suffixes_are_told_apart(tmp_path: Path) -> None:
     [
         ({"a/x.tar": tar({}), "b/x.tar": tar({})}, "two archives called x.tar"),
         (
-            {"train/n1/1.jpg": b"", "val/n1/2.jpg": b""},
-            "two folders called n1, train/n1 and val/n1",
+            {"first/n1/1.jpg": b"", "second/n1/2.jpg": b""},
+            "two folders called n1, first/n1 and second/n1",
         ),
         ({"a\x01/1.jpg": b""}, "control characters"),
         ({b"caf\xe9/1.jpg".decode("utf-8", "surrogateescape"): b""}, "not UTF-8"),
@@ -165,8 +193,8 @@ def test_refuses_what_would_mix_classes_up(
             gzip.compress(tar({"a/1.jpg": b""}), mtime=0),
             "compressed .gzip.*decompress it first by gunzip",
         ),
-        (b"PK\x03\x04" + bytes(600), "compressed .zip"),
-        (b"\xff\xd8" * 600, "neither a folder nor a tar"),
+        (b"PK\x03\x04" + bytes(600), "the zip has no central directory, so it is truncated"),
+        (b"\xff\xd8" * 600, "neither a folder nor a tar or zip archive"),
         (tar({"1.jpg": b"x"}), "in no folders.*--validation-source"),
         (tar({"n1.tar.gz": b"x"}), "inner archive n1.tar.gz is compressed"),
         (tar({"readme.txt": b"x"}), "neither images nor archives"),

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources.archive import Kind, Member
 from imagenet_workloads.prepare.sources.tar import (
     BLOCK,
-    Kind,
-    Member,
     Region,
     header_size,
     members,

@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
+
 Pixels = npt.NDArray[np.uint8]
 
 # A JPEG's edges have 16 bits; libjpeg's limit is slightly lower.
@@ -16,10 +18,6 @@ MOST_PIXELS = 128_000_000
 # an image: its error is much smaller than the differences between images. If the edge has less than
 # twice as many pixels, all are used.
 SAMPLE_EDGE = 16
-
-
-class DamagedImageError(Exception):
-    """An image cannot be read without loss; the message says why."""
 
 
 @dataclass(frozen=True)

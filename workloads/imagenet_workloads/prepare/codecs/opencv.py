@@ -5,7 +5,6 @@ import numpy as np
 import simplejpeg
 
 from imagenet_workloads.prepare.codecs.codec import (
-    DamagedImageError,
     Jpeg,
     Packed,
     Pixels,
@@ -14,6 +13,7 @@ from imagenet_workloads.prepare.codecs.codec import (
     sample_step,
     target_size,
 )
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
 
 # EXIF orientation → the operations that make the stored pixels upright (TIFF 6.0, tag 274).
 _UPRIGHT = {

@@ -26,7 +26,7 @@ def encode(image: StoredImage) -> list[bytes]:
     before = b"".join(
         (
             _CHANNELS,
-            _class_features(image.label, image.class_name),
+            _class_features(image.label, image.class_name, image.class_words),
             _COLORSPACE,
             _opening("image/encoded", _BYTES_LIST, len(image.jpeg)),
         )
@@ -44,14 +44,14 @@ def encode(image: StoredImage) -> list[bytes]:
 
 
 @lru_cache(maxsize=4096)
-def _class_features(label: int, class_name: str) -> bytes:
+def _class_features(label: int, class_name: str, class_words: str) -> bytes:
     """Return the common bytes of the images of a class."""
     name = class_name.encode()
     return b"".join(
         (
             _int64_feature("image/class/label", label + 1),
             _bytes_feature("image/class/synset", name),
-            _bytes_feature("image/class/text", name),
+            _bytes_feature("image/class/text", class_words.encode()),
         )
     )
 

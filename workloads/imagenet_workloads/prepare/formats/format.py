@@ -17,6 +17,7 @@ class StoredImage(NamedTuple):
         key: Its number in the split.
         label: The position of its class.
         class_name: The class.
+        class_words: What people call it; the class if there are no words.
         name: The name of its file in the source, as bytes because it may not be UTF-8.
         height: The height of the image in pixels.
         width: likewise.
@@ -26,6 +27,7 @@ class StoredImage(NamedTuple):
     key: int
     label: int
     class_name: str
+    class_words: str
     name: bytes
     height: int
     width: int

@@ -1,4 +1,4 @@
-"""How folders hold images: in class folders, where they may lie deeper, or flat."""
+"""Folders of images: class folders, in which images may be deeper, or flat folders."""
 
 import os
 import stat
@@ -21,14 +21,14 @@ from imagenet_workloads.prepare.sources.source import (
     readable,
 )
 
-# What a volume's root holds beside anybody's data.
-_NOT_CLASSES = frozenset(("lost+found",))
-# From so many names on, a folder is listed in so many parts.
+# Entries of a volume's root that are not the user's data.
+NOT_CLASSES = frozenset(("lost+found",))
+# A folder with this many names is listed in this many parts.
 _MANY, _PARTS = 10_000, 8
 
 
 class Folder(Source):
-    """Each folder directly in the root is a class. Holds some names of one folder at a time."""
+    """Each folder in the root is a class. Holds some names of one folder at a time."""
 
     kind = "folder of folders"
 
@@ -43,7 +43,7 @@ class Folder(Source):
         links, layout, stray = Links(self._root), Layout(), ""
         for number, name in enumerate(names(self._root)):
             notes.share = min(1.0, number / max(1, total))
-            if name in _NOT_CLASSES or name.startswith("."):
+            if name in NOT_CLASSES or name.startswith("."):
                 continue
             status = links.look(f"{self._root}/{name}", is_wanted=False)
             if status is None or not stat.S_ISDIR(status.st_mode):
@@ -75,7 +75,7 @@ class Folder(Source):
         raise InputError(f"{self._root}: {what}; {remedy}")
 
     def _scan_class(self, class_name: str, links: Links, notes: Notes) -> Iterator[Image]:
-        """Yields the images of one class; folders may lie in each other as deep as paths go."""
+        """Yields the images of one class; folders may be nested as deep as paths go."""
         below = [self._enter(class_name, None, links)]
         while below:
             place, paths = below[-1]
@@ -132,13 +132,13 @@ def _image(class_name: str, name: str, status: os.stat_result) -> Image:
 
 
 def names(folder: Path) -> Iterator[str]:
-    """The names in a folder, in an order that depends on them alone: sorted, if they are not many.
+    """The names in a folder, in an order that depends on the names alone.
 
-    Many are gone through once for each of a few parts, drawn by checksums and sorted in
-    themselves: the names of half a million images would take more memory than all that is kept.
+    A few names are sorted. Many names are divided into parts by checksum; each part is listed and
+    sorted in turn. The names of half a million images would take more memory than the plan.
 
     Raises:
-        InputError: it cannot be listed; the message names its owner and ours.
+        InputError: it cannot be listed; the message has its owner and this process's user.
     """
     first = sorted(islice(_listed(folder), _MANY))
     if len(first) < _MANY:
@@ -163,20 +163,19 @@ def _listed(folder: Path) -> Iterator[str]:
 
 
 def _read_file(root: Path, place: str, name: str, size: int) -> bytes:
-    """The bytes of one image that is a file of its own.
+    """The bytes of one image in a separate file.
 
     Args:
-        root: of the source.
-        place: where the root lies, without links.
-        name: of the image, below the root.
-        size: of the image when it was scanned.
+        root: the source's.
+        place: the real path of the root.
+        name: the image's path below the root.
+        size: the image's size in the scan.
 
     Raises:
-        InputError: it is gone, of another size than when it was scanned, or no longer in the
-            source.
-        PermissionError: it may not be read.
+        InputError: it is gone, has another size than in the scan, or is no longer in the source.
+        PermissionError: this process may not read it.
     """
-    # Paths and file objects would take longer than the reading.
+    # Creating Path and file objects would take longer than reading.
     path = f"{root}/{name}"
     try:
         descriptor = regular_files.open_file(path)

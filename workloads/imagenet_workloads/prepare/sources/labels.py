@@ -1,18 +1,18 @@
-"""Reads the label file of a flat source: which class each of its images is.
+"""Reads the label file of a flat source: the class of each image.
 
-A line is `NAME CLASS` (or `NAME,CLASS`; more columns are ignored, a heading `ImageId,…` too), as
-Caffe's val.txt and Kaggle's LOC_val_solution.csv, or `CLASS` alone for the n-th image by name, as
-ILSVRC2012_validation_ground_truth.txt. NAME may lack its suffix. CLASS is a class's name, or a
-number: beside a NAME the position among the sorted names of all classes, from 0; alone
-ILSVRC2012's own ID, which the development kit's meta.mat, in the same folder, translates. A class's
-name may hold spaces and commas: the longest name that a line's rest begins with counts. The file is
-UTF-8, or begins with a byte order mark.
+A line is `NAME CLASS` (or `NAME,CLASS`; more columns are ignored, a heading `ImageId,…` too), as in
+Caffe's val.txt and Kaggle's LOC_val_solution.csv. Or it is `CLASS` alone for the n-th image by
+name, as in ILSVRC2012_validation_ground_truth.txt. NAME may lack its suffix.
+
+CLASS is a class's name or a number. Beside a NAME, the number is the position among the sorted
+names of all classes, from 0. Alone, it is an ID of ILSVRC2012, which meta.mat of the development
+kit, in the same folder, maps to a class. A class's name may hold spaces and commas: the longest
+name at the start of a line's rest counts. The file is UTF-8, or starts with a byte order mark.
 """
 
 import codecs
 import hashlib
 import io
-import os
 import re
 from array import array
 from collections import Counter
@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import matlab
+from imagenet_workloads.prepare.sources import label_file, matlab
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.source import readable
 
 UNKNOWN = -1
@@ -38,7 +38,7 @@ Labels = npt.NDArray[np.int32]
 
 
 def read(
-    path: Path,
+    path: Path | LabelFile,
     names: Callable[[], Iterator[str]],
     class_names: Sequence[str],
     unknown: Counter[str] | None = None,
@@ -47,9 +47,9 @@ def read(
 
     Args:
         path: the label file.
-        names: the images' names in the order of the result; may be asked for again.
+        names: the images' names in the order of the result; may be iterated twice.
         class_names: all classes of the training source, the dropped ones too, in any order.
-        unknown: takes the number of images of each class that is not in it.
+        unknown: receives the number of images of each class that is not in it.
 
     Raises:
         InputError: the file cannot be read, a line is wrong, or an image has no line.
@@ -66,28 +66,24 @@ def read(
     return np.maximum(labels, UNKNOWN)
 
 
-def fingerprint(path: Path) -> str:
-    """Hex SHA-256 of a label file, and of the meta.mat beside it where there is one.
+def fingerprint(path: Path | LabelFile) -> str:
+    """Hex SHA-256 of a label file, and of the meta.mat beside it if there is one.
 
     Raises:
         InputError: it cannot be read.
     """
-    digest = hashlib.sha256()
-    try:
-        digest.update(regular_files.read_bytes(path))
-        translation = path.with_name(matlab.FILE_NAME)
-        if regular_files.exists(translation):
-            digest.update(b"\0" + regular_files.read_bytes(translation))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    digest = hashlib.sha256(label_file.content(path))
+    translation = label_file.of(path).beside(matlab.FILE_NAME)
+    if translation is not None:
+        digest.update(b"\0" + label_file.content(translation))
     return digest.hexdigest()
 
 
 class _ClassNames:
-    """The names of the classes, as lines have them.
+    """The names of the classes in the lines.
 
     Attributes:
-        unknown: those that lines had and the training lacks; the n-th has the number -n.
+        unknown: classes of lines that the training images lack; the n-th has the number -n.
     """
 
     def __init__(self, class_names: Sequence[str]) -> None:
@@ -106,7 +102,7 @@ class _ClassNames:
         return name in self._position
 
     def named(self, text: str) -> str:
-        """The class that begins the rest of a line: the longest, else the first column."""
+        """The longest class at the start of a line's rest, else the first column."""
         if text.startswith('"') and text[1:].partition('"')[0] in self._position:
             return text[1:].partition('"')[0]
         if self.have_spaces:
@@ -126,9 +122,9 @@ class _ClassNames:
             self._numbers[name] = -len(self.unknown)
         return self._numbers[name]
 
-    def at_rank(self, text: str, path: Path, line: int) -> int:
-        """The position of the class that digits name by its rank."""
-        # No file has so many classes; int() refuses more digits than it likes.
+    def at_rank(self, text: str, path: Path | LabelFile, line: int) -> int:
+        """The position of the class with this rank, in digits."""
+        # No file has so many classes, and int() limits the number of digits.
         if len(text) > _DIGITS or int(text) >= len(self._by_rank):
             raise InputError(
                 f"{path}: line {line}: there is no class {text[:_DIGITS]}: the source has "
@@ -137,7 +133,7 @@ class _ClassNames:
         return self._position[self._by_rank[int(text)]]
 
 
-def _is_by_order(path: Path, classes: _ClassNames) -> bool:
+def _is_by_order(path: Path | LabelFile, classes: _ClassNames) -> bool:
     """Whether each line is a class alone."""
     texts = (text for _, text in lines(path))
     first = next(texts)
@@ -146,7 +142,9 @@ def _is_by_order(path: Path, classes: _ClassNames) -> bool:
     return classes.have_spaces and any(_unquoted(text) in classes for text in texts)
 
 
-def _by_order(path: Path, names: Callable[[], Iterator[str]], classes: _ClassNames) -> Labels:
+def _by_order(
+    path: Path | LabelFile, names: Callable[[], Iterator[str]], classes: _ClassNames
+) -> Labels:
     listed = array("i")
     translate = _translation(path, classes)
     for number, text in lines(path):
@@ -171,7 +169,7 @@ def _order_by_name(names: Callable[[], Iterator[str]]) -> npt.NDArray[np.int64]:
     return np.array(sorted(range(len(bases)), key=bases.__getitem__), np.int64)
 
 
-def _translation(path: Path, classes: _ClassNames) -> Callable[[str, int], int]:
+def _translation(path: Path | LabelFile, classes: _ClassNames) -> Callable[[str, int], int]:
     """How a line with one column names a class."""
     ids: dict[str, str] | None = None
 
@@ -188,9 +186,9 @@ def _translation(path: Path, classes: _ClassNames) -> Callable[[str, int], int]:
     return translate
 
 
-def _ids(path: Path, line: int, text: str) -> dict[str, str]:
-    translation = path.with_name(matlab.FILE_NAME)
-    if not regular_files.exists(translation):
+def _ids(path: Path | LabelFile, line: int, text: str) -> dict[str, str]:
+    translation = label_file.of(path).beside(matlab.FILE_NAME)
+    if translation is None:
         raise InputError(
             f"{path}: line {line}: {text} is no class's name; if it is an ID of ILSVRC2012, put "
             f"the development kit's {matlab.FILE_NAME} beside the file; else write class names"
@@ -198,7 +196,9 @@ def _ids(path: Path, line: int, text: str) -> dict[str, str]:
     return {str(number): name for number, name in matlab.read_ids(translation).items()}
 
 
-def _by_name(path: Path, names: Callable[[], Iterator[str]], classes: _ClassNames) -> Labels:
+def _by_name(
+    path: Path | LabelFile, names: Callable[[], Iterator[str]], classes: _ClassNames
+) -> Labels:
     hashes, numbers = _table(path, classes)
     labels = array("i")
     for name in names():
@@ -210,7 +210,7 @@ def _by_name(path: Path, names: Callable[[], Iterator[str]], classes: _ClassName
     return np.frombuffer(labels, np.int32) if labels else np.empty(0, np.int32)
 
 
-def _table(path: Path, classes: _ClassNames) -> tuple[npt.NDArray[np.uint64], Labels]:
+def _table(path: Path | LabelFile, classes: _ClassNames) -> tuple[npt.NDArray[np.uint64], Labels]:
     """The labels by the sorted hashes of their images' names: 12 bytes a line, not the names."""
     hashes, numbers = array("Q"), array("i")
     for line, text in lines(path):
@@ -229,14 +229,14 @@ def _table(path: Path, classes: _ClassNames) -> tuple[npt.NDArray[np.uint64], La
     return found[order], np.frombuffer(numbers, np.int32)[order]
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
+def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:
     """The number and the text of each line that is neither empty nor a heading.
 
     Raises:
         InputError: the file cannot be read, or is no text.
     """
     try:
-        with os.fdopen(regular_files.open_file(path), "rb") as file:
+        with label_file.of(path).open() as file:
             text = io.TextIOWrapper(file, _encoding(file.peek(2)), "surrogateescape")
             for number, line in enumerate(text, 1):
                 columns = _COLUMN.search(line)

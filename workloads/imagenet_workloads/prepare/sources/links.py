@@ -1,9 +1,8 @@
 """The rule for symbolic links in a folder of images.
 
-A link to an image or to a folder is followed inside the source. One that leads out of it is an
-error: a source decides what it holds, not what a program reads of its machine. So is one that
-leads to a folder that is read anyway, such as a folder above it: each image would count twice, or
-without an end.
+A link to an image or a folder is followed inside the source. A link out of the source is an error:
+a source must not make a program read other files of its machine. A link to a folder that is read
+anyway, such as one above it, is an error, too: its images would count twice, or without end.
 """
 
 import os
@@ -15,30 +14,30 @@ from imagenet_workloads.prepare.sources.source import readable
 
 
 class Links:
-    """Looks at what a source's paths lead to, in one scan."""
+    """Resolves the paths of a source in one scan."""
 
     def __init__(self, root: Path) -> None:
-        """Begins a scan.
+        """Starts a scan.
 
         Args:
             root: of the source; may itself be a link.
         """
         self._root = os.path.realpath(root)
-        # Of each folder that was entered: the path that led there.
+        # The path that led to each folder.
         self._entered = {self._root: str(root)}
 
     def look(self, path: str, is_wanted: bool) -> os.stat_result | None:
-        """The status of what a path leads to; None for a link to nothing.
+        """The status of a path's target; None for a broken link.
 
         Args:
             path: below the root.
-            is_wanted: it is named like an image.
+            is_wanted: whether its name is that of an image.
 
         Raises:
-            InputError: it cannot be looked at, or is an image or a folder out of the source.
+            InputError: its status cannot be read, or it is an image or a folder out of the source.
         """
         try:
-            # Path's own would take longer than the system.
+            # Path.stat takes longer than the system call.
             status = os.lstat(path)
             if not stat.S_ISLNK(status.st_mode):
                 return status
@@ -47,23 +46,23 @@ class Links:
             if isinstance(error, FileNotFoundError) and not is_wanted:
                 return None
             raise InputError(
-                f"{readable(path)}: cannot be looked at: {error.strerror}; remove it or mend it"
+                f"{readable(path)}: cannot be accessed: {error.strerror}; remove or repair it"
             ) from error
         if is_wanted or stat.S_ISDIR(status.st_mode):
             self._require_inside(path)
         return status
 
     def enter(self, path: str, parent: str | None = None) -> str:
-        """Takes down that a folder is read; returns where it lies, without links.
+        """Records that a folder is read; returns its real path.
 
         Args:
-            path: of the folder.
-            parent: what this returned for the folder above; None for the root.
+            path: the folder's.
+            parent: the result for the folder above; None for the root.
 
         Raises:
-            InputError: another path has led to it.
+            InputError: another path led to it.
         """
-        # The folders above are not asked again: paths may be thousands of folders deep.
+        # Only the last part is resolved: paths may be thousands of folders deep.
         is_link = os.path.islink(path)  # noqa: PTH114
         above = self._root if parent is None else parent
         place = os.path.realpath(path) if is_link else f"{above}/{path.rpartition('/')[2]}"
@@ -76,21 +75,30 @@ class Links:
         return place
 
     def _require_inside(self, path: str) -> None:
-        target = os.path.realpath(path)
-        if not is_inside(target, self._root):
-            raise InputError(
-                f"{readable(path)}: is a link to {readable(target)}, out of the source, and links "
-                "are followed inside it only; copy or mount the images there"
-            )
+        require_inside(path, self._root)
+
+
+def require_inside(path: str, root: str) -> None:
+    """Checks that a path leads into a folder.
+
+    Raises:
+        InputError: it leads out of it, by a link.
+    """
+    target = os.path.realpath(path)
+    if not is_inside(target, os.path.realpath(root)):
+        raise InputError(
+            f"{readable(path)}: is a link to {readable(target)}, out of the source, and links "
+            "are followed inside it only; copy or mount the images there"
+        )
 
 
 def is_inside(path: str, root: str) -> bool:
-    """Whether a path is another one or lies under it; both without links."""
+    """Whether a path equals another or is below it; both without links."""
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def place_of(descriptor: int, path: str) -> str:
-    """Where an open file lies, without links; None of its path can be exchanged meanwhile."""
+    """The real path of an open file; replacing a part of its path cannot change it."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
     except OSError:

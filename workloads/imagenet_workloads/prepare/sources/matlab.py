@@ -1,8 +1,8 @@
-"""Reads ILSVRC2012's own numbering of the classes from the development kit's meta.mat.
+"""Reads ILSVRC2012's numbers and words of the classes from meta.mat of the development kit.
 
-Its validation labels are these numbers, and only this file says which class each is: a MATLAB 5
-file with an array of structures `synsets`, of whose fields `ILSVRC2012_ID` and `WNID` are read
-(MAT-File Format, MathWorks, level 5).
+The validation labels are these numbers, and only this file maps them to classes. It is a MATLAB 5
+file with an array of structures `synsets`, whose fields `ILSVRC2012_ID`, `WNID` and `words` are
+read (MAT-File Format, MathWorks, level 5).
 """
 
 import struct
@@ -10,18 +10,19 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources import label_file
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 
 FILE_NAME = "meta.mat"
 
 _HEADER = 128
-# The development kit's takes less than a hundredth of this, decompressed.
+# The development kit's file takes less than a hundredth of this, decompressed.
 _LARGEST = 1 << 28
 _VARIABLE = "synsets"
-_ID, _NAME = "ILSVRC2012_ID", "WNID"
+_ID, _NAME, _WORDS = "ILSVRC2012_ID", "WNID", "words"
 
-# Types of data elements, and struct's codes for those that hold numbers.
+# Types of data elements, with struct's codes for numbers.
 _MATRIX, _COMPRESSED = 14, 15
 _CODES = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "f", 9: "d", 12: "q", 13: "Q"}
 _TEXTS = {16: "utf-8", 17: "utf-16", 18: "utf-32"}
@@ -31,18 +32,32 @@ _STRUCTURE, _CHARACTERS = 2, 4
 _Element = tuple[int, memoryview]
 
 
-def read_ids(path: Path) -> dict[int, str]:
+def read_ids(path: Path | LabelFile) -> dict[int, str]:
     """The class name (WordNet ID) of each ILSVRC2012 ID.
 
     Raises:
-        InputError: the file cannot be read, or is not as the development kit's.
+        InputError: the file cannot be read, or is not that of the development kit.
     """
+    pairs = _read(path, _ID, _NAME)
     try:
-        content = regular_files.read_bytes(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        return {int(float(number)): name for number, name in pairs}
+    except (ValueError, ArithmeticError):
+        raise _another(path) from None
+
+
+def read_words(path: Path | LabelFile) -> dict[str, str]:
+    """The words of each class (WordNet ID).
+
+    Raises:
+        InputError: the file cannot be read, or is not that of the development kit.
+    """
+    return dict(_read(path, _NAME, _WORDS))
+
+
+def _read(path: Path | LabelFile, *fields: str) -> list[tuple[str, str]]:
+    content = label_file.content(path)
     try:
-        return _read(content)
+        return _read_variable(content, fields)
     except (
         ValueError,
         LookupError,
@@ -52,13 +67,17 @@ def read_ids(path: Path) -> dict[int, str]:
         zlib.error,
         StopIteration,
     ):
-        raise InputError(
-            f"{path}: is not the meta.mat of ILSVRC2012's development kit; "
-            "give that one, or write class names into the label file"
-        ) from None
+        raise _another(path) from None
 
 
-def _read(content: bytes) -> dict[int, str]:
+def _another(path: Path | LabelFile) -> InputError:
+    return InputError(
+        f"{path}: is not the meta.mat of ILSVRC2012's development kit; "
+        "give that one, or write class names into the label file"
+    )
+
+
+def _read_variable(content: bytes, wanted: tuple[str, ...]) -> list[tuple[str, str]]:
     order = {b"IM": "<", b"MI": ">"}[content[126:128]]
     for kind, data in _elements(memoryview(content)[_HEADER:], order):
         if kind == _COMPRESSED:
@@ -67,7 +86,7 @@ def _read(content: bytes) -> dict[int, str]:
             parts = _elements(data, order)
             array_class, count, name = _head(parts, order)
             if name == _VARIABLE and array_class == _STRUCTURE:
-                return _read_synsets(parts, count, order)
+                return _read_synsets(parts, count, order, wanted)
     raise LookupError(_VARIABLE)
 
 
@@ -78,22 +97,25 @@ def _decompressed(data: memoryview) -> bytes:
     return content
 
 
-def _read_synsets(parts: Iterator[_Element], count: int, order: str) -> dict[int, str]:
+def _read_synsets(
+    parts: Iterator[_Element], count: int, order: str, wanted: tuple[str, ...]
+) -> list[tuple[str, str]]:
     (width,) = struct.unpack_from(order + "i", next(parts)[1])
     text = bytes(next(parts)[1])
     fields = [
         text[start : start + width].partition(b"\0")[0].decode("ascii")
         for start in range(0, len(text), width)
     ]
-    ids: dict[int, str] = {}
+    pairs: list[tuple[str, str]] = []
     for _ in range(count):
         values = {field: next(parts)[1] for field in fields}
-        ids[int(float(_value(values[_ID], order)))] = _value(values[_NAME], order)
-    return ids
+        first, second = (_value(values[field], order) for field in wanted)
+        pairs.append((first, second))
+    return pairs
 
 
 def _value(data: memoryview, order: str) -> str:
-    """What an array with one number, or a row of characters, holds, as text."""
+    """The text of an array with one number or a row of characters."""
     parts = _elements(data, order)
     array_class, _, _ = _head(parts, order)
     kind, content = next(parts)

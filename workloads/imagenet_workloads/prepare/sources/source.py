@@ -1,22 +1,23 @@
-"""What index and pack know of sources: kinds, each with its options, and lists of images.
+"""The interface of sources for index and pack: kinds with their options, and lists of images.
 
-Nothing here assumes a file: a source lists images and reads ranges of bytes, and a `Blob` is
-whatever has ranges.
+Nothing here assumes a file. A source lists images and reads ranges of bytes from a `Blob`.
 """
 
 import re
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 
-# What OpenCV and libjpeg read. Other files beside the images are left alone, and counted.
+# The formats of OpenCV and libjpeg. Other files are ignored and counted.
 IMAGE_SUFFIXES = frozenset(
     (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 )
@@ -27,14 +28,15 @@ _SUFFIX = re.compile(r"(?:\.tar)?\.[a-z0-9_+-]{1,15}", re.ASCII)
 
 
 class Image(NamedTuple):
-    """One image as a scan finds it.
+    """One image in a scan.
 
     Attributes:
-        class_name: the class; empty where the source is flat.
-        name: unique within the source, as a person would look for it.
-        offset: of its first byte in the source's blob; 0 if each image is a blob.
+        class_name: the class; empty in a flat source.
+        name: unique within the source; a path that a person can find.
+        offset: its first byte in the source's blob; 0 if each image is a blob.
         size: in bytes.
-        mtime: its own time of change in nanoseconds since 1970, as the source records it.
+        mtime: its modification time in the source, in nanoseconds since 1970; without one, a
+            checksum of its bytes.
     """
 
     class_name: str
@@ -46,14 +48,13 @@ class Image(NamedTuple):
 
 @dataclass
 class Notes:
-    """What a scan tells beside the images: what it passed over, and how far it is.
+    """The state of a scan: the files that it ignored, and its progress.
 
     Attributes:
         ignored: files that are not named like images, pipes and devices; `pass_over` counts them.
-        suffixes: the same by suffix: `hidden`, `none`, and `other` beyond the first few.
+        suffixes: the same by suffix, or `hidden`, `none`, and `other` after the first few.
         empty: classes without any image.
-        share: how much of the source lies before the image that was yielded last, 0 to 1; 0 as long
-            as that is not known.
+        share: the share of the source before the last yielded image, 0 to 1; 0 while it is unknown.
     """
 
     ignored: int = 0
@@ -63,15 +64,23 @@ class Notes:
 
     def pass_over(self, name: str) -> None:
         """Counts a file that is no image."""
-        self.ignored += 1
-        suffix = _suffix(name)
+        self._count(_suffix(name), 1)
+
+    def add(self, other: "Notes") -> None:
+        """Adds what the scan of a part of the source ignored."""
+        for suffix, files in other.suffixes.items():
+            self._count(suffix, files)
+        self.empty += other.empty
+
+    def _count(self, suffix: str, files: int) -> None:
+        self.ignored += files
         if suffix not in self.suffixes and len(self.suffixes) >= _MOST_SUFFIXES:
             suffix = OTHER
-        self.suffixes[suffix] += 1
+        self.suffixes[suffix] += files
 
 
 class Blob(Protocol):
-    """Bytes of which ranges can be read: a file, an object in a bucket, a page of a server."""
+    """Bytes that can be read in ranges: a file, an object in a bucket, a page of a server."""
 
     @property
     def where(self) -> str:
@@ -85,27 +94,40 @@ class Blob(Protocol):
         """The bytes of a range, fewer at the end; may be called from several threads.
 
         Raises:
-            OSError: they cannot be read.
+            OSError: the range cannot be read.
         """
 
     def close(self) -> None:
-        """Frees what the blob holds open."""
+        """Closes the blob."""
 
 
 class Source(ABC):
     """A set of images that can be listed in a stable order and read one by one.
 
     Attributes:
-        kind: its name in plans and messages.
-        where: its name in messages: a path or a URL.
+        kind: its kind in plans and messages.
+        where: its name in messages: a path or a URL without query.
+        place: where it is below what the options name, as JSON values of the plan.
+        own_validation: opens the validation images beside it; None without any.
+        own_words: the file beside it with the words of its classes; None without.
+        reads_at_once: the reads that may wait for a network at the same time; 1 for a volume.
+        reads_in_order: whether reading the images in the order of their names and offsets takes far
+            less than in any other order.
+        version: by what a change since the scan is noticed, as JSON values; empty for a volume.
     """
 
-    kind: ClassVar[str]
+    kind: str
     where: str
+    place: Mapping[str, str] = {}
+    own_validation: "Callable[[], Validation] | None" = None
+    own_words: LabelFile | None = None
+    reads_at_once: int = 1
+    reads_in_order: bool = False
+    version: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields every image, always in the same order, holding none.
+        """Yields every image, always in the same order; keeps none.
 
         Raises:
             InputError: the source cannot be listed as a whole (truncated, unreadable, ambiguous).
@@ -113,43 +135,44 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image that a scan found; may be called from several threads.
+        """The bytes of one image of a scan; may be called from several threads.
 
         Raises:
-            InputError: the source is not as it was when it was scanned.
-            PermissionError: this one image may not be read.
+            InputError: the source has changed since the scan.
+            PermissionError: this process may not read this image.
         """
 
     def close(self) -> None:  # noqa: B027
-        """Frees what the source holds open; nothing by default."""
+        """Closes open files; by default there are none."""
 
     def to_document(self) -> dict[str, Any]:
         """What the plan says of the source, as JSON values: its kind, and what opens it again."""
-        return {"kind": self.kind}
+        version = {"version": dict(self.version)} if self.version else {}
+        return {"kind": self.kind, **self.place, **version}
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Validation images apart from the training images.
+    """Validation images in a separate source.
 
     Attributes:
-        source: flat.
-        labels: its label file.
+        source: of the images; flat if they have labels.
+        labels: its label file; None if the classes are those of the source.
     """
 
     source: Source
-    labels: Path
+    labels: Path | LabelFile | None
 
 
 class SourceKind(ABC):
-    """One kind of source: its options, and how it is opened. `sources.KINDS` lists them.
+    """A kind of source: its options, and how it is opened. `sources.KINDS` lists them.
 
-    Modules of kinds are imported for their options alone, so they import OpenCV where they use it.
+    Parsers import the modules of all kinds, so a module imports OpenCV only in functions.
 
     Attributes:
         name: in an ImageNetJob, the field of spec.dataset.source.
         options: its options in messages, such as `--source`.
-        planned_as: the `kind` of each source that it opens, as plans have it.
+        planned_as: the `kind` in plans of each source that it opens.
     """
 
     name: ClassVar[str]
@@ -161,30 +184,30 @@ class SourceKind(ABC):
         """Adds the options by which imagenet-index opens a source."""
 
     def add_pack_options(self, parser: ArgumentParser) -> None:  # noqa: B027
-        """Adds those by which imagenet-pack opens it again; the plan may do without."""
+        """Adds the options by which imagenet-pack opens it again, if it needs any."""
 
     @abstractmethod
     def is_given(self, parsed: Namespace) -> bool:
         """Whether any option names a source of this kind."""
 
     def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether an option of imagenet-pack does; always, if its plan needs no option."""
+        """Whether an option of imagenet-pack names one; true if its plan needs no option."""
         return True
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """What is wrong with the options together, if anything is."""
+        """The mistake in the combination of options; None without one."""
         return None
 
     @abstractmethod
     def open(self, parsed: Namespace) -> Source:
-        """Opens the source that imagenet-index was given.
+        """Opens the source in the options of imagenet-index.
 
         Raises:
-            InputError: there is no such source, or it is of no known layout.
+            InputError: the source does not exist, or its layout is unknown.
         """
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
-        """Opens the validation images that imagenet-index was given; None without any."""
+        """Opens the validation images in the options of imagenet-index; None without any."""
         return None
 
     @abstractmethod
@@ -192,23 +215,23 @@ class SourceKind(ABC):
         """Opens a source again for imagenet-pack.
 
         Args:
-            planned: what `Source.to_document` said.
+            planned: from `Source.to_document`.
             parsed: the options of imagenet-pack.
 
         Raises:
-            InputError: an option is missing, or the source is not as planned.
+            InputError: an option is missing, or the source differs from the plan.
         """
 
 
 def is_image(name: str) -> bool:
-    """Whether a path's last part is named like an image; hidden files (`._x.jpg`) are not."""
+    """Whether a path's last part is an image's name; that of a hidden file is not."""
     base = name.rpartition("/")[2]
     stem, dot, suffix = base.rpartition(".")
     return bool(dot and stem) and base[0] != "." and f".{suffix.lower()}" in IMAGE_SUFFIXES
 
 
 def _suffix(name: str) -> str:
-    """The suffix of a file that is no image, for people; `.tar.gz` is one."""
+    """The suffix of a file that is not an image, for messages; `.tar.gz` is one suffix."""
     base = name.rpartition("/")[2].lower()
     if base.startswith("."):
         return "hidden"
@@ -220,13 +243,17 @@ def _suffix(name: str) -> str:
 
 
 def readable(name: str) -> str:
-    """A name as it can be printed: bytes that are not UTF-8 as escapes."""
+    """A printable name: bytes that are not UTF-8 become escapes."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def changed(where: str, what: str) -> InputError:
-    """The error for a source that is no longer what the plan describes; the caller raises it."""
-    return InputError(
+class SourceChangedError(InputError):
+    """A source differs from the plan, or from an earlier answer of the server."""
+
+
+def changed(where: str, what: str) -> SourceChangedError:
+    """The error for a source that differs from the plan; the caller raises it."""
+    return SourceChangedError(
         f"{readable(where)}: {readable(what)}: the source has changed since it was "
         "indexed; run imagenet-index again"
     )

@@ -1,6 +1,6 @@
-"""The kind `synthetic`: images made from numbers, to try a cluster without an archive.
+"""The kind `synthetic`: generated images, to try a cluster without an archive.
 
-Each class is a smooth pattern of colours and each image that pattern, shifted, under noise: a
+Each class is a smooth pattern of colours. Each image is that pattern, shifted, with noise, so a
 network can learn the classes. An image depends on its class, its number and the shape alone.
 """
 
@@ -23,11 +23,11 @@ class SyntheticSource(Source):
     where = "the synthetic source"
 
     def __init__(self, classes: int, images_per_class: int, shape: tuple[int, int, int]) -> None:
-        """Makes nothing yet.
+        """Takes the numbers; generates nothing yet.
 
         Args:
             classes: at least 1.
-            images_per_class: likewise.
+            images_per_class: at least 1.
             shape: channels (3), height and width in pixels.
         """
         self.classes = classes
@@ -96,7 +96,7 @@ class SyntheticSource(Source):
 
 
 class SyntheticKind(SourceKind):
-    """Classes, images of each and their shape; the plan has them all for imagenet-pack."""
+    """Number of classes, images per class and shape; imagenet-pack has them from the plan."""
 
     name = "synthetic"
     options = "the three --synthetic-… options"
@@ -130,7 +130,7 @@ class SyntheticKind(SourceKind):
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Makes no image yet."""
+        """Makes the source of the options; generates no image yet."""
         return SyntheticSource(*self._values(parsed))
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:

@@ -1,19 +1,18 @@
 """Lists the members of an uncompressed tar, or of a tar inside a tar, without reading their data.
 
-The standard library's tarfile keeps every member in memory (about a kilobyte each) and takes an
-archive that is cut off between two members for a whole one, so the walk is our own: one header
-block at a time, by offset. Formats: v7, ustar, GNU (long names, base-256 numbers) and pax, as in
+The standard library's tarfile keeps every member in memory, about a kilobyte each. It does not
+notice that an archive is cut off between two members. So this module reads one header block at a
+time, by offset. Formats: v7, ustar, GNU (long names, base-256 numbers) and pax, as in
 https://www.gnu.org/software/tar/manual/html_node/Standard.html and POSIX.1-2017 pax.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.sources.source import Blob, readable
+from imagenet_workloads.prepare.sources.archive import Kind, Member, Part
+from imagenet_workloads.prepare.sources.source import Blob, changed, readable
 
 BLOCK = 512
 NANOSECONDS = 10**9
@@ -28,44 +27,16 @@ class Region:
     """A part of a blob that holds one tar.
 
     Attributes:
-        blob: whose part it is.
-        start: of the part, in bytes.
-        end: likewise.
-        where: names it in messages.
+        blob: the blob.
+        start: the first byte of the part.
+        end: the byte after the part.
+        where: its name in messages.
     """
 
     blob: Blob
     start: int
     end: int
     where: str
-
-
-class Kind(Enum):
-    """What a member is, as far as images are concerned."""
-
-    FILE = auto()
-    FOLDER = auto()
-    LINK = auto()
-    SPARSE = auto()
-    OTHER = auto()
-
-
-class Member(NamedTuple):
-    """One member of a tar.
-
-    Attributes:
-        name: its path, without a leading `./`; bytes that are not UTF-8 as surrogates.
-        kind: what it is.
-        offset: of its data, in the blob.
-        size: of its data, in bytes.
-        mtime: in nanoseconds since 1970.
-    """
-
-    name: str
-    kind: Kind
-    offset: int
-    size: int
-    mtime: int
 
 
 _KINDS = {
@@ -77,7 +48,7 @@ _KINDS = {
     b"5": Kind.FOLDER,
     b"D": Kind.FOLDER,
     b"S": Kind.SPARSE,
-    # Devices, pipes, the archive's label, the rest of a file that another volume began.
+    # Devices, pipes, the archive's label, the rest of a file from another volume.
     b"3": Kind.OTHER,
     b"4": Kind.OTHER,
     b"6": Kind.OTHER,
@@ -87,15 +58,45 @@ _KINDS = {
 _EXTENSIONS = frozenset((b"L", b"K", b"x", b"X", b"g"))
 
 _OCTAL = re.compile(rb"[0-7]*")
-# More digits than any archive has bytes, or any clock seconds.
+# No archive has so many bytes, and no clock so many seconds.
 _DIGITS = 24
 _COUNT = re.compile(rb"[0-9]{1,%d}" % _DIGITS)
 _SECONDS = re.compile(rb"([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
 
 
+class TarArchive:
+    """A tar in a blob, as an `archive.Archive`."""
+
+    format = "tar"
+
+    def __init__(self, blob: Blob) -> None:
+        """Reads nothing yet."""
+        self.blob = blob
+
+    def members(self) -> Iterator[Member]:
+        """Yields the members in order."""
+        return members(Region(self.blob, 0, self.blob.size, self.blob.where))
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of a member, checked against the header before them.
+
+        Raises:
+            InputError: no member of that size is there any more.
+        """
+        block = self.blob.read(offset - BLOCK, BLOCK + size)
+        # A pax header may replace this size, but only from 8 GiB on.
+        if len(block) != BLOCK + size or header_size(block[:BLOCK]) != size:
+            raise changed(self.blob.where, f"{name} is not at byte {offset}")
+        return block[BLOCK:]
+
+    def part(self, member: Member) -> Part:
+        """A member that is an archive."""
+        return Part(self.blob, member.name, member.offset, member.size)
+
+
 @dataclass
 class _Override:
-    """What the extension blocks before a header say in its stead."""
+    """The fields of extension blocks that replace those of the next header."""
 
     name: bytes | None = None
     size: int | None = None
@@ -104,7 +105,7 @@ class _Override:
 
 
 def members(region: Region) -> Iterator[Member]:
-    """Yields the members in their order.
+    """Yields the members in order.
 
     Raises:
         InputError: the archive is cut off or damaged; the message names the byte.
@@ -133,7 +134,7 @@ def members(region: Region) -> Iterator[Member]:
 
 
 def header_size(header: bytes) -> int | None:
-    """The size that a member's header block states; None where it is not a header block."""
+    """The size in a member's header block; None if it is not a header block."""
     if len(header) != BLOCK or header == _ZERO_BLOCK or not _sum_is_right(header):
         return None
     try:
@@ -144,7 +145,7 @@ def header_size(header: bytes) -> int | None:
 
 
 def parse_number(field: bytes) -> int:
-    """A numeric header field: octal digits, or GNU's base-256 where the first bit is set.
+    """A numeric header field: octal digits, or GNU's base-256 if the first bit is set.
 
     Raises:
         ValueError: neither.
@@ -154,14 +155,14 @@ def parse_number(field: bytes) -> int:
         # A first byte of 0xff marks a negative number in two's complement.
         return value if field[0] == 0x80 else int.from_bytes(field, "big", signed=True)
     digits = field.partition(b"\0")[0].strip()
-    # int() takes more than digits: a sign, "0o7", "1_0".
+    # int() accepts more than digits: a sign, "0o7", "1_0".
     if not _OCTAL.fullmatch(digits):
         raise ValueError(f"{digits!r} is no octal number")
     return int(digits, 8) if digits else 0
 
 
 def _member(header: bytes, size: int, override: _Override, region: Region, position: int) -> Member:
-    # POSIX: a type that is not known is that of a file.
+    # POSIX: an unknown type means a file.
     kind = _KINDS.get(header[156:157], Kind.FILE)
     name = override.name if override.name is not None else _header_name(header)
     if kind is Kind.FILE and name.endswith(b"/"):
@@ -180,7 +181,7 @@ def _member(header: bytes, size: int, override: _Override, region: Region, posit
 
 def _header_name(header: bytes) -> bytes:
     name = header[:100].partition(b"\0")[0]
-    # Only ustar has a prefix here; GNU's own format keeps other things in its place.
+    # Only ustar has a prefix here; GNU's format has other fields in its place.
     if header[257:263] == b"ustar\0":
         prefix = header[345:500].partition(b"\0")[0]
         if prefix:
@@ -250,7 +251,7 @@ def _read(region: Region, position: int, size: int) -> bytes:
 
 
 def _number(field: bytes, region: Region, position: int) -> int:
-    """A size or time: a negative one is damage, and a negative size would lead the walk back."""
+    """A size or time. A negative one is damage; a negative size would move the walk back."""
     try:
         number = parse_number(field)
     except ValueError:
@@ -266,7 +267,7 @@ def _check_sum(header: bytes, region: Region, position: int) -> None:
 
 
 def _sum_is_right(header: bytes) -> bool:
-    """Whether the checksum holds: the sum of the bytes, the checksum's own counted as spaces."""
+    """Whether the checksum is right: the sum of the bytes, with its own bytes as spaces."""
     try:
         stated = parse_number(header[148:156])
     except ValueError:
@@ -281,7 +282,7 @@ def _padded(size: int) -> int:
 def _damaged(region: Region, position: int) -> InputError:
     return InputError(
         f"{region.where}: no tar header at byte {position - region.start}: the archive is damaged, "
-        "or no tar; copy or download it again"
+        "or is not a tar; copy or download it again"
     )
 
 

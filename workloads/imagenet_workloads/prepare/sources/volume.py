@@ -1,8 +1,9 @@
-"""The kind `volume`: a folder, or a tar of any layout, in the file system."""
+"""The kind `volume`: a folder, or an archive of any layout, in the file system."""
 
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,22 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources import archives, cifar, parquet, webdataset
+from imagenet_workloads.prepare.sources.decompressed import decompressed
 from imagenet_workloads.prepare.sources.folder import FlatFolder, Folder
-from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation, changed
-from imagenet_workloads.prepare.sources.tar_layouts import (
-    FlatTar,
-    TarOfFolders,
-    TarOfTars,
-    open_flat_tar,
-    open_tar,
+from imagenet_workloads.prepare.sources.folder_of_archives import KINDS as KINDS_OF_FOLDERS
+from imagenet_workloads.prepare.sources.folder_of_archives import (
+    FolderOfArchives,
+    open_file_of,
+    open_folder_of_archives,
 )
+from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder, files_below
+from imagenet_workloads.prepare.sources.folder_tree import open_at, open_folder
+from imagenet_workloads.prepare.sources.links import require_inside
+from imagenet_workloads.prepare.sources.source import Blob, Source, SourceKind, Validation, changed
 
-_FLAT = (FlatFolder.kind, FlatTar.kind)
+_FLAT = (FlatFolder.kind, *archives.FLAT)
+_VALIDATION = "--validation-source"
 
 
 class File:
@@ -50,38 +56,96 @@ class File:
         os.close(self._descriptor)
 
 
-def open_source(path: Path, within: str | None = None) -> Source:
-    """Opens a source whose classes show in it: a folder, a tar of tars or a tar of folders.
+def open_source(path: Path, within: str | None = None, scratch: Path | None = None) -> Source:
+    """Opens a source that contains its classes: a folder, or an archive of archives or folders.
 
     Args:
-        path: of the folder or tar.
-        within: the folder or tar in the tar that holds the classes; None if nobody has said.
+        path: the folder or archive.
+        within: the folder or archive in it that holds the classes; None by default.
+        scratch: a folder for the content of a compressed archive; None refuses these.
 
     Raises:
-        InputError: there is no such path, or it is none of these.
+        InputError: the path does not exist, or is none of these.
     """
     if not regular_files.is_folder(path):
-        return open_tar(File(path), within)
+        if within is None and webdataset.is_shard(path, File, may_have_folders=False):
+            return webdataset.WebDataset(path.parent, (path.name,), File)
+        if _is_parquet(path):
+            parquet.require_no_path_in_archive(str(path), within)
+            return parquet.Parquet(_files_of(path), (path.name,))
+        return archives.open_archive(_open_blob(path, scratch), within)
     if within is not None:
-        raise InputError(f"{path}: is a folder and no archive; write {path / within} (path)")
-    return Folder(path)
+        raise InputError(f"{path}: is a folder, not an archive; write {path / within} (path)")
+    return (
+        _open_cifar(path)
+        or open_folder_of_archives(path, File)
+        or parquet.open_files(_files_of(path))
+        or open_folder(path)
+    )
 
 
-def open_flat(path: Path) -> Source:
-    """Opens a source whose classes are in a label file: a flat folder or a flat tar.
+def _is_parquet(path: Path) -> bool:
+    with closing(File(path)) as file:
+        return parquet.is_parquet(file)
+
+
+def _files_of(path: Path) -> FilesOfFolder:
+    """The Parquet files in a folder, or a single one."""
+    if regular_files.is_folder(path):
+        return FilesOfFolder(path, files_below(path, parquet.SUFFIX), File)
+    return FilesOfFolder(path.parent, (path.name,), File)
+
+
+def _open_cifar(folder: Path) -> Source | None:
+    """The images of CIFAR, if they are in a folder or in the only folder there."""
+    found = _cifar_files(folder)
+    below = [] if found else [one for one in folder.iterdir() if not one.name.startswith(".")]
+    if len(below) == 1 and below[0].is_dir():
+        found = _cifar_files(below[0])
+    if not cifar.may_be(found):
+        return None
+    for path in found.values():
+        require_inside(str(path), str(folder))
+    files = {name: File(path) for name, path in found.items()}
+
+    def close() -> None:
+        for file in files.values():
+            file.close()
+
+    return cifar.open_cifar(str(folder), files, close)
+
+
+def _cifar_files(folder: Path) -> dict[str, Path]:
+    return {name: folder / name for name in cifar.FILES if (folder / name).is_file()}
+
+
+def _open_blob(path: Path, scratch: Path | None) -> Blob:
+    file = File(path)
+    return file if scratch is None else decompressed(file, scratch)
+
+
+def open_flat(path: Path, scratch: Path | None = None) -> Source:
+    """Opens a source whose classes are in a label file: a flat folder or a flat archive.
 
     Raises:
-        InputError: there is no such path, or it is neither.
+        InputError: the path does not exist, or is neither.
     """
-    return FlatFolder(path) if regular_files.is_folder(path) else open_flat_tar(File(path))
+    return (
+        FlatFolder(path)
+        if regular_files.is_folder(path)
+        else archives.open_flat_archive(_open_blob(path, scratch))
+    )
 
 
 class VolumeKind(SourceKind):
-    """Images under a path; validation images may have a path and a label file."""
+    """Images under a path; validation images may have a path, and a label file."""
 
     name = "volume"
     options = "--source"
-    planned_as = (Folder.kind, TarOfTars.kind, TarOfFolders.kind, *_FLAT)
+    planned_as = (
+        *(Folder.kind, FlatFolder.kind, *KINDS_OF_FOLDERS),
+        *(webdataset.KIND, parquet.KIND, *archives.KINDS),
+    )
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --source, --validation-source and --validation-labels."""
@@ -90,14 +154,15 @@ class VolumeKind(SourceKind):
             "--source",
             type=types.path,
             metavar="PATH",
-            help="a folder of class folders, a tar of class tars, or a tar of class folders",
+            help="a folder of class folders, or a tar or zip of class folders or class archives",
         )
         _add_path_in_archive(group.add_argument)
         group.add_argument(
             "--validation-source",
             type=types.path,
             metavar="PATH",
-            help="a flat tar or folder, as ILSVRC2012_img_val.tar",
+            help="a flat archive or folder with --validation-labels, as ILSVRC2012_img_val.tar, or "
+            "one of class folders",
         )
         group.add_argument(
             "--validation-labels",
@@ -124,9 +189,9 @@ class VolumeKind(SourceKind):
         return (parsed.source or parsed.validation_source) is not None
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """Images and label file of the validation go together, and without a draw."""
-        if (parsed.validation_source is None) != (parsed.validation_labels is None):
-            return "--validation-source and --validation-labels go together"
+        """A label file needs its images, and validation images exclude a drawn split."""
+        if parsed.validation_source is None and parsed.validation_labels is not None:
+            return "--validation-labels goes with --validation-source"
         if parsed.path_in_archive is not None and parsed.source is None:
             return "--path-in-archive goes with --source"
         if parsed.validation_source is not None and parsed.validation_per_class is not None:
@@ -135,27 +200,65 @@ class VolumeKind(SourceKind):
 
     def open(self, parsed: Namespace) -> Source:
         """Opens what --source names."""
-        return open_source(parsed.source, parsed.path_in_archive)
+        return open_source(parsed.source, parsed.path_in_archive, parsed.data)
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
         """Opens what --validation-source names."""
-        if parsed.validation_source is None:
+        path = parsed.validation_source
+        if path is None:
             return None
-        return Validation(open_flat(parsed.validation_source), parsed.validation_labels)
+        if parsed.validation_labels is not None:
+            return Validation(open_flat(path, parsed.data), parsed.validation_labels)
+        if regular_files.is_folder(path):
+            source: Source = parquet.open_files(_files_of(path)) or Folder(path)
+        elif _is_parquet(path):
+            source = parquet.Parquet(_files_of(path), (path.name,))
+        else:
+            source = archives.open_archive(_open_blob(path, parsed.data))
+        source.place = {**source.place, "option": _VALIDATION}
+        return Validation(source, None)
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens --source or --validation-source, which must have the planned layout."""
-        kind = planned.text("kind")
+        """Opens --source or --validation-source, which must have the layout of the plan."""
+        kind, within = planned.text("kind"), _within(planned)
         is_flat = kind in _FLAT
-        path = parsed.validation_source if is_flat else parsed.source
+        is_inside = within is not None or planned.has("file")
+        is_validation = planned.has("option") or (is_flat and not is_inside)
+        path = parsed.validation_source if is_validation else parsed.source
         if path is None:
-            option = "--validation-source" if is_flat else "--source"
+            option = _VALIDATION if is_validation else "--source"
             raise InputError(f"{option} is missing: the plan needs a {kind}")
-        source = open_flat(path) if is_flat else open_source(path, parsed.path_in_archive)
-        if source.kind != kind:
-            source.close()
-            raise changed(str(path), f"is a {source.kind} in place of a {kind}")
-        return source
+        is_folder = regular_files.is_folder(path)
+        if kind == parquet.KIND:
+            return parquet.open_planned(planned, _files_of(path))
+        if kind == webdataset.KIND:
+            return webdataset.WebDataset(path if is_folder else path.parent, (), File)
+        if not is_folder:
+            inside = None if is_validation else parsed.path_in_archive
+            blob = _open_blob(path, parsed.data)
+            return archives.open_planned_archive(planned, blob, inside)
+        if kind in cifar.KINDS and (source := _open_cifar(path)) is not None:
+            return cifar.planned_split(planned, source)
+        if planned.has("file"):
+            return _matching(kind, open_file_of(path, planned.file_name("file"), is_flat, File))
+        if kind in KINDS_OF_FOLDERS:
+            return FolderOfArchives(kind, path, File)
+        folder = FlatFolder if is_flat else Folder
+        if kind != folder.kind:
+            raise changed(str(path), f"is a {folder.kind} in place of a {kind}")
+        return folder(path) if within is None else open_at(path, within, is_flat)
+
+
+def _matching(kind: str, source: Source) -> Source:
+    """The source, if it is of this kind."""
+    if source.kind != kind:
+        source.close()
+        raise changed(source.where, f"is a {source.kind} in place of a {kind}")
+    return source
+
+
+def _within(planned: Fields) -> str | None:
+    return planned.text("within") if planned.has("within") else None
 
 
 def _add_path_in_archive(add_argument: Callable[..., Any]) -> None:
@@ -163,6 +266,6 @@ def _add_path_in_archive(add_argument: Callable[..., Any]) -> None:
         "--path-in-archive",
         type=types.text,
         metavar="PATH",
-        help="the folder or tar in the archive of --source that holds the classes (default: the "
-        "folder that holds all of them)",
+        help="the folder or archive in --source that holds the classes (default: the folder that "
+        "holds all of them)",
     )

@@ -1,0 +1,66 @@
+"""`imagenet-dataset`: a dataset goes to a bucket and comes back, is verified and deleted."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+import pytest
+
+from imagenet_workloads.commands import dataset
+from support.published import BUCKET, bucket_folder, files
+from support.s3_server import S3Server, serve_s3
+from support.tiny_dataset import write_dataset
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[S3Server]:
+    (tmp_path / "s3").mkdir()
+    with serve_s3(tmp_path / "s3") as running:
+        bucket_folder(running, "digits")
+        yield running
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_life_of_a_dataset(
+    server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(server.secret(tmp_path / "secret")))
+    local = write_dataset(tmp_path / "volume" / "datasets" / "k", train=40, validation=8).folder
+    there, back = f"s3://{BUCKET}/sets/digits", tmp_path / "back"
+
+    def call(*arguments: str | Path, fails: bool = False) -> str:
+        code = dataset.main([*map(str, arguments), "--endpoint", server.endpoint])
+        captured = capfd.readouterr()
+        assert (code != 0) == fails, captured.err
+        return captured.err if fails else captured.out
+
+    listed = call("list", tmp_path / "volume").splitlines()
+    assert listed[1].split() == ["0" * 12, "RecordIO", "10", "40", "8", str(local)]
+    call("publish", local, there)
+    assert call("list", f"s3://{BUCKET}/sets").splitlines()[1].endswith(f" {there}")
+    shown = json.loads(call("show", there))
+    assert (shown["images"], shown["shards"]) == ({"train": 40, "validation": 8}, 4)
+    call("verify", there)
+    call("fetch", there, back)
+    assert contents(back) == contents(local)
+    described = len((local / "dataset.json").read_bytes())
+    assert call("fetch", there, back).endswith(f" {described} bytes were fetched\n")
+
+    name = next(one for one in contents(local) if one.endswith(".rec"))
+    damaged = bytearray(files(server, "sets/digits")[name])
+    damaged[-9] ^= 1
+    obstore.put(server.bucket(BUCKET), f"sets/digits/{name}", bytes(damaged))
+    found = call("verify", there, fails=True)
+    assert f"1 of 4 shards are damaged: {there}/{name}: its checksum is wrong" in found
+    assert "nothing is deleted without --yes" in call("delete", there, fails=True)
+    call("delete", there, "--yes")
+    assert files(server, "sets/digits") == {}
+    call("delete", local, "--yes")
+    assert not local.exists()

@@ -1,0 +1,115 @@
+"""Folders of archives: one a class, or one a split as image-net.org gives ILSVRC2012."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources import volume
+from imagenet_workloads.prepare.sources.source import Notes
+from support.pictures import collection, jpeg, tar, write_folder, zipped
+from support.preparation import prepare, refused
+
+IMAGES = collection({"n01": 4, "n02": 3, "n03": 5})
+ARCHIVES: dict[str, Callable[[dict[str, bytes]], bytes]] = {"tar": tar, "zip": zipped}
+
+
+@pytest.mark.parametrize("suffix", ARCHIVES)
+def test_one_archive_a_class_is_the_dataset_of_its_images(suffix: str, tmp_path: Path) -> None:
+    root = tmp_path / "archives"
+    root.mkdir()
+    for name, images in IMAGES.items():
+        deeper = {f"images/{one}": content for one, content in images.items()}
+        (root / f"{name}.{suffix}").write_bytes(ARCHIVES[suffix](deeper))
+    (root / f"n04.{suffix}").touch()
+    (root / "README").touch()
+    options = ("--shards", "1", "--validation-per-class", "1")
+    sealed = read_dataset(prepare(root, tmp_path / "data", *options))
+    assert dict(zip(sealed.classes, sealed.train.per_class or (), strict=True)) == {
+        "n01": 3, "n02": 2, "n03": 4,
+    }  # fmt: skip
+    assert sealed.dropped_classes == {"n04": 0}
+    assert sealed.passed_over == {"none": 1}
+    plain = write_folder(tmp_path / "plain", IMAGES)
+    other = read_dataset(prepare(plain, tmp_path / "data", *options))
+    assert other.train.shards[0].sha256 == sealed.train.shards[0].sha256
+
+
+def ilsvrc(root: Path) -> Path:
+    """As image-net.org gives ILSVRC2012, small."""
+    kit = root / "ILSVRC2012_devkit_t12" / "data"
+    kit.mkdir(parents=True)
+    (kit / "ILSVRC2012_validation_ground_truth.txt").write_text("n02\nn03\nn01\n")
+    inner = {f"{name}.tar": tar(images) for name, images in IMAGES.items()}
+    (root / "ILSVRC2012_img_train.tar").write_bytes(tar(inner))
+    images = {f"ILSVRC2012_val_{n}.JPEG": jpeg(n) for n in range(3)}
+    (root / "ILSVRC2012_img_val.tar").write_bytes(tar(images))
+    (root / "ILSVRC2012_img_test.tar").write_bytes(tar(images))
+    return root
+
+
+def test_the_files_of_image_net_org_need_no_layout(tmp_path: Path) -> None:
+    options = ("--shards", "1", "--default-validation-per-class", "1")
+    sealed = read_dataset(prepare(ilsvrc(tmp_path / "raw"), tmp_path / "data", *options))
+    assert (sealed.train.per_class, sealed.validation.per_class) == ((4, 3, 5), (1, 1, 1))
+
+
+def test_archives_of_class_folders_may_be_the_splits(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        files = {
+            f"{name}/{one}": content
+            for name, images in IMAGES.items()
+            for one, content in list(images.items())[:2]
+        }
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        (tmp_path / "raw" / f"{split}.zip").write_bytes(zipped(files))
+    (tmp_path / "raw" / "words.txt").write_text("n01\ttench\n")
+    sealed = read_dataset(prepare(tmp_path / "raw", tmp_path / "data", "--shards", "1"))
+    assert (sealed.train.per_class, sealed.validation.per_class) == ((2, 2, 2), (2, 2, 2))
+    assert sealed.class_words == {"n01": "tench"}
+
+
+def test_a_validation_archive_without_labels_says_which_file_to_add(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = ilsvrc(tmp_path / "raw")
+    (root / "ILSVRC2012_devkit_t12").rename(tmp_path / "elsewhere")
+    message = refused(capfd, "--source", root, "--data", tmp_path / "data", "--shards", "1")
+    assert "ILSVRC2012_img_val.tar: its images (such as ILSVRC2012_val_0.JPEG) are in no" in message
+    assert f"or put one of these label files into {root}: LOC_val_solution.csv, " in message
+
+
+def test_what_is_wrong_with_an_archive_names_it(tmp_path: Path) -> None:
+    root = tmp_path / "raw"
+    root.mkdir()
+    (root / "n01.tar").write_bytes(tar(IMAGES["n01"]))
+    (root / "n02.zip").write_bytes(zipped(IMAGES["n02"]))
+    with pytest.raises(InputError, match=f"{root}: holds tars and zips; put those of the classes"):
+        volume.open_source(root)
+    (root / "n02.zip").rename(root / "n02.tar")
+    with pytest.raises(InputError, match=r"n02\.tar: is compressed \(zip\)"):
+        list(volume.open_source(root).scan(Notes()))
+    (root / "n02.tar").write_bytes(gzip.compress(tar(IMAGES["n02"])))
+    with pytest.raises(InputError, match=r"n02\.tar: is compressed \(gzip\)"):
+        list(volume.open_source(root).scan(Notes()))
+    (root / "n02.tar").write_bytes(tar(IMAGES["n02"]))
+    source = volume.open_source(root)
+    images = list(source.scan(Notes()))
+    (root / "n02.tar").unlink()
+    with pytest.raises(InputError, match=r"n02\.tar: is gone: the source has changed"):
+        source.read(images[-1].name, images[-1].offset, images[-1].size)
+    (tmp_path / "n03.tar").write_bytes(tar(IMAGES["n03"]))
+    (root / "n03.tar").symlink_to(tmp_path / "n03.tar")
+    with pytest.raises(InputError, match=r"n03\.tar: is a link to .*, out of the source"):
+        list(volume.open_source(root).scan(Notes()))
+
+
+def test_class_folders_beside_an_archive_are_the_classes(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "raw", IMAGES)
+    (root / "train.tar").write_bytes(tar(IMAGES["n01"]))
+    notes = Notes()
+    assert {one.class_name for one in volume.open_source(root).scan(notes)} == set(IMAGES)
+    assert notes.suffixes == {".tar": 1}

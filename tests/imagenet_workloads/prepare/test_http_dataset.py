@@ -1,0 +1,262 @@
+"""A dataset from archives on a server: the same bytes as from a volume, no trace of the login."""
+
+import re
+import tarfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.commands import index, pack
+from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare import sources
+from imagenet_workloads.prepare.sources.source import Notes
+from support.file_server import FileServer, Handler, basic
+from support.pictures import (
+    Collection,
+    collection,
+    jpeg,
+    tar,
+    write_tar_of_folders,
+    write_tar_of_tars,
+)
+from support.preparation import contents, prepare, refused, run_index
+from support.remote_preparation import prepare_remote, write_secret
+
+IMAGES = collection({f"n{number:02}": 6 for number in range(10)})
+DATASET = ("--validation-per-class", "1", "--shards", "2")
+MEETING = 8
+WRITERS: dict[str, Callable[[Path, Collection], Path]] = {
+    "tar of tars": write_tar_of_tars,
+    "tar of folders": write_tar_of_folders,
+}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return write_tar_of_tars(tmp_path / "train.tar", IMAGES)
+
+
+@pytest.fixture
+def server(archive: Path) -> Iterator[FileServer]:
+    with FileServer({"/train.tar": archive.read_bytes()}).running() as running:
+        yield running
+
+
+def reading(server: FileServer, *more: str) -> list[str]:
+    return ["--http-file", "train.tar", f"{server.url}/train.tar", *more]
+
+
+class Meeting:
+    """Keeps requests for some places in the archive until several wait at the same time."""
+
+    def __init__(self, places: set[int]) -> None:
+        self._places = places
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._met = threading.Event()
+
+    def __call__(self, handler: Handler) -> None:
+        first = int(handler.headers["Range"].removeprefix("bytes=").partition("-")[0])
+        if first in self._places:
+            with self._lock:
+                self._waiting += 1
+                if self._waiting >= MEETING:
+                    self._met.set()
+            self._met.wait(60)
+        handler.serve()
+
+    @property
+    def took_place(self) -> bool:
+        return self._met.is_set()
+
+
+@pytest.mark.parametrize("layout", WRITERS)
+def test_it_is_the_same_dataset_as_from_a_volume(layout: str, tmp_path: Path) -> None:
+    file = WRITERS[layout](tmp_path / "images.tar", IMAGES)
+    with FileServer({"/images.tar": file.read_bytes()}).running() as server:
+        options = ["--http-file", "images.tar", f"{server.url}/images.tar"]
+        remote = prepare_remote(tmp_path / "remote", options, *DATASET)
+    local = prepare(file, tmp_path / "local", *DATASET)
+    files = contents(remote)
+    assert remote.name == local.name
+    plans = [found.pop("plan/plan.json") for found in (files, contents(local))]
+    assert files == {name: one for name, one in contents(local).items() if "plan.json" not in name}
+    assert [b'"etag"' in plan for plan in plans] == [True, False]
+
+
+def planned(data: Path, key: str) -> list[tuple[str, int]]:
+    """Name and offset of each planned image."""
+    plan = plans.read(data, key)
+    images = (plans.read_images(plans.folder_of(data, key), shard) for shard in plan.shards)
+    return [(image.name, image.offset) for shard in images for image in shard]
+
+
+def test_it_is_read_by_many_requests_at_a_time(
+    archive: Path, server: FileServer, tmp_path: Path
+) -> None:
+    data, options = tmp_path / "data", reading(server)
+    with tarfile.open(archive) as outer:
+        inner_tars = {member.offset_data for member in outer.getmembers()}
+    of_index = Meeting(inner_tars)
+    server.faults.extend([of_index] * 1000)
+    key = run_index(None, data, *options, *DATASET)["key"]
+    of_pack = Meeting({offset - 512 for _, offset in planned(data, key)})
+    server.faults = deque([of_pack] * 1000)
+    arguments = ["--data", str(data), "--key", key, *options, "--threads", "1"]
+    assert pack.main(arguments) == 0
+    assert (of_index.took_place, of_pack.took_place) == (True, True)
+
+
+def test_validation_images_and_their_labels_are_files_of_their_own(
+    archive: Path, server: FileServer, tmp_path: Path
+) -> None:
+    images = {f"val_{number:03}.JPEG": jpeg(number) for number in range(10)}
+    (tmp_path / "val.tar").write_bytes(tar(images))
+    (tmp_path / "labels.txt").write_text("".join(f"n{number:02}\n" for number in range(10)))
+    local = prepare(
+        archive, tmp_path / "local", "--validation-source", str(tmp_path / "val.tar"),
+        "--validation-labels", str(tmp_path / "labels.txt"),
+    )  # fmt: skip
+    for name in ("val.tar", "labels.txt"):
+        server.content[f"/{name}"] = (tmp_path / name).read_bytes()
+    options = [
+        *("--http-file", "labels.txt", f"{server.url}/labels.txt"),
+        *("--http-file", "val.tar", f"{server.url}/val.tar"),
+        *("--http-archive", "train.tar", "--http-validation", "val.tar"),
+    ]
+    options = reading(server, *options)
+    remote = prepare_remote(tmp_path / "remote", options, "--http-labels", "labels.txt")
+    assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
+
+
+def test_both_splits_may_be_in_one_archive_or_in_two(tmp_path: Path) -> None:
+    train = {f"{name}/{base}": one for name in IMAGES for base, one in IMAGES[name].items()}
+    val = {f"{name}/v.jpg": jpeg(number) for number, name in enumerate(IMAGES)}
+    tree = {f"train/{name}": one for name, one in train.items()}
+    both = tar(tree | {f"val/{name}": one for name, one in val.items()})
+    (tmp_path / "both.tar").write_bytes(both)
+    local = prepare(tmp_path / "both.tar", tmp_path / "local")
+    content = {"/both.tar": both, "/train.tar": tar(train), "/val.tar": tar(val)}
+    with FileServer(content).running() as server:
+        one = ["--http-file", "both.tar", f"{server.url}/both.tar"]
+        remote = prepare_remote(tmp_path / "one", one)
+        assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
+        two = [*("--http-file", "val.tar", f"{server.url}/val.tar"), "--http-validation", "val.tar"]
+        remote = prepare_remote(tmp_path / "two", reading(server, *two))
+    sealed = read_dataset(remote)
+    assert (sealed.train.images, sealed.validation.images) == (60, 10)
+
+
+def test_a_change_between_index_and_pack_is_said(
+    server: FileServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    options = reading(server)
+    key = run_index(None, data, *options, *DATASET)["key"]
+    packing = ["--data", str(data), "--key", key, *options]
+    server.tags["/train.tar"] = '"uploaded again"'
+    assert pack.main(packing) == 3
+    assert "the source has changed since it was indexed; run imagenet-index again" in (
+        capfd.readouterr().err
+    )
+    # The images are the same, so index only notes the new version.
+    assert run_index(None, data, *options, *DATASET)["key"] == key
+    assert pack.main(packing) == 0
+
+
+def test_login_and_query_are_in_no_file_and_no_output(
+    archive: Path,
+    server: FileServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = write_secret(
+        tmp_path / "secret", username="rea-der", password="pass-word", link="?sig=na-ture"
+    )
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(secret))
+    server.content = {"/train.tar?sig=na-ture": archive.read_bytes()}
+    server.login = basic("rea-der", "pass-word")
+    options = reading(server, "--http-query-key", "train.tar", "link")
+    dataset = prepare_remote(tmp_path / "data", options, *DATASET)
+    server.login = "another"
+    assert index.main([*options, "--data", str(tmp_path / "data"), *DATASET]) == 3
+    files = [*contents(dataset).values(), (tmp_path / "data-termination-log").read_bytes()]
+    said = "".join(capfd.readouterr())
+    assert "401 Unauthorized" in said
+    for text in (said, *(content.decode("latin-1") for content in files)):
+        for forbidden in ("rea-der", "pass-word", "na-ture"):
+            assert forbidden not in text
+
+
+def test_a_secret_without_a_key_is_named(
+    server: FileServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arguments = [*reading(server), "--data", str(tmp_path / "data")]
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(write_secret(tmp_path / "secret", username="x")))
+    said = refused(capfd, *arguments)
+    assert "the Secret lacks the key password; add it to the Secret" in said
+    said = refused(capfd, *arguments, "--http-query-key", "train.tar", "link")
+    assert "the Secret lacks the key link" in said
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("more", "mistake"),
+    [
+        (["--http-archive", "x"], "x is no name of an --http-file"),
+        (["--http-size", "train.tar", "x"], "'x' is no number of bytes"),
+        (["--http-checksum", "train.tar", "sha1:00"], "neither sha256:DIGITS nor md5:DIGITS"),
+        (["--http-labels", "train.tar"], "--http-labels goes with --http-validation"),
+        (["--http-file", "train.tar", "http://x/y"], "each --http-file needs another name"),
+        (
+            ["--http-validation", "train.tar", "--http-labels", "train.tar",
+             "--validation-per-class", "1"],
+            "either --validation-per-class or --http-validation",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_options(
+    more: list[str], mistake: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = reading(FileServer({}, url="http://127.0.0.1:1"), *more, "--data", "/nowhere")
+    with pytest.raises(SystemExit):
+        index.main(options)
+    assert mistake in capfd.readouterr().err
+
+
+def test_requests_and_bytes_are_reported(server: FileServer, tmp_path: Path) -> None:
+    reported: list[tuple[int, int]] = []
+    sources.report_traffic(lambda requests, bytes: reported.append((requests, bytes)))
+    try:
+        parsed = index.build_parser().parse_args([*reading(server), "--data", str(tmp_path)])
+        source = sources.open_source(parsed)
+        images = list(source.scan(Notes()))
+        source.read(images[0].name, images[0].offset, images[0].size)
+        source.close()
+    finally:
+        sources.report_traffic(lambda requests, bytes: None)
+    assert sum(requests for requests, _ in reported) == len(server.requests)
+    assert reported[-1] == (1, images[0].size + 512)
+
+
+def test_more_requests_than_allowed_are_refused_before_they_are_sent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Headers so far apart that each takes a request.
+    images = {f"n01/{number:04}.jpg": bytes(70 << 10) for number in range(600)}
+    arguments = ["--data", str(tmp_path), "--http-max-requests"]
+    with FileServer({"/train.tar": tar(images)}).running() as server:
+        said = refused(capfd, *reading(server), *arguments, "500")
+        found = re.search(r"listing takes about (\d+) requests, and 500 are allowed", said)
+        assert found is not None
+        assert 590 <= int(found[1]) <= 610
+        assert "raise maxRequests, or write source.http.cache, which stores the archive" in said
+        assert len(server.requests) < 300

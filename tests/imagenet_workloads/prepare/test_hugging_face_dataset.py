@@ -1,0 +1,154 @@
+"""A dataset from a hub, through huggingface_hub: read in place, pinned to a commit."""
+
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.commands import index, pack
+from imagenet_workloads.dataset import read_dataset
+from support.file_server import FileServer
+from support.hugging_face_hub import COMMIT, Hub, serve_hub
+from support.parquet_files import hugging_face, rows
+from support.pictures import collection, tar
+from support.preparation import contents, finish, refused, run_index, start
+from support.remote_preparation import prepare_remote, write_secret
+
+IMAGES = collection({"cat": 6, "dog": 5})
+ROWS = rows(IMAGES)
+NAMES = ("cat", "dog")
+DATASET = "pets/photos"
+FILES = {
+    "README.md": b"# Photos",
+    "data/test-00000-of-00001.parquet": hugging_face(ROWS[:1], NAMES, labels=[-1]),
+    "data/train-00000-of-00002.parquet": hugging_face(ROWS[:4], NAMES),
+    "data/train-00001-of-00002.parquet": hugging_face(ROWS[4:8], NAMES),
+    "data/validation-00000-of-00001.parquet": hugging_face(ROWS[8:], NAMES),
+}
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serve_hub(FILES, DATASET, "hf_to-ken") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = write_secret(tmp_path / "secret", HF_TOKEN="hf_to-ken")
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(folder))
+    return folder
+
+
+def reading(hub: Hub, *more: str, dataset: str = DATASET) -> list[str]:
+    return [f"--hf-dataset={dataset}", f"--hf-endpoint={hub.api.url}", *more]
+
+
+def test_the_splits_of_a_dataset_train_and_validate(hub: Hub, tmp_path: Path) -> None:
+    dataset = prepare_remote(tmp_path / "data", reading(hub), "--shards", "1")
+    sealed = read_dataset(dataset)
+    assert sealed.classes == NAMES
+    assert (sealed.train.images, sealed.validation.images) == (8, 3)
+    assert COMMIT.encode() in contents(dataset)["plan/plan.json"]
+    # Another host gets no token, and the token is in no file.
+    assert all("Authorization" not in request.headers for request in hub.store.requests)
+    assert all(request.headers.get("Range") for request in hub.store.requests)
+    assert not any(b"hf_to-ken" in content for content in contents(dataset).values())
+
+
+def test_pack_reads_the_commit_of_index(hub: Hub, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    options = reading(hub)
+    key = run_index(None, data, *options, "--shards", "1", "--hf-revision=main")["key"]
+    hub.commits["main"] = "f" * 40
+    hub.commits["kept"] = COMMIT
+    hub.api.requests.clear()
+    assert pack.main(["--data", str(data), "--key", key, *options]) == 0
+    paths = [request.path for request in hub.api.requests]
+    assert paths
+    assert all(f"/resolve/{COMMIT}/" in path for path in paths)
+
+
+def test_the_variable_of_the_package_names_the_server(hub: Hub, tmp_path: Path) -> None:
+    options = (f"--hf-dataset={DATASET}", "--hf-path=data/train-00000-of-00002.parquet")
+    arguments = (*options, "--data", tmp_path / "data", "--shards", "1")
+    # The package reads its variable when it is imported.
+    index = start("index", *arguments, variables=[("HF_ENDPOINT", hub.api.url)])
+    code, result, errors = finish(index)
+    assert code == 0, errors
+    assert json.loads(result)["images"] == {"train": 4, "validation": 0}
+
+
+def test_a_dataset_may_be_an_archive(tmp_path: Path) -> None:
+    loose = {f"{name}/{base}": one for name in IMAGES for base, one in IMAGES[name].items()}
+    with serve_hub({"a/images.tar": tar(loose), "b.txt": b""}, DATASET) as hub:
+        dataset = prepare_remote(tmp_path / "data", reading(hub), "--shards", "1")
+    assert read_dataset(dataset).train.per_class == (6, 5)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--hf-revision=v9"], "pets/photos: has no revision v9; check revision"),
+        (["--hf-path=date"], "has no file at or below date, at the commit 0123"),
+        (["--hf-path=README.md"], "neither Parquet files nor a tar or zip; write the path of one"),
+        (["--hf-dataset=pets/others"], "pets/others: there is no such dataset, or it is private"),
+        (["--hf-dataset=pets/a/b"], "pets/a/b: is no name of a dataset; write OWNER/NAME"),
+    ],
+)
+def test_what_a_hub_lacks_is_said(
+    more: list[str], message: str, hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capfd, *reading(hub), *more, "--data", str(tmp_path / "data"))
+    assert message in said
+
+
+def test_a_server_without_ranges_is_refused(
+    hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hub.store.knows_ranges = False
+    said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
+    assert "ranges of bytes; copy the dataset to a claim, and write source.volume" in said
+
+
+def test_a_refused_token_is_permanent(
+    hub: Hub, secret: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (secret / "HF_TOKEN").write_text("hf_wrong")
+    said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
+    assert "pets/photos: " in said
+    assert "check " in said
+    assert "token" in said.lower()
+    assert "hf_wrong" not in said
+    assert len(hub.api.requests) == 1
+
+
+def test_a_gated_dataset_is_said(
+    hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hub.api.faults.appendleft(
+        lambda handler: handler.refuse(HTTPStatus.FORBIDDEN, X_Error_Code="GatedRepo")
+    )
+    said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
+    assert "pets/photos: is gated; ask for access on its page" in said
+
+
+def test_a_secret_without_the_token_is_named(
+    hub: Hub, secret: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (secret / "HF_TOKEN").unlink()
+    said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
+    assert "the Secret lacks the key HF_TOKEN; add it to the Secret" in said
+    assert hub.api.requests == []
+
+
+def test_a_server_that_is_away_is_tried_again_with_the_pod(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with FileServer({}).running() as away:
+        url = away.url
+    arguments = [f"--hf-dataset={DATASET}", f"--hf-endpoint={url}", "--data", str(tmp_path / "d")]
+    assert index.main(arguments) == 1
+    assert "pets/photos: the server cannot be reached" in capfd.readouterr().err

@@ -1,0 +1,109 @@
+"""A sealed dataset is uploaded once, continues after a kill, and is complete or absent."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import publish
+from support.published import bucket_folder, files
+from support.s3_server import S3Server, serve_s3
+from support.tiny_dataset import write_dataset
+
+# Ends the process by SIGKILL at the n-th object, when half of it was read.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import obstore
+from imagenet_workloads.prepare import publish
+from support.published import bucket_folder
+from support.s3_server import S3Server
+put, calls = obstore.put, 0
+def deadly(store, key, content, **options):
+    global calls
+    calls += 1
+    if calls == int(sys.argv[1]) + 1:  # the first one makes the bucket
+        os.kill(os.getpid(), signal.SIGKILL)
+    return put(store, key, content, **options)
+obstore.put = deadly
+publish.run(Path(sys.argv[3]), bucket_folder(S3Server(sys.argv[2]), sys.argv[4]), threads=1)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serve_s3(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data"), train=40, validation=8, shards=2).folder
+
+
+def upload(server: S3Server, dataset: Path, prefix: str) -> int:
+    return publish.run(dataset, bucket_folder(server, prefix), threads=1)
+
+
+def test_the_bucket_has_the_files_of_the_volume_and_the_sums(
+    server: S3Server, dataset: Path
+) -> None:
+    uploaded = upload(server, dataset, "whole")
+    found = files(server, "whole")
+    sums = {key for key in found if key.endswith(".sums")}
+    assert len(sums) == 4
+    assert {key: one for key, one in found.items() if key not in sums} == {
+        f"{path.name}": path.read_bytes() for path in dataset.iterdir()
+    }
+    assert uploaded == sum(map(len, found.values()))
+    assert upload(server, dataset, "whole") == 0
+
+
+@pytest.mark.parametrize("kill_at", [1, 3, 4, 6, 12, 13])
+def test_a_killed_upload_continues(kill_at: int, server: S3Server, dataset: Path) -> None:
+    prefix = f"killed-{kill_at}"
+    command = [sys.executable, "-c", KILLED, str(kill_at), server.endpoint, str(dataset), prefix]
+    killed = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=100)
+    assert killed.returncode == -9
+    before = files(server, prefix)
+    assert "dataset.json" not in before
+    complete = {
+        shard.record
+        for split in (read_dataset(dataset).train, read_dataset(dataset).validation)
+        for shard in split.shards
+        if f"{shard.record}.sums" in before
+    }
+    uploaded = upload(server, dataset, prefix)
+    after = files(server, prefix)
+    again = {
+        key: one
+        for key, one in after.items()
+        if not any(key.startswith(f"{Path(record).stem}.") for record in complete)
+    }
+    assert uploaded == sum(map(len, again.values()))
+    assert len(complete) == min((kill_at - 1) // 3, 4)
+    assert after == dict(after, **before)
+
+
+def test_a_damaged_shard_is_not_published(server: S3Server, tmp_path: Path) -> None:
+    damaged = write_dataset(tmp_path, train=40, validation=0, shards=1).folder
+    path = damaged / read_dataset(damaged).train.shards[0].record
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"{path.name}: its checksum is wrong"):
+        upload(server, damaged, "damaged")
+    assert files(server, "damaged") == {}
+
+
+def test_another_dataset_is_not_replaced(server: S3Server, dataset: Path, tmp_path: Path) -> None:
+    upload(server, dataset, "other")
+    before = files(server, "other")
+    other = write_dataset(tmp_path, train=30, validation=0, shards=1).folder
+    with pytest.raises(InputError, match=r"dataset\.json: is another dataset, with the key 0000"):
+        upload(server, other, "other")
+    assert files(server, "other") == before

@@ -1,0 +1,247 @@
+"""A dataset from a bucket, which SeaweedFS serves: an archive in place, or an object an image."""
+
+import hashlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+import pytest
+
+from imagenet_workloads.commands import fetch, index, pack
+from imagenet_workloads.dataset import read_dataset
+from support.parquet_files import hugging_face, rows
+from support.pictures import Collection, collection, jpeg, tar, write_tar_of_tars
+from support.preparation import contents, finish, prepare, refused, run_index, start
+from support.remote_preparation import prepare_remote, write_secret
+from support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
+
+IMAGES = collection({f"n{number:02}": 6 for number in range(5)})
+DATASET = ("--validation-per-class", "1", "--shards", "2")
+VALIDATION = {f"val_{number}.JPEG": jpeg(number) for number in range(5)}
+LABELS = "".join(f"n{number:02}\n" for number in range(5)).encode()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serve_s3(tmp_path_factory.mktemp("s3")) as running:
+        running.fill(
+            "imagenet",
+            {
+                "archives/train.tar": archive_of(tmp_path_factory.mktemp("train"), IMAGES),
+                "archives/val.tar": tar(VALIDATION),
+                "archives/val.txt": LABELS,
+                **{f"val/{name}": one for name, one in VALIDATION.items()},
+                **{f"loose/{name}": one for name, one in loose(IMAGES).items()},
+                "loose/n00/readme.txt": b"",
+                "x.parquet": hugging_face(rows(IMAGES), tuple(IMAGES)),
+            },
+        )
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    folder = write_secret(tmp_path / "secret", **keys)
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(folder))
+    return folder
+
+
+def archive_of(folder: Path, images: Collection) -> bytes:
+    return write_tar_of_tars(folder / "train.tar", images).read_bytes()
+
+
+def loose(images: Collection) -> dict[str, bytes]:
+    return {f"{name}/{base}": one for name in images for base, one in images[name].items()}
+
+
+def reading(server: S3Server, *more: str, bucket: str = "imagenet") -> list[str]:
+    return [f"--s3-bucket={bucket}", f"--s3-endpoint={server.endpoint}", *more]
+
+
+ARCHIVE, PREFIX = "--s3-key=archives/train.tar", "--s3-prefix=loose"
+
+
+def test_an_archive_gives_the_same_dataset_as_on_a_volume(server: S3Server, tmp_path: Path) -> None:
+    remote = prepare_remote(tmp_path / "remote", reading(server, ARCHIVE), *DATASET)
+    file = tmp_path / "train.tar"
+    file.write_bytes(archive_of(tmp_path, IMAGES))
+    local = prepare(file, tmp_path / "local", *DATASET)
+    assert remote.name == local.name
+    assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
+
+
+def test_an_archive_is_fetched_once_and_then_read_without_keys(
+    server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    options = reading(server, ARCHIVE, "--s3-validation=archives/val.tar")
+    labels, cache = "--s3-labels=archives/val.txt", f"--cache={tmp_path / 'cache'}"
+    remote = prepare_remote(tmp_path / "remote", options, labels)
+    digest = hashlib.sha256(archive_of(tmp_path, IMAGES)).hexdigest()
+    wrong = f"--s3-checksum=sha256:{digest[::-1]}"
+    assert fetch.main([*options, labels, cache, wrong]) == 3
+    assert f"s3://imagenet/archives/train.tar: has the sha256 {digest}" in capfd.readouterr().err
+    assert fetch.main([*options, labels, cache, f"--s3-checksum=sha256:{digest}"]) == 0
+    monkeypatch.delenv("IMAGENET_CREDENTIALS")
+    fetched = prepare_remote(tmp_path / "fetched", [*options, cache], labels)
+    assert fetched.name == remote.name
+    assert (fetched / "dataset.json").read_bytes() == (remote / "dataset.json").read_bytes()
+
+
+def test_a_fetch_that_is_killed_continues_with_the_blocks_on_the_disk(
+    server: S3Server, tmp_path: Path
+) -> None:
+    content = archive_of(tmp_path, IMAGES)
+    options = [*reading(server, ARCHIVE), f"--cache={tmp_path / 'cache'}", "--connections=1"]
+    # Killed when the third block is on the disk, before the journal says so.
+    hook = """
+import os, signal
+from imagenet_workloads.prepare import partial_file
+partial_file.BLOCK = 4096
+real, calls = os.fdatasync, []
+def fdatasync(file):
+    real(file)
+    calls.append(file)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.fdatasync = fdatasync
+"""
+    assert finish(start("fetch", *options, hook=hook))[0] == -signal.SIGKILL
+    (journal,) = (tmp_path / "cache").rglob(".train.tar.tmp-*.blocks")
+    assert journal.read_text().split()[-2:] == ["0", "1"]
+    count = (
+        hook.partition("real, calls")[0]
+        + """
+import atexit
+from imagenet_workloads.clients.traffic import TRAFFIC
+atexit.register(lambda: print(TRAFFIC.bytes))
+"""
+    )
+    code, output, errors = finish(start("fetch", *options, hook=count))
+    assert code == 0, errors
+    assert int(output.split()[-1]) <= len(content) - 2 * 4096 + 17
+    (stored,) = (tmp_path / "cache").rglob("*-train.tar")
+    assert stored.read_bytes() == content
+
+
+def test_each_image_may_be_an_object(server: S3Server, tmp_path: Path) -> None:
+    dataset = prepare_remote(tmp_path / "data", reading(server, PREFIX), *DATASET)
+    sealed = read_dataset(dataset)
+    assert list(sealed.classes) == sorted(IMAGES)
+    assert (sealed.train.images, sealed.validation.images) == (25, 5)
+    assert sealed.passed_over == {".txt": 1}
+    again = prepare_remote(tmp_path / "again", reading(server, PREFIX), *DATASET)
+    assert contents(again) == contents(dataset)
+
+
+def test_a_parquet_file_is_read_in_place(server: S3Server, tmp_path: Path) -> None:
+    dataset = prepare_remote(tmp_path / "data", reading(server, "--s3-key=x.parquet"), *DATASET)
+    assert (read_dataset(dataset).train.images, len(read_dataset(dataset).classes)) == (25, 5)
+
+
+@pytest.mark.parametrize("validation", ["archives/val.tar", "val"])
+def test_validation_images_have_a_label_file(
+    validation: str, server: S3Server, tmp_path: Path
+) -> None:
+    options = reading(server, PREFIX, f"--s3-validation={validation}")
+    dataset = prepare_remote(tmp_path / "data", options, "--s3-labels=archives/val.txt")
+    sealed = read_dataset(dataset)
+    assert (sealed.train.images, sealed.validation.images) == (30, 5)
+
+
+@pytest.mark.parametrize(
+    ("source", "key"), [(ARCHIVE, "archives/train.tar"), (PREFIX, "loose/n00/{}")]
+)
+def test_a_change_between_index_and_pack_is_said(
+    source: str, key: str, server: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    images = collection({"n00": 3, "n01": 3})
+    bucket = f"changes-{source[5:8]}"
+    first = next(iter(images["n00"]))
+    objects = {f"loose/{name}": one for name, one in loose(images).items()}
+    server.fill(bucket, {"archives/train.tar": archive_of(tmp_path, images), **objects})
+    options = reading(server, source, bucket=bucket)
+    data = tmp_path / "data"
+    key_of_dataset = run_index(None, data, *options, "--shards", "1")["key"]
+    # As many bytes as before.
+    other = bytearray(obstore.get(server.bucket(bucket), key.format(first)).bytes())
+    other[-1] ^= 1
+    obstore.put(server.bucket(bucket), key.format(first), bytes(other))
+    assert pack.main(["--data", str(data), "--key", key_of_dataset, *options]) == 3
+    assert "the source has changed since it was indexed" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("source", [ARCHIVE, PREFIX])
+def test_refused_keys_end_at_once(
+    source: str, server: S3Server, secret: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (secret / "AWS_SECRET_ACCESS_KEY").write_text("an0ther")
+    said = refused(capfd, *reading(server, source), "--data", tmp_path / "data")
+    assert "the server refuses the keys (SignatureDoesNotMatch); check the Secret" in said
+    assert "an0ther" not in said
+    assert ACCESS_KEY not in said
+
+
+@pytest.mark.parametrize(
+    ("source", "bucket", "message"),
+    [
+        (ARCHIVE, "nowhere", "there is no such bucket"),
+        (PREFIX, "nowhere", "there is no such bucket"),
+        ("--s3-key=x.tar", "imagenet", "s3://imagenet/x.tar: there is no such object; check key"),
+        ("--s3-prefix=x", "imagenet", "s3://imagenet/x/: holds no images"),
+        ("--s3-prefix=val", "imagenet", "are below no prefixes, so they have no classes"),
+    ],
+)
+def test_what_is_not_there_is_named(
+    source: str,
+    bucket: str,
+    message: str,
+    server: S3Server,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    options = reading(server, source, bucket=bucket)
+    assert message in refused(capfd, *options, "--data", tmp_path / "data")
+
+
+def test_a_secret_without_a_key_is_named(
+    server: S3Server, secret: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (secret / "AWS_SECRET_ACCESS_KEY").unlink()
+    said = refused(capfd, *reading(server, ARCHIVE), "--data", tmp_path / "data")
+    assert "the Secret lacks the key AWS_SECRET_ACCESS_KEY; add it" in said
+
+
+def test_keys_are_in_no_file_and_no_output(
+    server: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dataset = prepare_remote(tmp_path / "data", reading(server, ARCHIVE), *DATASET)
+    texts = ["".join(capfd.readouterr())]
+    texts += [content.decode("latin-1") for content in contents(dataset).values()]
+    assert not any(key in text for text in texts for key in (ACCESS_KEY, SECRET_KEY))
+
+
+@pytest.mark.parametrize(
+    ("more", "mistake"),
+    [
+        ([], "give either --s3-key or --s3-prefix"),
+        ([ARCHIVE, PREFIX], "give either --s3-key or --s3-prefix"),
+        ([PREFIX, "--s3-path-in-archive=x"], "--s3-path-in-archive goes with --s3-key"),
+        ([PREFIX, "--s3-labels=x"], "--s3-labels goes with --s3-validation"),
+        (
+            [PREFIX, "--s3-validation=x", "--validation-per-class=1"],
+            "either --validation-per-class or --s3-validation",
+        ),
+    ],
+)
+def test_a_mistake_in_the_options(
+    more: list[str], mistake: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = reading(S3Server("http://127.0.0.1:1"), *more, "--data", "/nowhere")
+    with pytest.raises(SystemExit):
+        index.main(options)
+    assert mistake in capfd.readouterr().err

@@ -1,0 +1,237 @@
+"""Trees with a training and a validation split, as folders and as archives, found by looking."""
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.sources import volume
+from imagenet_workloads.prepare.sources.source import Notes
+from support.pictures import jpeg, tar, zipped
+from support.preparation import dataset_of, prepare, refused, run_index
+
+CLASSES = ("n01", "n02", "n03")
+TRAINING = {f"train/{name}/{name}_{n}.JPEG": jpeg(n) for name in CLASSES for n in range(4)}
+TORCHVISION = {
+    **TRAINING,
+    **{f"val/{name}/v_{name}.JPEG": jpeg(90 + n) for n, name in enumerate(CLASSES)},
+    "test/t1.JPEG": jpeg(80),
+}
+# ILSVRC2012 as Kaggle packs it.
+KAGGLE = {
+    "ILSVRC/Annotations/CLS-LOC/val/v_n01.xml": b"<annotation/>",
+    **{f"ILSVRC/Data/CLS-LOC/{name}": image for name, image in TRAINING.items()},
+    "ILSVRC/Data/CLS-LOC/test/t1.JPEG": jpeg(80),
+    **{f"ILSVRC/Data/CLS-LOC/val/v_{n}.JPEG": jpeg(90 + n) for n in range(3)},
+    "ILSVRC/ImageSets/CLS-LOC/train_cls.txt": b"n01/n01_0 1\n",
+    "LOC_val_solution.csv": b"ImageId,PredictionString\nv_2,n03 1 2 3 4 \nv_0,n01 1 2\nv_1,n02\n",
+}  # fmt: skip
+TINY = {
+    **{f"tiny/train/{n}/images/{n}_{i}.JPEG": jpeg(i) for n in CLASSES for i in range(4)},
+    **{f"tiny/val/images/v_{n}.JPEG": jpeg(90 + n) for n in range(3)},
+    "tiny/val/val_annotations.txt": b"v_0.JPEG\tn01\t0\t0\t9\t9\nv_1.JPEG\tn02\t0\nv_2.JPEG\tn03\n",
+    "tiny/wnids.txt": b"n01\nn02\nn03\n",
+}  # fmt: skip
+TREES = {"torchvision": TORCHVISION, "kaggle": KAGGLE, "tiny": TINY}
+
+Files = Mapping[str, bytes]
+
+
+def write_folder(path: Path, files: Files) -> Path:
+    for name, content in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(content)
+    return path
+
+
+def write_tar(path: Path, files: Files) -> Path:
+    path.write_bytes(tar(files))
+    return path
+
+
+def write_zip(path: Path, files: Files) -> Path:
+    path.write_bytes(zipped(files, zipfile.ZIP_DEFLATED))
+    return path
+
+
+WRITERS: dict[str, Callable[[Path, Files], Path]] = {
+    "folder": write_folder,
+    "tar": write_tar,
+    "zip": write_zip,
+}
+
+
+def classes_of(dataset: Path, data: Path, split: str) -> dict[str, str]:
+    """The class of each planned image, by the last part of its name."""
+    plan = plans.read(data, dataset.name)
+    return {
+        image.name.rpartition("/")[2]: plan.classes[image.label]
+        for shard in plan.shards
+        if shard.split == split
+        for image in plans.read_images(dataset, shard)
+    }
+
+
+@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_tree_gives_both_splits(writer: str, tree: str, tmp_path: Path) -> None:
+    source = WRITERS[writer](tmp_path / "source", TREES[tree])
+    options = ("--shards", "1", "--default-validation-per-class", "2")
+    dataset = prepare(source, tmp_path / "data", *options)
+    sealed = read_dataset(dataset)
+    assert sealed.classes == CLASSES
+    assert (sealed.train.images, sealed.validation.images) == (12, 3)
+    assert sealed.options["validationPerClass"] == 0
+    found = classes_of(dataset, tmp_path / "data", "validation")
+    expected = {f"v_{n}.JPEG": name for n, name in enumerate(CLASSES)}
+    if tree == "torchvision":
+        expected = {f"v_{name}.JPEG": name for name in CLASSES}
+    assert found == expected
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_words_of_the_classes_are_found_beside_them(writer: str, tmp_path: Path) -> None:
+    files = {**KAGGLE, "LOC_synset_mapping.txt": b"n01 tench, Tinca tinca\nn02 goldfish\nn9 x\n"}
+    source = WRITERS[writer](tmp_path / "source", files)
+    sealed = read_dataset(prepare(source, tmp_path / "data", "--shards", "1"))
+    assert sealed.class_words == {"n01": "tench, Tinca tinca", "n02": "goldfish"}
+    # A file of words for other classes is no mistake of the user.
+    files["LOC_synset_mapping.txt"] = b"n77 cat\n"
+    source = WRITERS[writer](tmp_path / "other", files)
+    assert not read_dataset(prepare(source, tmp_path / "data", "--shards", "1")).class_words
+
+
+@pytest.mark.parametrize("below", ["ILSVRC", "ILSVRC/Data", "ILSVRC/Data/CLS-LOC"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_any_folder_of_kaggle_s_tree_is_its_root(writer: str, below: str, tmp_path: Path) -> None:
+    # The label file is beside ILSVRC.
+    source, options = WRITERS[writer](tmp_path / "source", KAGGLE), ["--shards", "1"]
+    if writer == "folder":
+        source = source / below
+    else:
+        options += ["--path-in-archive", below]
+    sealed = read_dataset(prepare(source, tmp_path / "data", *options))
+    assert (sealed.train.images, sealed.validation.images) == (12, 3)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_split_that_is_asked_for_is_drawn_from_the_training_images(
+    writer: str, tmp_path: Path
+) -> None:
+    source = WRITERS[writer](tmp_path / "source", TORCHVISION)
+    options = ("--shards", "1", "--validation-per-class", "1")
+    sealed = read_dataset(prepare(source, tmp_path / "data", *options))
+    assert (sealed.train.images, sealed.validation.images) == (9, 3)
+    assert sealed.options["validationPerClass"] == 1
+
+
+def test_a_source_without_validation_images_keeps_its_default_and_its_key(tmp_path: Path) -> None:
+    files = {name.removeprefix("train/"): image for name, image in TRAINING.items()}
+    source = write_folder(tmp_path / "source", files)
+    keys = {
+        run_index(source, tmp_path / "data", "--shards", "1", option, "1")["key"]
+        for option in ("--validation-per-class", "--default-validation-per-class")
+    }
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_validation_images_of_their_own_may_be_class_folders(writer: str, tmp_path: Path) -> None:
+    def split(name: str) -> Path:
+        files = {
+            path.removeprefix(f"{name}/"): image
+            for path, image in TORCHVISION.items()
+            if path.startswith(f"{name}/")
+        }
+        return WRITERS[writer](tmp_path / name, files)
+
+    options = ("--validation-source", str(split("val")), "--shards", "1")
+    dataset = prepare(split("train"), tmp_path / "data", *options)
+    assert read_dataset(dataset).validation.per_class == (1, 1, 1)
+    found = classes_of(dataset, tmp_path / "data", "validation")
+    assert found == {f"v_{name}.JPEG": name for name in CLASSES}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_validation_class_that_the_training_lacks_is_named(
+    writer: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = {**TORCHVISION, "val/N01/x.JPEG": jpeg(1), "val/n77/x.JPEG": jpeg(2)}
+    source = WRITERS[writer](tmp_path / "source", files)
+    options = ("--source", source, "--data", tmp_path / "data", "--shards", "1")
+    message = refused(capfd, *options)
+    assert "2 of 5 validation images are of classes that the training images lack" in message
+    assert "N01 (1 image; the training images have n01), n77 (1 image)" in message
+    assert "rename or remove these folders, or raise --max-skipped-fraction" in message
+    result = run_index(source, tmp_path / "data", "--shards", "1", "--max-skipped-fraction", "0.4")
+    assert (result["images"]["validation"], result["unknownLabels"]) == (3, 2)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_validation_images_without_classes_and_labels_are_refused(
+    writer: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: content for name, content in KAGGLE.items() if not name.startswith("LOC")}
+    source = WRITERS[writer](tmp_path / "source", files)
+    options = ("--source", source, "--data", tmp_path / "data", "--shards", "1")
+    message = refused(capfd, *options)
+    assert "CLS-LOC/val: its images are in no class folders, and their label file is " in message
+    assert "put LOC_val_solution.csv above them, or write a label file (labels" in message
+    # A split needs none of them.
+    assert run_index(source, tmp_path / "data", "--shards", "1", "--validation-per-class", "1")
+
+
+def test_labels_of_the_development_kit_may_be_above_the_images(tmp_path: Path) -> None:
+    files = {
+        **{name: image for name, image in KAGGLE.items() if not name.startswith("LOC")},
+        "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": b"n03\nn01\nn02\n",
+    }
+    for writer, write in WRITERS.items():
+        source = write(tmp_path / writer, files)
+        dataset = prepare(source, tmp_path / "data", "--shards", "1")
+        found = classes_of(dataset, tmp_path / "data", "validation")
+        assert found == {"v_0.JPEG": "n03", "v_1.JPEG": "n01", "v_2.JPEG": "n02"}
+
+
+def test_splits_behind_a_link_out_of_the_source_are_refused(tmp_path: Path) -> None:
+    elsewhere = write_folder(tmp_path / "elsewhere", TORCHVISION)
+    for name in ("train", "val"):
+        root = write_folder(tmp_path / name, TORCHVISION)
+        (root / name).rename(root / f"{name}-before")
+        (root / name).symlink_to(elsewhere / name)
+        with pytest.raises(InputError, match=rf"{root}/{name}: is a link to .*, out of the source"):
+            source = volume.open_source(root)
+            assert source.own_validation
+            source.own_validation()
+
+
+@pytest.mark.parametrize("names", [("bus", "train"), ("val", "train", "bus"), ("train", "test")])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_folders_of_images_with_the_names_of_splits_are_classes(
+    writer: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = {f"{name}/{n}.jpg": jpeg(n) for name in names for n in range(2)}
+    source = volume.open_source(WRITERS[writer](tmp_path / "source", files))
+    assert source.own_validation is None
+    if "test" not in names:
+        assert {image.class_name for image in source.scan(Notes())} == set(names)
+
+
+def test_the_label_file_of_a_tree_in_a_tar_in_a_tar_is_read(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "x.tar", {"README": b"", "deep/all.tar": tar(KAGGLE)})
+    options = ("--shards", "1", "--path-in-archive", "deep/all.tar")
+    sealed = read_dataset(prepare(path, tmp_path / "data", *options))
+    assert (sealed.train.images, sealed.validation.images) == (12, 3)
+    assert dataset_of(tmp_path / "data", sealed.key).exists()
+    source = volume.open_source(path, "deep/all.tar")
+    assert source.own_validation
+    labels = source.own_validation().labels
+    assert not isinstance(labels, Path)
+    assert labels is not None
+    assert str(labels) == f"{path}: deep/all.tar: LOC_val_solution.csv"
+    assert isinstance(labels.open(), io.BufferedReader)

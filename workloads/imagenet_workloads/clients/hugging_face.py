@@ -1,0 +1,133 @@
+"""A dataset of Hugging Face at one commit: its files and their addresses, by huggingface_hub.
+
+The package asks for the list of files. The files are read through `clients.http`, by ranges.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imagenet_workloads.clients.credentials import Credentials
+from imagenet_workloads.clients.http import Address, Token
+from imagenet_workloads.errors import InputError, WorkloadError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+TOKEN = "HF_TOKEN"
+"""The key of the Secret."""
+
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A dataset at a commit.
+
+    Attributes:
+        dataset: its name, with that of its owner.
+        commit: the commit.
+        endpoint: the URL of the server; None for huggingface.co, or $HF_ENDPOINT.
+    """
+
+    dataset: str
+    commit: str
+    endpoint: str | None = None
+
+    def address(self, name: str) -> Address:
+        """The address of a file."""
+        from huggingface_hub import hf_hub_url
+
+        url = hf_hub_url(
+            self.dataset, name, repo_type="dataset", revision=self.commit, endpoint=self.endpoint
+        )
+        return Address(url)
+
+
+def token() -> Token | None:
+    """The token of the Secret; None without a Secret.
+
+    Raises:
+        InputError: the Secret lacks the key.
+    """
+    credentials = Credentials()
+    return Token(credentials.read(TOKEN)) if credentials.are_given else None
+
+
+def find(
+    dataset: str, revision: str | None, endpoint: str | None, login: Token | None
+) -> tuple[Repository, Sequence[str]]:
+    """Asks for the commit of a revision, and for the sorted paths of its files.
+
+    Args:
+        dataset: the name of the dataset.
+        revision: a branch, tag or commit; None for the default branch.
+        endpoint: the URL of the server; None for huggingface.co, or $HF_ENDPOINT.
+        login: the token; None for a public dataset.
+
+    Raises:
+        InputError: there is no such dataset or revision, or the token is refused.
+        WorkloadError: the server cannot be reached.
+    """
+    api = _api(endpoint, login)
+    with _explained(dataset, revision):
+        found = api.dataset_info(dataset, revision=revision, timeout=_TIMEOUT_SECONDS)
+    if found.sha is None:
+        raise InputError(f"{dataset}: the server gives no commit of the dataset; check endpoint")
+    names = sorted(one.rfilename for one in found.siblings or ())
+    return Repository(dataset, found.sha, endpoint), names
+
+
+def _api(endpoint: str | None, login: Token | None) -> "HfApi":
+    try:
+        from huggingface_hub import HfApi
+    except ImportError:
+        raise InputError(
+            "the package huggingface_hub is missing; type: "
+            "pip install 'imagenet-workloads[hugging-face]'"
+        ) from None
+    # Without a Secret, no token of this machine is sent either.
+    return HfApi(endpoint=endpoint, token=False if login is None else login.value)
+
+
+@contextmanager
+def _explained(dataset: str, revision: str | None) -> Iterator[None]:
+    """Puts the errors of the package in words; its own hold addresses and answers."""
+    import httpx2
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        yield
+    except HFValidationError:
+        raise InputError(f"{dataset}: is no name of a dataset; write OWNER/NAME") from None
+    except GatedRepoError:
+        raise InputError(
+            f"{dataset}: is gated; ask for access on its page, and name a Secret with the key "
+            f"{TOKEN} in secretName"
+        ) from None
+    except RevisionNotFoundError:
+        raise InputError(f"{dataset}: has no revision {revision}; check revision") from None
+    except RepositoryNotFoundError:
+        raise InputError(
+            f"{dataset}: there is no such dataset, or it is private; check dataset, and the token "
+            "in the Secret"
+        ) from None
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in (401, 403):
+            raise InputError(
+                f"{dataset}: {status}: the server refuses the token; check {TOKEN} in the Secret"
+            ) from None
+        if status in (408, 429) or status >= 500:
+            raise WorkloadError(f"{dataset}: the server answers {status}") from None
+        raise InputError(f"{dataset}: {status}: the server does not answer this request") from None
+    except httpx2.HTTPError as error:
+        why = type(error).__name__
+        raise WorkloadError(f"{dataset}: the server cannot be reached ({why})") from None

@@ -1,0 +1,249 @@
+"""A bucket with an S3 API: opens it by the keys of the Secret, and puts its errors in words.
+
+The client library sends the requests, retries and signatures (docs/decisions/0013-s3-client.md).
+Its own messages hold addresses and answers of the server, so only the error's code is repeated.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from imagenet_workloads.clients.credentials import Credentials
+from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.errors import InputError, WorkloadError
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta
+    from obstore.store import S3Store
+
+AT_ONCE = 32
+"""The requests to a bucket at the same time."""
+
+PARTS_AT_ONCE = 4
+"""The parts of an object that are sent at the same time, of 5 MiB each."""
+
+ACCESS_KEY_ID, SECRET_ACCESS_KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+SESSION_TOKEN = "AWS_SESSION_TOKEN"
+
+_CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_STATUS = re.compile(r"status code: (\d{3})")
+# An API whose buckets are all in one region ignores it.
+_REGION = "us-east-1"
+
+
+class ObjectChangedError(InputError):
+    """An object is not the one that was read before."""
+
+
+class NoObjectError(InputError):
+    """There is no such object."""
+
+
+class Object(NamedTuple):
+    """An object of a listing or an answer.
+
+    Attributes:
+        key: from the bucket's root.
+        size: in bytes.
+        etag: with its quotes; empty if the API gives none.
+        last_modified: in ISO 8601.
+    """
+
+    key: str
+    size: int
+    etag: str
+    last_modified: str
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket; may be used from several threads.
+
+    Attributes:
+        name: of the bucket.
+        store: the client.
+    """
+
+    name: str
+    store: "S3Store"
+
+    def where(self, key: str) -> str:
+        """The name of an object in messages."""
+        return address_of(self.name, key)
+
+    def read(
+        self, key: str, span: tuple[int, int] | None = None, etag: str = ""
+    ) -> tuple[Object, bytes]:
+        """Reads an object.
+
+        Args:
+            key: of the object.
+            span: the first byte, and the one after the last; None for all.
+            etag: that the object must have; empty for any.
+
+        Raises:
+            ObjectChangedError: it has another ETag.
+            InputError: there is no such object, or the keys are refused.
+            WorkloadError: the server cannot be reached.
+        """
+        import obstore
+
+        options: GetOptions = {}
+        if etag:
+            options["if_match"] = etag
+        if span is not None:
+            options["range"] = span
+        with _explained(self.where(key)):
+            answer = obstore.get(self.store, key, options=options)
+            data = bytes(answer.bytes())
+        TRAFFIC.add(1, len(data))
+        return _object(answer.meta), data
+
+    def size_of(self, key: str) -> int | None:
+        """The bytes of an object; None if there is none.
+
+        Raises:
+            InputError: there is no such bucket, or the keys are refused.
+            WorkloadError: the server cannot be reached.
+        """
+        import obstore
+
+        try:
+            with _explained(self.where(key)):
+                size: int = obstore.head(self.store, key)["size"]
+        except NoObjectError:
+            return None
+        return size
+
+    def write(self, key: str, content: bytes | Iterator[bytes]) -> None:
+        """Writes an object, which appears when it is complete. An iterator is sent in parts.
+
+        Raises:
+            InputError: there is no such bucket, or the keys are refused.
+            WorkloadError: the server cannot be reached.
+        """
+        import obstore
+
+        with _explained(self.where(key)):
+            obstore.put(self.store, key, content, max_concurrency=PARTS_AT_ONCE)
+
+    def delete(self, key: str) -> None:
+        """Deletes an object, if there is one.
+
+        Raises:
+            InputError: there is no such bucket, or the keys are refused.
+            WorkloadError: the server cannot be reached.
+        """
+        import obstore
+
+        with suppress(NoObjectError), _explained(self.where(key)):
+            obstore.delete(self.store, key)
+
+    def folders(self, prefix: str) -> tuple[list[str], list[Object]]:
+        """The sorted prefixes directly below a prefix, and the objects there.
+
+        Raises:
+            InputError: there is no such bucket, or the keys are refused.
+            WorkloadError: the server cannot be reached.
+        """
+        import obstore
+
+        with _explained(self.where(prefix)):
+            found = obstore.list_with_delimiter(self.store, prefix or None)
+        TRAFFIC.add(1, 0)
+        return sorted(found["common_prefixes"]), sorted(map(_object, found["objects"]))
+
+    def below(self, prefix: str) -> list[Object]:
+        """All objects below a prefix, sorted by key.
+
+        Raises:
+            InputError: there is no such bucket, or the keys are refused.
+            WorkloadError: the server cannot be reached.
+        """
+        import obstore
+
+        found: list[Object] = []
+        with _explained(self.where(prefix)):
+            for chunk in obstore.list(self.store, prefix or None, chunk_size=1000):
+                TRAFFIC.add(1, 0)
+                found += map(_object, chunk)
+        return sorted(found)
+
+
+def address_of(bucket: str, key: str) -> str:
+    """The address of an object in messages."""
+    return f"s3://{bucket}/{key}"
+
+
+def open_bucket(name: str, endpoint: str | None, region: str | None) -> Bucket:
+    """Opens a bucket by the keys in `$IMAGENET_CREDENTIALS`, or without keys.
+
+    Args:
+        name: of the bucket.
+        endpoint: the URL of an S3 API; None for AWS.
+        region: of the bucket; None for us-east-1.
+
+    Raises:
+        InputError: the client is not installed, or the Secret lacks a key.
+    """
+    try:
+        from obstore.store import S3Store
+    except ImportError:
+        raise InputError(
+            "the package obstore is missing; type: pip install 'imagenet-workloads[s3]'"
+        ) from None
+    credentials = Credentials()
+    options: dict[str, str] = {"region": region or _REGION}
+    if endpoint is not None:
+        options["endpoint"] = endpoint
+    if credentials.are_given:
+        options["access_key_id"] = credentials.read(ACCESS_KEY_ID)
+        options["secret_access_key"] = credentials.read(SECRET_ACCESS_KEY)
+        if credentials.has(SESSION_TOKEN):
+            options["session_token"] = credentials.read(SESSION_TOKEN)
+    store = S3Store(
+        name,
+        skip_signature=not credentials.are_given,
+        client_options={"allow_http": bool(endpoint and endpoint.startswith("http://"))},
+        **options,  # type: ignore[arg-type]
+    )
+    return Bucket(name, store)
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """Puts the errors of the client in words."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        raise _in_words(where, error) from None
+
+
+def _in_words(where: str, error: Exception) -> Exception:
+    from obstore.exceptions import PreconditionError
+
+    text = str(error)
+    status = next(iter(_STATUS.findall(text)), "")
+    code = next(iter(_CODE.findall(text)), f"status {status}" if status else "no answer")
+    if isinstance(error, PreconditionError) or status == "412":
+        return ObjectChangedError(f"{where}: is another object than before; start again")
+    if code == "NoSuchBucket":
+        return InputError(f"{where}: there is no such bucket; check bucket and endpoint")
+    if status == "404" or isinstance(error, FileNotFoundError):
+        return NoObjectError(f"{where}: there is no such object; check key")
+    if status in ("401", "403") or code in ("ExpiredToken", "InvalidToken"):
+        return InputError(f"{where}: the server refuses the keys ({code}); check the Secret")
+    if status == "301" or code in ("PermanentRedirect", "AuthorizationHeaderMalformed"):
+        return InputError(f"{where}: the bucket is in another region ({code}); write region")
+    if status.startswith("4") and status not in ("408", "429"):
+        return InputError(f"{where}: the server does not answer this request ({code})")
+    return WorkloadError(f"{where}: the server cannot be reached, or is too busy ({code})")
+
+
+def _object(meta: "ObjectMeta") -> Object:
+    time = meta["last_modified"].isoformat()
+    return Object(meta["path"], meta["size"], meta["e_tag"] or "", time)

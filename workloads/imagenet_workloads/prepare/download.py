@@ -1,0 +1,144 @@
+"""Downloads one file of a server into a temporary file: by ranges, or as a whole without them."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from imagenet_workloads.errors import StorageError
+from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads.prepare.in_order import map_in_order
+from imagenet_workloads.prepare.partial_file import PartialFile
+from imagenet_workloads.prepare.sources import decompressed
+from imagenet_workloads.prepare.sources.cache import WholeFile
+from imagenet_workloads.prepare.sources.remote import RemoteBlob, Version
+from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+REMEDY = "enlarge the claim of cache, or name a larger one"
+
+
+class Ranges:
+    """A download over several connections, which continues that of an earlier process.
+
+    Attributes:
+        version: of the server's file.
+        path: the temporary file.
+        present: the bytes that are on the disk.
+        is_packed: whether the server's file is compressed.
+    """
+
+    def __init__(self, blob: RemoteBlob, path: Path) -> None:
+        """Asks the server for the first bytes.
+
+        Raises:
+            StorageError: the volume cannot be written.
+            WorkloadError: as `RemoteBlob.read`.
+        """
+        self.version = blob.version
+        self.path = path
+        start = blob.read(0, decompressed.MAGIC)
+        self.is_packed = decompressed.format_of(start) is not None
+        self._blob = blob
+        self._file = PartialFile(path, blob.version.to_document(), blob.size)
+
+    @property
+    def present(self) -> int:
+        """The bytes that are on the disk."""
+        return self._file.present
+
+    def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
+        """Fetches the missing blocks.
+
+        Raises:
+            StorageError: the volume is full; the message has the bytes that it lacks.
+            WorkloadError: as `RemoteBlob.read`.
+        """
+
+        def fetch_block(block: int) -> None:
+            data = self._blob.read(*self._file.span(block))
+            with room(self.path, self._file.size - self._file.present):
+                self._file.write(block, data)
+            recorder.fetched(len(data))
+
+        for _ in map_in_order(fetch_block, self._file.missing(), connections):
+            pass
+        with room(self.path, 0):
+            self._file.sync()
+
+    def close(self) -> None:
+        """Closes the connections and the file, which can be continued."""
+        self._blob.close()
+        self._file.close()
+
+
+class Whole:
+    """A download over one connection, which begins again after each fault.
+
+    Attributes:
+        version: of the file that was received last.
+        path: the temporary file.
+        present: 0.
+        is_packed: False, because the content is not known before.
+    """
+
+    present = 0
+    is_packed = False
+
+    def __init__(self, file: WholeFile, path: Path) -> None:
+        """Begins nothing yet."""
+        self.version = file.version
+        self.path = path
+        self._file = file
+
+    def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
+        """Receives the file.
+
+        Raises:
+            StorageError: the volume is full; the message has the bytes that it lacks.
+            WorkloadError: the server cannot be reached, or its answers are cut off.
+        """
+        del connections
+        received = 0
+
+        def take(version: Version, chunks: Iterable[bytes]) -> None:
+            nonlocal received
+            recorder.fetched(-received)
+            received, self.version = 0, version
+            with room(self.path, version.size), self.path.open("wb") as file:
+                for chunk in chunks:
+                    with room(self.path, max(len(chunk), version.size - received)):
+                        file.write(chunk)
+                    received += len(chunk)
+                    recorder.fetched(len(chunk))
+                file.flush()
+                os.fsync(file.fileno())
+
+        self._file.receive(take)
+        self.version = Version(
+            self.version.where, received, self.version.etag, self.version.last_modified
+        )
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._file.close()
+
+
+Download = Ranges | Whole
+
+
+@contextmanager
+def room(path: Path, needed: int) -> Iterator[None]:
+    """Raises an OSError of a write of `path`; on a full volume with the bytes that are needed.
+
+    Raises:
+        StorageError: the volume is full, read-only, or owned by another user.
+        WorkloadError: any other error, which may be transient.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in atomic_files.FULL:
+            raise StorageError(
+                f"{path.parent}: {error.strerror}: {needed} more bytes are needed; {REMEDY}"
+            ) from error
+        atomic_files.explain(path, error)

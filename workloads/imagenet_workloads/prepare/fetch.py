@@ -1,0 +1,225 @@
+"""`imagenet-fetch`: stores files of a server in a cache on a volume, before index lists them.
+
+The steps: ask the server for the version of each file, check the free space, fetch what is missing,
+compare the checksum, decompress an archive, rename the file, and write `fetched.json` last. A
+process that is killed at any byte leaves what the next one continues.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads.prepare.download import REMEDY, Download, Ranges, Whole, room
+from imagenet_workloads.prepare.partial_file import BLOCK, journal_of
+from imagenet_workloads.prepare.sources import decompressed
+from imagenet_workloads.prepare.sources.cache import CachedFile, FileToFetch, Record, WholeFile
+from imagenet_workloads.prepare.sources.remote import Version
+from imagenet_workloads.prepare.sources.source import SourceChangedError
+from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+CONNECTIONS = 8
+"""The default number of requests at the same time."""
+
+# Of a job that was suspended or deleted while it fetched.
+_ABANDONED_SECONDS = 7 * 24 * 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FetchRequest:
+    """The options of a fetch.
+
+    Attributes:
+        files: the files of the source.
+        cache: the folder of the volume.
+        connections: the most requests at the same time.
+        owner: the UID of the job, which continues only its own files; empty without an operator.
+    """
+
+    files: Sequence[FileToFetch]
+    cache: Path
+    connections: int = CONNECTIONS
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class FetchResult:
+    """The result of a fetch, which the operator reads.
+
+    Attributes:
+        bytes: of all files, as the server has them.
+    """
+
+    bytes: int
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"bytes": self.bytes, "totalBytes": self.bytes}
+
+
+def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
+    """Stores every file that the cache lacks.
+
+    Raises:
+        InputError: the server refuses, or a file has another checksum.
+        StorageError: the volume has too little room, or cannot be written.
+        WorkloadError: the server cannot be reached, or a file has changed meanwhile.
+    """
+    atomic_files.make_folder(request.cache)
+    begun = [(file, _begin(file, request.owner)) for file in request.files]
+    downloads = [(file, one) for file, one in begun if not isinstance(one, Record)]
+    total = sum(one.version.size for _, one in begun)
+    missing = sum(one.version.size - one.present for _, one in downloads)
+    recorder.fetch_planned(total)
+    recorder.fetched(total - missing)
+    # Images are compressed already, so an archive has about the same size without compression.
+    content = sum(one.version.size for file, one in downloads if file.is_archive and one.is_packed)
+    atomic_files.require_space(
+        request.cache, missing + content, f"the fetch of {missing + content} bytes", REMEDY
+    )
+    for file, download in downloads:
+        _log.info("%s: fetching", file.place.where)
+        with _one_version(file), closing(download):
+            download.fetch(request.connections, recorder)
+        _store(file, download)
+    return FetchResult(sum(_size(file) for file in request.files))
+
+
+@contextmanager
+def _one_version(file: FileToFetch) -> Iterator[None]:
+    """Raises an error that another try may not have, if the file changes meanwhile."""
+    try:
+        yield
+    except SourceChangedError as error:
+        raise WorkloadError(
+            f"{file.place.where}: has changed while it was fetched; "
+            "the next try fetches the new file"
+        ) from error
+
+
+def _size(file: FileToFetch) -> int:
+    record = file.place.record()
+    return 0 if record is None else record.version.size
+
+
+def _begin(file: FileToFetch, owner: str) -> Record | Download:
+    """Asks the server for the version of a file, unless the cache has it with its checksum."""
+    folder, record = file.place.folder, file.place.record()
+    path = folder / f".{file.name}.tmp-{owner or 'local'}"
+    if record is not None and record.checksum == file.checksum != "":
+        _clean_up(file, path, record)
+        return record
+    blob = file.open()
+    is_same = record is not None and _is_same(record.version, blob.version)
+    if record is not None and record.checksum == file.checksum and is_same:
+        blob.close()
+        _clean_up(file, path, record)
+        return record
+    with atomic_files.telling_where(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    atomic_files.sweep(folder, _ABANDONED_SECONDS)
+    if isinstance(blob, WholeFile):
+        return Whole(blob, path)
+    with _one_version(file):
+        return Ranges(blob, path)
+
+
+def _is_same(before: Version, now: Version) -> bool:
+    if now.size == 0 and not (now.etag or now.last_modified):
+        return False
+    try:
+        # A server without ranges may not give the size.
+        before.require(replace(now, size=now.size or before.size))
+    except InputError:
+        return False
+    return True
+
+
+def _store(file: FileToFetch, download: Download) -> None:
+    """Makes a file visible that was fetched as a whole."""
+    folder, path, version = file.place.folder, download.path, download.version
+    if file.checksum:
+        _check(file, path)
+    content = _decompress(file, path) if file.is_archive else path
+    size = content.stat().st_size
+    name = f"{_digest(version, file.checksum)}-{file.name}"
+    with atomic_files.telling_where(folder):
+        content.rename(folder / name)
+    atomic_files.sync_folder(folder)
+    record = Record(version, file.checksum, name, size)
+    document = json.dumps(record.to_document()).encode() + b"\n"
+    atomic_files.write_file(file.place.record_path, document)
+    _clean_up(file, path, record)
+
+
+def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
+    """Deletes all but the content; a process that was killed may not have got to it.
+
+    Only one version is kept: an archive may take most of the volume.
+    """
+    former = (
+        entry
+        for entry in file.place.folder.iterdir()
+        if entry.name.endswith(f"-{file.name}") and entry.name != record.content
+    )
+    for left in (path, journal_of(path), _content_of(path), *former):
+        left.unlink(missing_ok=True)
+
+
+def _content_of(path: Path) -> Path:
+    """The temporary file for the content of a compressed archive."""
+    return path.with_name(f"{path.name}.content")
+
+
+def _check(file: FileToFetch, path: Path) -> None:
+    """Compares the checksum of a file.
+
+    Raises:
+        InputError: it has another one.
+    """
+    algorithm, _, digest = file.checksum.partition(":")
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    with path.open("rb") as opened:
+        while chunk := opened.read(BLOCK):
+            found.update(chunk)
+    if found.hexdigest() != digest:
+        journal_of(path).unlink(missing_ok=True)
+        path.unlink()
+        raise InputError(
+            f"{file.place.where}: has the {algorithm} {found.hexdigest()} in place of {digest}; "
+            "correct checksum, or upload the file again"
+        )
+
+
+def _decompress(file: FileToFetch, path: Path) -> Path:
+    """Decompresses an archive into another temporary file; returns the file with the content."""
+    blob = CachedFile(path, path.stat().st_size)
+    try:
+        if decompressed.format_of(blob.read(0, decompressed.MAGIC)) is None:
+            return path
+        _log.info("%s: decompressing", file.place.where)
+        content = _content_of(path)
+        written = 0
+        with room(content, blob.size), content.open("wb") as opened:
+            for chunk in decompressed.chunks(blob):
+                with room(content, max(len(chunk), blob.size - written)):
+                    written += opened.write(chunk)
+            opened.flush()
+            os.fsync(opened.fileno())
+        return content
+    finally:
+        blob.close()
+
+
+def _digest(version: Version, checksum: str) -> str:
+    text = json.dumps([version.to_document(), checksum])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,218 @@
+"""A cache on a volume: imagenet-fetch stores the files of servers there, index and pack read them.
+
+Each file has a folder, named after the file and its address. `fetched.json` in it names the file
+with the content, and is written last.
+"""
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imagenet_workloads import regular_files
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.remote import RemoteBlob, Version
+
+FOLDER = "fetched"
+"""The folder in the volume of a cache."""
+
+_RECORD = "fetched.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A file in the cache.
+
+    Attributes:
+        version: of the server's file.
+        checksum: that its content had, as `sha256:…` or `md5:…`; empty if none was given.
+        content: the name of the file with the content.
+        size: of the content in bytes; an archive may be decompressed.
+    """
+
+    version: Version
+    checksum: str
+    content: str
+    size: int
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "version": self.version.to_document(),
+            "checksum": self.checksum,
+            "content": self.content,
+            "size": self.size,
+        }
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a server's file in a cache.
+
+    Attributes:
+        folder: of the file.
+        where: the address of the file, without query.
+    """
+
+    folder: Path
+    where: str
+
+    @property
+    def record_path(self) -> Path:
+        """The path of `fetched.json`."""
+        return self.folder / _RECORD
+
+    def record(self) -> Record | None:
+        """What `fetched.json` says; None unless the content is there in full length.
+
+        Raises:
+            InputError: `fetched.json` is damaged.
+        """
+        if not regular_files.exists(self.record_path):
+            return None
+        fields = Fields.read(self.record_path)
+        record = Record(
+            Version.from_fields(fields.object("version")),
+            fields.text("checksum"),
+            fields.file_name("content"),
+            fields.integer("size"),
+        )
+        status = regular_files.status_of(self.folder / record.content)
+        return record if status is not None and status.st_size == record.size else None
+
+    def open(self) -> "CachedFile":
+        """Opens the content.
+
+        Raises:
+            InputError: the file is not in the cache.
+        """
+        record = self.record()
+        if record is None:
+            raise InputError(
+                f"{self.where}: is not in the cache ({self.folder}); run imagenet-fetch first"
+            )
+        return CachedFile(self.folder / record.content, record.size, record.version)
+
+
+def place_of(cache: Path, name: str, where: str, server: str = "") -> Place:
+    """Returns the place of a file in a cache.
+
+    Args:
+        cache: the folder of the volume.
+        name: the name of the file, without folders.
+        where: its address, without query.
+        server: what the address lacks, such as the endpoint of a bucket.
+    """
+    digest = hashlib.sha256(f"{server} {where}".encode()).hexdigest()[:12]
+    return Place(cache / FOLDER / f"{name}-{digest}", where)
+
+
+class CachedFile:
+    """A file in the cache as a `RemoteBlob` whose reads wait for no network.
+
+    Attributes:
+        where: the path of the content.
+        size: in bytes.
+        version: of the server's file.
+        at_once: 1.
+        cache_field: empty.
+    """
+
+    at_once = 1
+    cache_field = ""
+
+    def __init__(self, path: Path, size: int, version: Version | None = None) -> None:
+        """Opens the file.
+
+        Args:
+            path: of the content.
+            size: in bytes.
+            version: of the server's file; None if it is not read.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        self.where = str(path)
+        self.size = size
+        self.version = version or Version(self.where, size)
+        try:
+            self._descriptor = regular_files.open_file(path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes of a range."""
+        return os.pread(self._descriptor, size, offset)
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._descriptor)
+
+
+class CachedLabels:
+    """A label file in the cache as a `LabelFile`."""
+
+    def __init__(self, place: Place, beside: Callable[[str], Place | None]) -> None:
+        """Opens nothing yet.
+
+        Args:
+            place: of the file.
+            beside: the place of the file with another name in the same folder.
+        """
+        self._place = place
+        self._beside = beside
+
+    def __str__(self) -> str:
+        return self._place.where
+
+    def open(self) -> io.BufferedReader:
+        """Its content."""
+        with closing(self._place.open()) as file:
+            return io.BufferedReader(io.BytesIO(file.read(0, file.size)))
+
+    def beside(self, name: str) -> LabelFile | None:
+        """The file of this name in the same folder, if it was fetched too."""
+        place = self._beside(name)
+        if place is None or place.record() is None:
+            return None
+        return CachedLabels(place, self._beside)
+
+
+@dataclass(frozen=True)
+class FileToFetch:
+    """A file of a server that imagenet-fetch stores.
+
+    Attributes:
+        name: its name, without folders.
+        place: in the cache.
+        is_archive: whether a compressed content is decompressed.
+        checksum: `sha256:…` or `md5:…`; empty if it is not given.
+        open: asks the server for the file's version. It raises what `RemoteBlob` does.
+    """
+
+    name: str
+    place: Place
+    is_archive: bool
+    checksum: str
+    open: Callable[[], "RemoteBlob | WholeFile"]
+
+
+@dataclass(frozen=True)
+class WholeFile:
+    """A file of a server without ranges, which only sends it from its start.
+
+    Attributes:
+        version: of the first answer; its size is 0 if the server gives none.
+        receive: calls a function with the version and the chunks of each try.
+        close: closes the connection.
+    """
+
+    version: Version
+    receive: Callable[[Callable[[Version, Iterable[bytes]], None]], None]
+    close: Callable[[], None]

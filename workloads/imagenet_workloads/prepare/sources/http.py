@@ -1,0 +1,305 @@
+"""The kind `http`: an archive on a server, read in place by ranges of bytes, or from a cache.
+
+One file has the images with classes. Another one may have validation images, whose label file is a
+third.
+"""
+
+import io
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from imagenet_workloads import arguments as types
+from imagenet_workloads.clients.credentials import Credentials
+from imagenet_workloads.clients.http import Address, HttpClient, Login
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources import parquet
+from imagenet_workloads.prepare.sources.archives import KINDS
+from imagenet_workloads.prepare.sources.cache import (
+    CachedLabels,
+    FileToFetch,
+    Place,
+    WholeFile,
+    place_of,
+)
+from imagenet_workloads.prepare.sources.http_files import (
+    HttpBlob,
+    NoRangesError,
+    ServedFile,
+    download,
+    receive,
+)
+from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.remote import (
+    RemoteBlob,
+    is_of_option,
+    open_remote,
+    open_remote_planned,
+    open_remote_validation,
+)
+from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.source import Source, Validation
+
+USERNAME, PASSWORD = "username", "password"
+
+_VALIDATION = "--http-validation"
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
+_PAIRS = {
+    "--http-size": ("BYTES", "the file's size"),
+    "--http-checksum": (
+        "CHECKSUM",
+        "sha256:DIGITS or md5:DIGITS of a label file or a fetched file",
+    ),
+    "--http-query-key": ("KEY", "the key of the Secret with the query of the file's URL"),
+}
+
+
+class HttpKind(RemoteKind):
+    """Files under URLs; the layouts are those of archives on a volume."""
+
+    name = "http"
+    options = "--http-file"
+    planned_as = (*KINDS, parquet.KIND)
+
+    def add_index_options(self, parser: ArgumentParser) -> None:
+        """Adds --http-file and what describes the files."""
+        group = parser.add_argument_group(
+            "images on a server", "The login is in $IMAGENET_CREDENTIALS/username and /password."
+        )
+        _add_reading_options(group.add_argument)
+        group.add_argument(
+            "--http-max-requests",
+            type=types.count,
+            metavar="N",
+            help="fail if listing the archive takes more requests (default: 2000000)",
+        )
+        group.add_argument(
+            "--http-labels",
+            type=types.text,
+            metavar="NAME",
+            help="the file with the labels of --http-validation (default: its folders are classes)",
+        )
+
+    def add_pack_options(self, parser: ArgumentParser) -> None:
+        """Adds the options that open the archives."""
+        _add_reading_options(parser.add_argument)
+
+    def is_given(self, parsed: Namespace) -> bool:
+        """Whether --http-file is given."""
+        return parsed.http_file is not None
+
+    def is_given_again(self, parsed: Namespace) -> bool:
+        """Whether --http-file is given to imagenet-pack."""
+        return self.is_given(parsed)
+
+    def mistake(self, parsed: Namespace) -> str | None:
+        """Names must be of files, and validation images need labels and exclude a drawn split."""
+        names = {name for name, _ in parsed.http_file or ()}
+        named = [*(getattr(parsed, _field(option)) or () for option in _PAIRS)]
+        chosen = (parsed.http_archive, parsed.http_validation, parsed.http_labels)
+        for name in (*(pair[0] for pairs in named for pair in pairs), *filter(None, chosen)):
+            if name not in names:
+                return f"{name} is no name of an --http-file"
+        if len(names) < len(parsed.http_file or ()):
+            return "each --http-file needs another name"
+        if mistake := _mistake_of_values(parsed):
+            return mistake
+        if parsed.http_validation is None and parsed.http_labels is not None:
+            return "--http-labels goes with --http-validation"
+        if parsed.http_validation is not None and parsed.validation_per_class is not None:
+            return "give either --validation-per-class or --http-validation, not both"
+        return None
+
+    def open(self, parsed: Namespace) -> Source:
+        """Looks for the layout of the archive."""
+        blob = _files(parsed).blob(_archive(parsed))
+        return open_remote(blob, parsed.http_path_in_archive, parsed.http_max_requests)
+
+    def open_validation(self, parsed: Namespace) -> Validation | None:
+        """Opens the validation images, and reads their labels and the files beside them."""
+        if parsed.http_validation is None:
+            return None
+        files = _files(parsed)
+        labels = None
+        if parsed.http_labels is not None:
+            labels = files.labels(parsed.http_labels, (_archive(parsed), parsed.http_validation))
+        blob = files.blob(parsed.http_validation)
+        source = open_remote_validation(blob, labels is not None, _VALIDATION)
+        return Validation(source, labels)
+
+    def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
+        """Opens an archive of the plan, which must not have changed."""
+        is_validation = is_of_option(planned, _VALIDATION)
+        name = parsed.http_validation if is_validation else _archive(parsed)
+        if name is None:
+            raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
+        within = None if is_validation else parsed.http_path_in_archive
+        return open_remote_planned(planned, _files(parsed).blob(name), within)
+
+    def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
+        """All files."""
+        return _Files(parsed).to_fetch(parsed.cache, (_archive(parsed), parsed.http_validation))
+
+
+def _files(parsed: Namespace) -> "_Files | _CachedFiles":
+    return _Files(parsed) if parsed.cache is None else _CachedFiles(parsed)
+
+
+class _Files:
+    """The files of the options, with their login."""
+
+    def __init__(self, parsed: Namespace) -> None:
+        credentials = Credentials()
+        queries = {name: credentials.read(key) for name, key in parsed.http_query_key or ()}
+        sizes = {name: int(size) for name, size in parsed.http_size or ()}
+        checksums = dict(parsed.http_checksum or ())
+        self._files = {
+            name: ServedFile(
+                name,
+                Address(url, queries.get(name, "").lstrip("?")),
+                sizes.get(name),
+                checksums.get(name),
+            )
+            for name, url in parsed.http_file
+        }
+        self._client = HttpClient(_login(credentials, bool(queries)))
+
+    def blob(self, name: str) -> HttpBlob:
+        """A file to read by ranges; its `close` ends the connections of all."""
+        return HttpBlob(self._files[name], self._client)
+
+    def to_fetch(self, cache: Path, archives: Collection[str]) -> list[FileToFetch]:
+        """All files, for a cache."""
+        return [
+            FileToFetch(
+                file.name,
+                place_of(cache, file.name, file.address.url),
+                file.name in archives,
+                file.checksum or "",
+                partial(_open_to_fetch, file, self._client),
+            )
+            for file in self._files.values()
+        ]
+
+    def labels(self, name: str, archives: Collection[str]) -> LabelFile:
+        """A label file; it and all files besides the archives are read as a whole."""
+        contents = {
+            file.name: download(file, self._client)
+            for file in self._files.values()
+            if file.name not in archives
+        }
+        return _ServedLabels(name, self._files, contents)
+
+
+def _open_to_fetch(file: ServedFile, client: HttpClient) -> RemoteBlob | WholeFile:
+    """Asks for the version of a file; the server may know no ranges."""
+    try:
+        return HttpBlob(file, client)
+    except NoRangesError as error:
+        return WholeFile(error.version, partial(receive, file, client), client.close)
+
+
+class _CachedFiles:
+    """The files of the options, in a cache; their login is not needed."""
+
+    def __init__(self, parsed: Namespace) -> None:
+        self._places = {name: place_of(parsed.cache, name, url) for name, url in parsed.http_file}
+
+    def blob(self, name: str) -> RemoteBlob:
+        """The content of a file."""
+        return self._places[name].open()
+
+    def labels(self, name: str, archives: Collection[str]) -> LabelFile:
+        """A label file; further files besides the archives are beside it."""
+
+        def beside(other: str) -> Place | None:
+            return None if other in archives else self._places.get(other)
+
+        return CachedLabels(self._places[name], beside)
+
+
+class _ServedLabels:
+    """A label file of a server, in memory, as a `LabelFile`."""
+
+    def __init__(
+        self, name: str, files: Mapping[str, ServedFile], contents: Mapping[str, bytes]
+    ) -> None:
+        self._name = name
+        self._files = files
+        self._contents = contents
+
+    def __str__(self) -> str:
+        return self._files[self._name].address.url
+
+    def open(self) -> io.BufferedReader:
+        """Its content."""
+        return io.BufferedReader(io.BytesIO(self._contents[self._name]))
+
+    def beside(self, name: str) -> "LabelFile | None":
+        """Another file of the source."""
+        if name not in self._contents:
+            return None
+        return _ServedLabels(name, self._files, self._contents)
+
+
+def _login(credentials: Credentials, has_queries: bool) -> Login | None:
+    """The login; a Secret with the queries of signed URLs needs none."""
+    keys = (USERNAME, PASSWORD)
+    if not credentials.are_given or (has_queries and not any(map(credentials.has, keys))):
+        return None
+    return Login(*(credentials.read(key) for key in keys))
+
+
+def _mistake_of_values(parsed: Namespace) -> str | None:
+    for _, size in parsed.http_size or ():
+        if not (size.isascii() and size.isdigit()):
+            return f"--http-size: {size!r} is no number of bytes"
+    for _, checksum in parsed.http_checksum or ():
+        if not _CHECKSUM.fullmatch(checksum):
+            return f"--http-checksum: {checksum!r} is neither sha256:DIGITS nor md5:DIGITS"
+    return None
+
+
+def _archive(parsed: Namespace) -> str:
+    name: str = parsed.http_archive or parsed.http_file[0][0]
+    return name
+
+
+def _field(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def _add_reading_options(add_argument: Any) -> None:
+    pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": types.text}
+    add_argument(
+        "--http-file",
+        metavar=("NAME", "URL"),
+        help="a file, and the name by which other options refer to it; may be repeated",
+        **pair,
+    )
+    for option, (value, help) in _PAIRS.items():
+        add_argument(option, metavar=("NAME", value), help=help, **pair)
+    add_argument(
+        "--http-archive",
+        type=types.text,
+        metavar="NAME",
+        help="the file with the classes: a tar or zip of class archives, or of class folders "
+        "(default: the first file)",
+    )
+    add_argument(
+        "--http-path-in-archive",
+        type=types.text,
+        metavar="PATH",
+        help="the folder or archive in --http-archive that holds the classes",
+    )
+    add_argument(
+        "--http-validation",
+        type=types.text,
+        metavar="NAME",
+        help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
+        "archive of class folders",
+    )

@@ -1,0 +1,170 @@
+"""Parquet files with an image and a label column, as Hugging Face's datasets library writes them.
+
+A file is read by row groups: index reads the labels, pack the images of the row groups that its
+shard needs. An image has no place of its own in a file: its `offset` is its row.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.in_order import map_in_order
+from imagenet_workloads.prepare.sources.file_set import FileSet
+from imagenet_workloads.prepare.sources.layout import by_split
+from imagenet_workloads.prepare.sources.parquet_file import ParquetFile, digest, open_parquet
+from imagenet_workloads.prepare.sources.row_groups import RowGroups
+from imagenet_workloads.prepare.sources.source import (
+    Blob,
+    Image,
+    Notes,
+    Source,
+    Validation,
+    changed,
+    class_name_in,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KIND = "Parquet"
+SUFFIX = ".parquet"
+MAGIC = b"PAR1"
+
+# Row groups are megabytes: a few at a time use the network fully.
+_MOST_AT_ONCE = 4
+
+
+class Parquet(Source):
+    """The images of some Parquet files.
+
+    The checksum of an image in a scan is a number made of its file's tag: with the row it makes the
+    key of the dataset.
+    """
+
+    kind = KIND
+    reads_in_order = True
+
+    def __init__(self, files: FileSet, names: Sequence[str], planned: Fields | None = None) -> None:
+        """Opens nothing yet.
+
+        Args:
+            files: with the Parquet files; it is closed with the source.
+            names: of the files to list, in order.
+            planned: the tags of the files, as `version` has them; None before index.
+        """
+        self.where = files.where if len(names) != 1 else f"{files.where}/{names[0]}"
+        self.reads_at_once = min(files.reads_at_once, _MOST_AT_ONCE)
+        self._files = files
+        self._names = names
+        self._planned = planned
+        self._opened: dict[str, ParquetFile] = {}
+        self._tags: dict[str, str] = {}
+        self.version = {"files": self._tags}
+        self._groups = RowGroups(self.reads_at_once)
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in the order of the files and rows."""
+        groups = (
+            (number, name, group)
+            for number, name in enumerate(self._names)
+            for group in range(self._open(name).groups)
+        )
+
+        def listed(one: tuple[int, str, int]) -> tuple[int, list[Image]]:
+            number, name, group = one
+            return number, self._images(name, group)
+
+        for number, images in map_in_order(listed, groups, self.reads_at_once):
+            notes.share = number / len(self._names)
+            yield from images
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image; its row group stays in memory for the next ones."""
+        del size
+        path = name.rpartition("/")[0]
+        file = self._open(path)
+        group = bisect_right(file.starts, offset) - 1
+        row = offset - file.starts[group]
+        if row >= file.rows(group):
+            raise changed(file.where, f"has no row {offset}")
+        column = self._groups.get((path, group), partial(self._read_group, path, group))
+        image = column[row].as_py()
+        # A row without an image is a damaged one.
+        return b"" if image is None else bytes(image)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._files.close()
+
+    def _read_group(self, name: str, group: int) -> "pa.ChunkedArray":
+        with closing(self._files.open(name)) as blob:
+            return self._open(name).images(group, blob)
+
+    def _images(self, name: str, group: int) -> list[Image]:
+        """The images of a row group; their sizes are the mean."""
+        file = self._open(name)
+        checksum = int(hashlib.sha256(self._tags[name].encode()).hexdigest()[:15], 16)
+        with closing(self._files.open(name)) as blob:
+            labels = file.labels(group, blob)
+        size = file.bytes(group) // max(1, len(labels))
+        start = file.starts[group]
+        return [
+            Image(class_name_in(label, file.where), f"{name}/{row:09}", row, size, checksum)
+            for row, label in enumerate(labels, start)
+        ]
+
+    def _open(self, name: str) -> ParquetFile:
+        """Reads the footer of a file, once."""
+        if name not in self._opened:
+            with closing(self._files.open(name)) as blob:
+                file = open_parquet(blob)
+                # The ETag decides, and on a volume the footer.
+                tag = self._files.tag(name) or digest(blob)
+            planned = self._planned
+            if planned is not None and planned.has(name) and planned.text(name) != tag:
+                raise changed(file.where, "is another file")
+            # Two threads may have read it: the result is the same.
+            self._tags[name], self._opened[name] = tag, file
+        return self._opened[name]
+
+
+def is_parquet(blob: Blob) -> bool:
+    """Whether a file begins like one of Parquet."""
+    return blob.read(0, len(MAGIC)) == MAGIC
+
+
+def open_files(files: FileSet) -> Source | None:
+    """Opens the Parquet files of a set for index; None without any.
+
+    Those with a split in their paths are of it: the training files, and the validation files beside
+    them.
+    """
+    names = [name for name in files.names if name.endswith(SUFFIX)]
+    if not names:
+        return None
+    training, validation = by_split(names)
+    source = Parquet(files, training)
+    if validation and training != names:
+        source.own_validation = partial(Validation, Parquet(files, validation), None)
+    return source
+
+
+def open_planned(planned: Fields, files: FileSet) -> Source:
+    """Opens the files of a plan again for pack."""
+    tags = planned.object("version").object("files")
+    return Parquet(files, tuple(tags.values), tags)
+
+
+def require_no_path_in_archive(where: str, within: str | None) -> None:
+    """Checks that no folder in a Parquet file is wanted.
+
+    Raises:
+        InputError: one is.
+    """
+    if within is not None:
+        raise InputError(f"{where}: is a Parquet file, which has no folders; remove pathInArchive")

@@ -1,0 +1,283 @@
+"""One Parquet file, read by pyarrow: its footer, and the labels and images of a row group.
+
+The image column holds bytes, or a struct with `bytes`, as Hugging Face writes it. The label column
+holds names, or numbers whose names are in Hugging Face's metadata.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.sources.source import Blob, readable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp")
+LABEL_COLUMNS = ("label", "labels", "cls", "class", "class_name", "fine_label", "target")
+
+_BYTES = "bytes"
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """The footer of a file.
+
+    Attributes:
+        where: its name in messages.
+        starts: the first row of each row group.
+        metadata: the footer.
+        image: the path of the column of images.
+        label: the column of labels.
+        class_names: of the labels, if they are numbers; empty if these have no names.
+    """
+
+    where: str
+    starts: Sequence[int]
+    metadata: "pq.FileMetaData"
+    image: str
+    label: str
+    class_names: Sequence[str]
+
+    @property
+    def groups(self) -> int:
+        """The number of row groups."""
+        return len(self.starts)
+
+    def rows(self, group: int) -> int:
+        """The rows of a row group."""
+        return int(self.metadata.row_group(group).num_rows)
+
+    def bytes(self, group: int) -> int:
+        """The bytes of the images of a row group."""
+        columns = self.metadata.row_group(group)
+        found = (columns.column(number) for number in range(columns.num_columns))
+        return sum(one.total_uncompressed_size for one in found if one.path_in_schema == self.image)
+
+    def labels(self, group: int, blob: Blob) -> list[str]:
+        """The classes of a row group.
+
+        Raises:
+            InputError: the group is damaged, or an image has no class.
+            OSError: it cannot be read.
+        """
+        values = self._column(group, self.label, blob).to_pylist()
+        return [self._class_of(value, row) for row, value in enumerate(values, self.starts[group])]
+
+    def images(self, group: int, blob: Blob) -> "pa.ChunkedArray":
+        """The images of a row group, each as bytes or null.
+
+        Raises:
+            InputError: the group is damaged, or has paths in place of images.
+            OSError: it cannot be read.
+        """
+        import pyarrow.compute as pc
+
+        column = self._column(group, self.image, blob)
+        if self.image.endswith(f".{_BYTES}"):
+            column = pc.struct_field(column, _BYTES)
+        if len(column) and column.null_count == len(column):
+            raise InputError(
+                f"{self.where}: row group {group} has no images, perhaps only their paths; write "
+                "the images into the file (push_to_hub, or embed_table_storage)"
+            )
+        return column
+
+    def _column(self, group: int, path: str, blob: Blob) -> "pa.ChunkedArray":
+        import pyarrow.parquet as pq
+
+        with explained(self.where):
+            file = pq.ParquetFile(_as_file(blob), metadata=self.metadata, pre_buffer=True)
+            return file.read_row_group(group, columns=[path], use_threads=False).column(0)
+
+    def _class_of(self, value: Any, row: int) -> str:
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, int) and value >= 0:
+            if not self.class_names:
+                return str(value)
+            if value < len(self.class_names):
+                return self.class_names[value]
+            many = f"its metadata names {len(self.class_names)} classes"
+            raise InputError(f"{self.where}: row {row} has the {self.label} {value}, and {many}")
+        raise InputError(
+            f"{self.where}: row {row} has no class ({self.label} is {value!r}); leave out files "
+            "without labels, such as those of a test split"
+        )
+
+
+def open_parquet(blob: Blob) -> ParquetFile:
+    """Reads the footer of a file, and finds its columns.
+
+    Raises:
+        InputError: it is no Parquet file, or lacks a column of images or labels.
+        OSError: it cannot be read.
+    """
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise InputError(
+            f"{blob.where}: reading Parquet needs pyarrow; pip install "
+            f"'imagenet-workloads[parquet]' ({error})"
+        ) from None
+    with explained(blob.where):
+        file = pq.ParquetFile(_as_file(blob))
+        schema, metadata = file.schema_arrow, file.metadata
+    features = _features(schema)
+    rows = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+    label = _label_column(schema, features, blob.where)
+    return ParquetFile(
+        where=blob.where,
+        starts=tuple(accumulate(rows, initial=0))[:-1],
+        metadata=metadata,
+        image=_image_column(schema, features, blob.where),
+        label=label,
+        class_names=_names(features.get(label)),
+    )
+
+
+def digest(blob: Blob) -> str:
+    """A hash of a file's size and footer: of the sizes, places and statistics of all columns."""
+    tail = blob.read(blob.size - 8, 8)
+    length = int.from_bytes(tail[:4], "little")
+    footer = blob.read(max(0, blob.size - 8 - length), length)
+    return hashlib.sha256(b"%d\n" % blob.size + footer).hexdigest()
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Puts pyarrow's errors in words; those of the blob pass.
+
+    Raises:
+        InputError: pyarrow cannot read the file.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        # An OSError of pyarrow has no number, unlike that of a file.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = readable(str(error).partition("\n")[0])
+        raise InputError(f"{where}: cannot be read as Parquet: {reason}") from None
+
+
+class _BlobFile(io.RawIOBase):
+    """A `Blob` as the file that pyarrow reads."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._blob.size}
+        self._position = start[whence] + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._blob.size - self._position)
+        data = self._blob.read(self._position, left if size < 0 else min(size, left))
+        self._position += len(data)
+        return data
+
+
+def _as_file(blob: Blob) -> Any:
+    import pyarrow as pa
+
+    return pa.PythonFile(_BlobFile(blob), mode="r")
+
+
+def _features(schema: "pa.Schema") -> dict[str, Any]:
+    """Hugging Face's descriptions of the columns; empty without any."""
+    text = (schema.metadata or {}).get(b"huggingface", b"{}")
+    try:
+        features = json.loads(text)["info"]["features"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def _names(feature: Any) -> tuple[str, ...]:
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def _is_a(feature: Any, kind: str) -> bool:
+    return isinstance(feature, dict) and feature.get("_type") == kind
+
+
+def _image_column(schema: "pa.Schema", features: dict[str, Any], where: str) -> str:
+    import pyarrow.types as types
+
+    def is_binary(type: "pa.DataType") -> bool:
+        return bool(types.is_binary(type) or types.is_large_binary(type))
+
+    found: dict[str, str] = {}
+    for field in schema:
+        if is_binary(field.type):
+            found[field.name] = field.name
+        elif types.is_struct(field.type) and any(
+            one.name == _BYTES and is_binary(one.type) for one in field.type
+        ):
+            found[field.name] = f"{field.name}.{_BYTES}"
+    name = _chosen(found, [n for n in found if _is_a(features.get(n), "Image")], IMAGE_COLUMNS)
+    if name is None:
+        raise InputError(
+            f"{where}: has no column of images among {_listed(schema.names)}; call the one with "
+            f"their bytes {IMAGE_COLUMNS[0]}"
+        )
+    return found[name]
+
+
+def _label_column(schema: "pa.Schema", features: dict[str, Any], where: str) -> str:
+    import pyarrow.types as types
+
+    def is_label(type: "pa.DataType") -> bool:
+        if types.is_dictionary(type):
+            type = type.value_type
+        return bool(types.is_integer(type) or types.is_string(type) or types.is_large_string(type))
+
+    found = {field.name: field.name for field in schema if is_label(field.type)}
+    labels = [name for name in found if _is_a(features.get(name), "ClassLabel")]
+    name = _chosen(found, labels, LABEL_COLUMNS, any_single=False)
+    if name is None:
+        raise InputError(
+            f"{where}: has no column of labels, numbers or names, among {_listed(schema.names)}; "
+            f"call it {LABEL_COLUMNS[0]}"
+        )
+    return name
+
+
+def _chosen(
+    found: dict[str, str], described: list[str], usual: tuple[str, ...], any_single: bool = True
+) -> str | None:
+    """The only column that is described so, else the one with a usual name, else the only one."""
+    if len(described) == 1:
+        return described[0]
+    named = next((name for name in usual if name in found), None)
+    if named is None and any_single and len(found) == 1:
+        return next(iter(found))
+    return named
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(readable(name) for name in names[:20]) or "none"

@@ -1,0 +1,272 @@
+"""What archives on servers and in buckets share: opening them, and noticing a change."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources import decompressed, parquet
+from imagenet_workloads.prepare.sources.archives import (
+    open_archive,
+    open_flat_archive,
+    open_planned_archive,
+)
+from imagenet_workloads.prepare.sources.file_set import FileSet
+from imagenet_workloads.prepare.sources.header_window import HeaderWindow
+from imagenet_workloads.prepare.sources.listing_estimate import (
+    MOST_REQUESTS,
+    require_few_requests,
+)
+from imagenet_workloads.prepare.sources.source import Blob, Source, Validation, changed
+
+
+@dataclass(frozen=True)
+class Version:
+    """By what a file of a server is recognized: equal versions have equal bytes.
+
+    Attributes:
+        where: the file's address, without query.
+        size: in bytes.
+        etag: as the server writes it, with its quotes; empty if it gives none.
+        last_modified: as the server writes it; empty if it gives none.
+    """
+
+    where: str
+    size: int
+    etag: str = ""
+    last_modified: str = ""
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON values, for the plan."""
+        return {
+            "where": self.where,
+            "size": self.size,
+            "etag": self.etag,
+            "lastModified": self.last_modified,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> "Version":
+        """Reads what `to_document` made.
+
+        Raises:
+            InputError: a field is missing or wrong.
+        """
+        return cls(
+            fields.text("where"),
+            fields.integer("size"),
+            fields.text("etag"),
+            fields.text("lastModified"),
+        )
+
+    def require(self, now: "Version") -> None:
+        """Checks that the file is still the same.
+
+        Raises:
+            InputError: it has changed.
+        """
+        if self.size != now.size:
+            raise changed(self.where, f"has {now.size} bytes in place of {self.size}")
+        # An ETag decides: some servers give another time for each of their machines.
+        if self.etag and now.etag:
+            name, before, after = "ETag", self.etag, now.etag
+        else:
+            name, before, after = "Last-Modified", self.last_modified, now.last_modified
+        if before and after and before != after:
+            raise changed(self.where, f"has the {name} {after} in place of {before}")
+
+
+class RemoteBlob(Blob, Protocol):
+    """A `Blob` whose reads wait for a network.
+
+    Attributes:
+        at_once: the most requests at the same time; 1 for a file that is in a cache.
+        cache_field: the field of the manifest that has the file stored first; empty without.
+    """
+
+    at_once: int
+    cache_field: str
+
+    @property
+    def version(self) -> Version:
+        """The version of the first request; later reads are of the same one."""
+
+
+class RemoteFiles(FileSet):
+    """Files of a server or bucket, which stay open until `close`."""
+
+    def __init__(
+        self,
+        where: str,
+        names: Sequence[str],
+        open_blob: Callable[[str], RemoteBlob],
+        at_once: int,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            where: the name of all in messages.
+            names: of the files, sorted.
+            open_blob: opens a file by its name.
+            at_once: the most requests at the same time.
+        """
+        self.where = where
+        self.names = names
+        self.reads_at_once = at_once
+        self._open_blob = open_blob
+        self._blobs: dict[str, RemoteBlob] = {}
+
+    def open(self, name: str) -> Blob:
+        """The file, whose connections stay open when it is closed."""
+        return _Kept(self._blob(name))
+
+    def tag(self, name: str) -> str:
+        """The ETag of the file."""
+        return self._blob(name).version.etag
+
+    def close(self) -> None:
+        """Closes all files."""
+        for blob in self._blobs.values():
+            blob.close()
+
+    def _blob(self, name: str) -> RemoteBlob:
+        if name not in self._blobs:
+            # Two threads may open it: both blobs are the same file.
+            self._blobs[name] = self._open_blob(name)
+        return self._blobs[name]
+
+
+def _single(blob: RemoteBlob) -> RemoteFiles:
+    """One file as a set."""
+    # A file in a cache has the name that the server gives it.
+    where, _, name = blob.version.where.rpartition("/")
+    return RemoteFiles(where, (name,), lambda _: blob, blob.at_once)
+
+
+class _Kept:
+    """A `Blob` that stays open when it is closed."""
+
+    def __init__(self, blob: Blob) -> None:
+        self.where = blob.where
+        self.size = blob.size
+        self.read = blob.read
+
+    def close(self) -> None:
+        """Closes nothing."""
+
+
+def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None = None) -> Source:
+    """Opens an archive with classes for index; closes it on an error.
+
+    Args:
+        blob: the archive.
+        within: the folder or tar in it that holds the classes; None for the default.
+        most_requests: for listing it; None for 2,000,000.
+
+    Raises:
+        InputError: its layout is unknown, or listing it takes too many requests.
+    """
+    if parquet.is_parquet(blob):
+        parquet.require_no_path_in_archive(blob.where, within)
+        files = _single(blob)
+        return parquet.Parquet(files, files.names)
+    source = open_archive(_reading(blob), within)
+    try:
+        if blob.at_once > 1:
+            most = most_requests or MOST_REQUESTS
+            require_few_requests(source, blob.size, most, blob.cache_field)
+    except BaseException:
+        source.close()
+        raise
+    return _remote(source, blob)
+
+
+def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:
+    """Opens an archive of validation images for index; closes it on an error.
+
+    Args:
+        blob: the archive.
+        is_flat: whether a label file has the classes.
+        option: the option that names it, for `is_of_option`.
+
+    Raises:
+        InputError: its layout is unknown.
+    """
+    if not is_flat and parquet.is_parquet(blob):
+        files = _single(blob)
+        source: Source = parquet.Parquet(files, files.names)
+        source.place = {"option": option}
+        return source
+    window = _reading(blob)
+    source = open_flat_archive(window) if is_flat else open_archive(window)
+    source.place = {**source.place, "option": option}
+    return _remote(source, blob)
+
+
+def is_of_option(planned: Fields, option: str) -> bool:
+    """Whether a planned source is the archive of an option for validation images."""
+    return planned.has("option") and planned.text("option") == option
+
+
+def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -> Source:
+    """Opens an archive again for pack; closes it on an error.
+
+    Raises:
+        InputError: it has changed since it was indexed.
+    """
+    if planned.text("kind") == parquet.KIND:
+        return parquet.open_planned(planned, _single(blob))
+    try:
+        _require_version(planned, blob.version)
+        source = open_planned_archive(planned, _reading(blob), within)
+    except BaseException:
+        blob.close()
+        raise
+    return _remote(source, blob)
+
+
+def _reading(blob: RemoteBlob) -> Blob:
+    """A blob that reads few headers for each request; closes it on an error.
+
+    Raises:
+        InputError: it is compressed.
+    """
+    if blob.at_once == 1:
+        return blob
+    window = HeaderWindow(blob)
+    try:
+        format = decompressed.format_of(window.read(0, decompressed.MAGIC))
+        if format is not None:
+            stored = f"write {blob.cache_field}, and it is decompressed there once"
+            raise InputError(
+                f"{blob.where}: is compressed ({format}), so it cannot be read in place; "
+                f"{stored if blob.cache_field else 'decompress it, on a claim'}"
+            )
+    except BaseException:
+        window.close()
+        raise
+    return window
+
+
+def _require_version(planned: Fields, now: Version) -> None:
+    if not planned.has("version"):
+        return
+    before = Version.from_fields(planned.object("version"))
+    # Another job may have indexed the same images elsewhere: the key does not depend on the place.
+    if before.where == now.where:
+        before.require(now)
+
+
+def _remote(source: Source, blob: RemoteBlob) -> Source:
+    source.version = blob.version.to_document()
+    source.reads_at_once = blob.at_once
+    open_own = source.own_validation
+    if open_own is not None:
+
+        def own_validation() -> Validation:
+            validation = open_own()
+            return replace(validation, source=_remote(validation.source, blob))
+
+        source.own_validation = own_validation
+    return source

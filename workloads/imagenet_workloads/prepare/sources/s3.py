@@ -1,0 +1,184 @@
+"""The kind `s3`: an archive in a bucket, in place or from a cache, or images below a prefix."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from imagenet_workloads import arguments as types
+from imagenet_workloads.clients.s3 import Bucket, address_of, open_bucket
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources import matlab, parquet
+from imagenet_workloads.prepare.sources.archives import KINDS
+from imagenet_workloads.prepare.sources.cache import CachedLabels, FileToFetch, Place, place_of
+from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.remote import (
+    RemoteBlob,
+    is_of_option,
+    open_remote,
+    open_remote_planned,
+    open_remote_validation,
+)
+from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.s3_objects import S3Blob, S3FlatFolder, S3Folder, S3Labels
+from imagenet_workloads.prepare.sources.source import Source, Validation
+
+_VALIDATION = "--s3-validation"
+_ARCHIVES = (".tar", ".zip", parquet.SUFFIX)
+
+
+class S3Kind(RemoteKind):
+    """Objects of a bucket."""
+
+    name = "s3"
+    options = "--s3-bucket"
+    planned_as = (S3Folder.kind, S3FlatFolder.kind, parquet.KIND, *KINDS)
+
+    def add_index_options(self, parser: ArgumentParser) -> None:
+        """Adds --s3-bucket and what describes its objects."""
+        group = parser.add_argument_group(
+            "images in a bucket", "The keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID, …"
+        )
+        _add_reading_options(group.add_argument)
+        group.add_argument(
+            "--s3-max-requests",
+            type=types.count,
+            metavar="N",
+            help="fail if listing the archive takes more requests (default: 2000000)",
+        )
+        group.add_argument(
+            "--s3-labels", type=types.text, metavar="KEY", help="the labels of --s3-validation"
+        )
+        group.add_argument(
+            "--s3-checksum",
+            type=types.checksum,
+            metavar="CHECKSUM",
+            help="sha256:DIGITS or md5:DIGITS of --s3-key, which imagenet-fetch compares",
+        )
+
+    def add_pack_options(self, parser: ArgumentParser) -> None:
+        """Adds the options that open the images."""
+        _add_reading_options(parser.add_argument)
+
+    def is_given(self, parsed: Namespace) -> bool:
+        """Whether --s3-bucket is given."""
+        return parsed.s3_bucket is not None
+
+    def is_given_again(self, parsed: Namespace) -> bool:
+        """Whether --s3-bucket is given to imagenet-pack."""
+        return self.is_given(parsed)
+
+    def mistake(self, parsed: Namespace) -> str | None:
+        """An archive and a prefix exclude each other, and so do the ways to validate."""
+        if self.is_given(parsed) and (parsed.s3_key is None) == (parsed.s3_prefix is None):
+            return "give either --s3-key or --s3-prefix"
+        if parsed.cache is not None and parsed.s3_prefix is not None:
+            return "--cache goes with --s3-key"
+        if parsed.s3_path_in_archive is not None and parsed.s3_key is None:
+            return "--s3-path-in-archive goes with --s3-key"
+        if parsed.s3_validation is None and parsed.s3_labels is not None:
+            return "--s3-labels goes with --s3-validation"
+        if parsed.s3_validation is not None and parsed.validation_per_class is not None:
+            return "give either --validation-per-class or --s3-validation, not both"
+        return None
+
+    def open(self, parsed: Namespace) -> Source:
+        """Opens the archive or the prefix."""
+        if parsed.s3_prefix is not None:
+            return S3Folder(_bucket(parsed), parsed.s3_prefix)
+        blob = _blob(parsed, parsed.s3_key)
+        return open_remote(blob, parsed.s3_path_in_archive, parsed.s3_max_requests)
+
+    def open_validation(self, parsed: Namespace) -> Validation | None:
+        """Opens what --s3-validation names."""
+        if parsed.s3_validation is None:
+            return None
+        labels = None if parsed.s3_labels is None else _labels(parsed)
+        return Validation(_open_validation(parsed, labels is not None), labels)
+
+    def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
+        """Opens an archive or a prefix of the plan, which must not have changed."""
+        kind = planned.text("kind")
+        is_validation = is_of_option(planned, _VALIDATION)
+        path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
+        if path is None:
+            raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
+        if kind == S3Folder.kind:
+            return S3Folder(_bucket(parsed), path)
+        if kind == S3FlatFolder.kind:
+            return S3FlatFolder(_bucket(parsed), path)
+        within = None if is_validation else parsed.s3_path_in_archive
+        return open_remote_planned(planned, _blob(parsed, path), within)
+
+    def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
+        """The archives, the label file, and the meta.mat beside it."""
+        bucket = _bucket(parsed)
+        archives = [one for one in (parsed.s3_key, parsed.s3_validation) if one is not None]
+        files = [] if parsed.s3_labels is None else [parsed.s3_labels]
+        if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
+            files.append(_beside(parsed.s3_labels, matlab.FILE_NAME))
+        checksums = {parsed.s3_key: parsed.s3_checksum or ""}
+        return [
+            FileToFetch(
+                _name(key),
+                _place(parsed, key),
+                key in archives,
+                checksums.get(key, ""),
+                partial(S3Blob, bucket, key),
+            )
+            for key in dict.fromkeys((*archives, *files))
+        ]
+
+
+def _blob(parsed: Namespace, key: str) -> RemoteBlob:
+    """An object of the bucket, or its copy in the cache."""
+    return S3Blob(_bucket(parsed), key) if parsed.cache is None else _place(parsed, key).open()
+
+
+def _labels(parsed: Namespace) -> LabelFile:
+    if parsed.cache is None:
+        return S3Labels(_bucket(parsed), parsed.s3_labels)
+    place = _place(parsed, parsed.s3_labels)
+    return CachedLabels(place, lambda name: _place(parsed, _beside(parsed.s3_labels, name)))
+
+
+def _place(parsed: Namespace, key: str) -> Place:
+    where = address_of(parsed.s3_bucket, key)
+    return place_of(parsed.cache, _name(key), where, parsed.s3_endpoint or "")
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _beside(key: str, name: str) -> str:
+    folder = key.rpartition("/")[0]
+    return f"{folder}/{name}" if folder else name
+
+
+def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
+    """Opens validation images: an archive by its suffix, or a prefix."""
+    path: str = parsed.s3_validation
+    if parsed.cache is not None or path.endswith(_ARCHIVES):
+        return open_remote_validation(_blob(parsed, path), is_flat, _VALIDATION)
+    source = (S3FlatFolder if is_flat else S3Folder)(_bucket(parsed), path)
+    source.place = {"option": _VALIDATION}
+    return source
+
+
+def _bucket(parsed: Namespace) -> Bucket:
+    return open_bucket(parsed.s3_bucket, parsed.s3_endpoint, parsed.s3_region)
+
+
+def _add_reading_options(add_argument: Any) -> None:
+    for option, value, help in (
+        ("--s3-bucket", "NAME", "the bucket of the images"),
+        ("--s3-endpoint", "URL", "the S3 API (default: that of AWS)"),
+        ("--s3-region", "NAME", "the bucket's region (default: us-east-1)"),
+        ("--s3-key", "KEY", "a tar or zip of class archives, or of class folders"),
+        ("--s3-prefix", "PREFIX", "the prefix of class folders, if each image is an object"),
+        ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
+        (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
+    ):
+        add_argument(option, type=types.text, metavar=value, help=help)
