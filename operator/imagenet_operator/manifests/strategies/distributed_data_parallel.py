@@ -1,0 +1,47 @@
+"""The strategy `distributedDataParallel`: PyTorch's workers, which meet at the first one.
+
+The environment is that of `torchrun`: MASTER_ADDR and MASTER_PORT of the process with rank 0, and
+the RANK of each. A worker's variables are those of its first process. If a worker has several,
+`imagenet-slots` starts them and derives theirs.
+"""
+
+from __future__ import annotations
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.strategies.distributed_data_parallel import DistributedDataParallel
+from imagenet_operator.manifests import names, rendezvous, worker
+from imagenet_operator.manifests.settings import Settings
+from imagenet_operator.manifests.strategies import Replicas
+
+
+def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
+    """Return the workers of an attempt."""
+    workers = job.spec.training.workers
+    processes = _strategy(job).processes(workers.gpus)
+    trainer = worker.program(
+        job,
+        settings,
+        rendezvous.join_timeout_option(job),
+        environment={
+            "MASTER_ADDR": names.address(job.metadata.name, attempt, worker.ROLE, 0),
+            "MASTER_PORT": str(rendezvous.MEMBER_PORT),
+            "WORLD_SIZE": str(workers.replicas * processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+            "LOCAL_RANK": "0",
+        },
+        ports={"training": rendezvous.MEMBER_PORT},
+        slots=processes if processes > 1 else None,
+    )
+    ranks = range(workers.replicas)
+    return [
+        Replicas(
+            trainer,
+            [{"RANK": str(index * processes), "GROUP_RANK": str(index)} for index in ranks],
+        )
+    ]
+
+
+def _strategy(job: ImageNetJob) -> DistributedDataParallel:
+    strategy = job.spec.training.strategy.distributed_data_parallel
+    assert strategy is not None, "this module serves no other strategy"
+    return strategy

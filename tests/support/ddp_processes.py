@@ -1,0 +1,57 @@
+"""A job of DistributedDataParallel as real processes, with one 127.x.y.z address for each pod."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from support import loopback
+from support.members import Members
+from support.training_cluster import MEMBER_PORT, METRICS_PORT, plain_environment
+
+STRATEGY = ("--framework", "PyTorch", "--distribution-strategy", "distributed_data_parallel")
+
+
+@dataclass
+class DdpProcesses(Members):
+    """Starts the pods.
+
+    Attributes:
+        arguments: of all processes.
+        pods: how many there are.
+        slots: processes of each pod.
+        present: how many pods, from the first, come by themselves.
+        programs: the folder of the environment's programs.
+    """
+
+    arguments: Sequence[str]
+    pods: int = 2
+    slots: int = 1
+    present: int = 2
+    programs: Path = Path(sys.executable).parent
+
+    def __enter__(self) -> Self:
+        self.begin()
+        self._network = loopback.network()
+        for index in range(min(self.present, self.pods)):
+            self.start(index)
+        return self
+
+    def start(self, index: int) -> None:
+        """Have a pod come."""
+        environment = plain_environment(
+            MASTER_ADDR=f"{self._network}.1",
+            MASTER_PORT=str(MEMBER_PORT),
+            RANK=str(index * self.slots),
+            WORLD_SIZE=str(self.pods * self.slots),
+            LOCAL_RANK="0",
+            LOCAL_WORLD_SIZE=str(self.slots),
+            POD_IP=f"{self._network}.{index + 1}",
+            IMAGENET_METRICS_PORT=str(METRICS_PORT),
+        )
+        command = [str(self.programs / "imagenet-train"), *STRATEGY, *self.arguments]
+        if self.slots > 1:
+            slots = self.programs / "imagenet-slots"
+            command = [str(slots), "--slots", str(self.slots), "--", *command]
+        self.launch(f"pod-{index}", command, environment)

@@ -1,0 +1,119 @@
+"""What a checkpoint and an exported model hold, and what does not fit is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.errors import InputError, StorageError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network, restore
+from imagenet_workloads.frameworks.pytorch.predictor import load
+from imagenet_workloads.train.data import Batch
+from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.resume import ResumePoint
+from support.pytorch_learners import CLASSES, RESNET, SHAPE, batch, differing, learner, trained
+
+OPTIONS = parse(["--framework", "PyTorch", "--network", "resnet"])
+
+
+def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    whole = trained(2, learner())
+    whole.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "states.safetensors",
+        "weights.safetensors",
+    ]
+    again = learner()
+    restore(OPTIONS, again.network, again.updater, ResumePoint(Position(0, 2), tmp_path, True))
+    for made in (whole, again):
+        made.train(batch(7), True, Flags())
+    assert differing(again, whole) == []
+
+
+def test_of_another_training_only_the_weights_are_taken(tmp_path: Path) -> None:
+    first = trained(2, learner())
+    first.save(tmp_path)
+    again = learner()
+    restore(OPTIONS, again.network, again.updater, ResumePoint(Position(0, 0), tmp_path, False))
+    assert differing(again, first) == []
+    assert again.updater.states() == {}
+
+
+def test_load_epoch_takes_the_exported_values(tmp_path: Path) -> None:
+    first = trained(1, learner())
+    first.export(tmp_path / "p", 3)
+    again = learner()
+    options = parse(["--model-prefix", str(tmp_path / "p"), "--load-epoch", "3"])
+    restore(options, again.network, again.updater, ResumePoint(Position(3, 0)))
+    assert differing(again, first) == []
+
+
+def test_another_network_and_another_optimizer_are_refused(tmp_path: Path) -> None:
+    trained(1, learner()).save(tmp_path)
+    begin = ResumePoint(Position(0, 1), tmp_path, True)
+    other = learner(NetworkRequest("resnet", 8, 3, SHAPE))
+    with pytest.raises(InputError, match=r"does not fit resnet: size mismatch for fc1\.weight"):
+        restore(OPTIONS, other.network, other.updater, begin)
+    adam = learner(RESNET, "--optimizer", "adam")
+    with pytest.raises(InputError, match="it has states of sgd, not of adam; use it with --init"):
+        restore(OPTIONS, adam.network, adam.updater, begin)
+
+
+@pytest.mark.parametrize("content", [b"", b"no safetensors", None])
+def test_a_file_that_is_none_is_named(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "weights.safetensors").write_bytes(content)
+    made = learner()
+    begin = ResumePoint(Position(0, 1), tmp_path, False)
+    with pytest.raises(InputError, match=r"weights\.safetensors: not a file of safetensors"):
+        restore(OPTIONS, made.network, made.updater, begin)
+
+
+def test_the_model_is_one_file_that_names_its_network(tmp_path: Path) -> None:
+    made = trained(1, learner())
+    assert made.export(tmp_path / "model", 5) == {"weights": "model-0005.safetensors"}
+    path = tmp_path / "model-0005.safetensors"
+    with safe_open(path, "pt") as file:
+        assert file.metadata() == {
+            **{"format": "pt", "network": "resnet", "num_layers": "8", "classes": "4"},
+            "image_shape": "3,28,28",
+        }
+    network, request = load_network(path)
+    assert request == RESNET
+    assert network.state_dict().keys() == load_file(path).keys()
+
+    predictor = load(tmp_path, Fields.parse('{"weights": "model-0005.safetensors"}', "x"), SHAPE)
+    images = batch(9)
+    found = predictor.classify(np.ascontiguousarray(images.data.numpy().transpose(0, 3, 1, 2)))
+    np.testing.assert_allclose(found, made.predict(images).probabilities, atol=1e-6)
+    with pytest.raises(InputError, match=r"takes images of \(3, 28, 28\), not \(3, 32, 32\)"):
+        load(tmp_path, Fields.parse('{"weights": "model-0005.safetensors"}', "x"), (3, 32, 32))
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"gone/model-0001\.safetensors"):
+        learner().export(tmp_path / "gone" / "model", 1)
+
+
+def test_padding_trains_nothing() -> None:
+    """A batch of another worker's images alone moves weights by their mean over all."""
+    made = learner(NetworkRequest("mlp", None, CLASSES, SHAPE))
+    expected = learner(NetworkRequest("mlp", None, CLASSES, SHAPE))
+    half = batch(1)
+    labels = half.label.clone()
+    labels[4:] = -1
+    made.train(Batch(half.data, labels, 4), True, Flags())
+    expected.train(Batch(half.data[:4], half.label[:4], 4), True, Flags())
+    assert differing(made, expected) == []
+    none = learner(NetworkRequest("mlp", None, CLASSES, SHAPE), "--wd", "0")
+    before = none.network.fc1.weight.clone()
+    _, outputs = none.train(Batch(half.data, labels, 0), True, Flags())
+    assert len(outputs.labels) == 0
+    assert torch.equal(before, none.network.fc1.weight)

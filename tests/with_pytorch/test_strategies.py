@@ -1,0 +1,81 @@
+"""Several processes train as one: what they count, what they leave, and how they end.
+
+That their weights are those of one process is tested for every strategy in tests/strategies.
+"""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from support.ddp_processes import DdpProcesses
+from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_digits(tmp_path_factory.mktemp("digits"), "RecordIO")
+
+
+def arguments(digits: Path, folder: Path, *more: str) -> list[str]:
+    common = ["--dataset", str(digits), "--output", str(folder / "out"), "--data-nthreads", "1"]
+    shape = ["--image-shape", "3,28,28", "--batch-size", "16", "--warmup-epochs", "0"]
+    return [*common, *shape, *more]
+
+
+@pytest.mark.parametrize(("pods", "slots"), [(2, 1), (1, 2)])
+def test_every_image_is_counted_once_over_the_processes(
+    digits: Path, tmp_path: Path, pods: int, slots: int
+) -> None:
+    # BatchNorm, so that statistics have to agree.
+    more = ("--network", "resnet", "--num-layers", "8", "--num-epochs", "1", "--lr", "0.1")
+    options = arguments(digits, tmp_path, *more)
+    with DdpProcesses(tmp_path / "members", options, pods=pods, slots=slots) as running:
+        assert set(running.wait().values()) == {0}, running.output("pod-0")
+    found = json.loads((tmp_path / "out/attempts/r0/result.json").read_text())
+    assert found["workers"] == 2
+    assert found["validation"]["images"] == VALIDATION
+    assert found["train"]["images"] == TRAIN
+    assert found["validation"]["top1"] > 0.3
+
+
+ENDLESS = ("--network", "mlp", "--num-epochs", "100000", "--disp-batches", "1")
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_who_loses_another_ends_too(digits: Path, tmp_path: Path, killed: int) -> None:
+    options = arguments(digits, tmp_path, *ENDLESS)
+    with DdpProcesses(tmp_path / "members", options) as running:
+        running.wait_for_line("pod-0", "epoch 0 batch 3")
+        other = f"pod-{1 - killed}"
+        running.members[f"pod-{killed}"].kill()
+        assert running.wait(other)[other] == 1
+        assert "error: another process has ended" in running.output(other)
+
+
+def test_sigterm_to_one_saves_and_ends_both(digits: Path, tmp_path: Path) -> None:
+    options = arguments(digits, tmp_path, *ENDLESS, "--checkpoint-every-epochs", "0")
+    with DdpProcesses(tmp_path / "members", options) as running:
+        running.wait_for_line("pod-0", "epoch 0 batch 3")
+        os.kill(running.members["pod-1"].pid, signal.SIGTERM)
+        codes = running.wait()
+    assert set(codes.values()) == {128 + signal.SIGTERM}
+    (checkpoint,) = (tmp_path / "out/attempts/r0/checkpoints").iterdir()
+    assert (checkpoint / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("alone", "message"),
+    [(0, "gave up after 5 s of waiting for 2 processes to join"), (1, "waiting for rank 0 127.")],
+)
+def test_who_waits_too_long_for_another_ends(
+    digits: Path, tmp_path: Path, alone: int, message: str
+) -> None:
+    options = arguments(digits, tmp_path, "--join-timeout", "5")
+    with DdpProcesses(tmp_path / "members", options, present=0) as running:
+        running.start(alone)
+        name = f"pod-{alone}"
+        assert running.wait(name)[name] == 1
+        assert message in running.output(name)

@@ -1,0 +1,1 @@
+"""Training with PyTorch. `description` and `networks` import no PyTorch; the others may."""

@@ -1,0 +1,175 @@
+"""The files of a checkpoint and of an exported model, as PyTorch writes them.
+
+    weights.safetensors         the network's state_dict: weights and BatchNorm's statistics
+    states.safetensors          the optimizer's arrays, by WEIGHT/ARRAY
+    average.safetensors         with a moving average, its state_dict
+
+`checkpoint` chooses the folder and checks that it is complete. An exported model is one file,
+PREFIX-NNNN.safetensors, with the state_dict. Its metadata name the network, so that `load_network`
+builds it. No file holds a pickle. Imports PyTorch.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialize
+from torch import nn
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.pytorch import networks
+from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
+from imagenet_workloads.frameworks.pytorch.optimizers import Updater
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.result import put
+from imagenet_workloads.train.resume import ResumePoint
+
+WEIGHTS, STATES = "weights.safetensors", "states.safetensors"
+AVERAGE = "average.safetensors"
+_OPTIMIZER = "optimizer"
+
+Tensors = Mapping[str, torch.Tensor]
+Metadata = Mapping[str, str]
+
+
+def save(
+    folder: Path, network: nn.Module, updater: Updater, average: MovingAverage | None = None
+) -> None:
+    """Fill a checkpoint's folder."""
+    if average is not None:
+        _write(folder / AVERAGE, average.network.state_dict(), {})
+    _write(folder / WEIGHTS, network.state_dict(), {})
+    _write(folder / STATES, updater.states(), {_OPTIMIZER: updater.name})
+
+
+def restore(
+    options: Options, network: nn.Module, updater: Updater, resume_point: ResumePoint
+) -> None:
+    """Load the start's checkpoint into network and optimizer, if there is one.
+
+    Raises:
+        InputError: the saved values belong to another network, optimizer or framework.
+    """
+    if resume_point.folder is not None:
+        origin = resume_point.folder / WEIGHTS
+    elif options.output.load_epoch is not None:
+        origin = _model(Path(str(options.output.model_prefix)), options.output.load_epoch)
+    else:
+        return
+    weights, _ = _read(origin)
+    _load_weights(origin, network, weights, options.model.network)
+    if resume_point.continues:
+        _restore_optimizer(updater, resume_point)
+
+
+def restore_average(average: MovingAverage, resume_point: ResumePoint) -> None:
+    """Load the average of a checkpoint of this training.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    if resume_point.folder is not None and resume_point.continues:
+        averages, _ = _read(resume_point.folder / AVERAGE)
+        average.load(averages)
+
+
+def _restore_optimizer(updater: Updater, resume_point: ResumePoint) -> None:
+    states, metadata = _read(Path(f"{resume_point.folder}/{STATES}"))
+    saved = metadata.get(_OPTIMIZER)
+    try:
+        if saved != updater.name:
+            raise ValueError(f"it has states of {saved}, not of {updater.name}")
+        updater.load_states(states)
+    except ValueError as error:
+        raise InputError(
+            f"{resume_point.resumed_from}: {error}; use it with --init-from and another --output"
+        ) from error
+
+
+def export(prefix: Path, network: nn.Module, epoch: int, request: NetworkRequest) -> Metadata:
+    """Write PREFIX-NNNN.safetensors, renamed into place when complete.
+
+    Returns:
+        its name.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    path = _model(prefix, epoch)
+    layers = {} if request.num_layers is None else {"num_layers": str(request.num_layers)}
+    metadata = {
+        "network": request.network,
+        **layers,
+        "classes": str(request.classes),
+        "image_shape": ",".join(map(str, request.image_shape)),
+    }
+    put(path, lambda temporary: _write(temporary, network.state_dict(), metadata))
+    return {"weights": path.name}
+
+
+def load_network(path: Path) -> tuple[nn.Module, NetworkRequest]:
+    """Build the network of an exported model, with its values, for prediction.
+
+    Raises:
+        InputError: the file is missing, damaged, or names no network.
+    """
+    values, metadata = _read(path)
+    try:
+        channels, height, width = map(int, metadata["image_shape"].split(","))
+        layers = metadata.get("num_layers")
+        request = NetworkRequest(
+            metadata["network"],
+            None if layers is None else int(layers),
+            int(metadata["classes"]),
+            (channels, height, width),
+        )
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path}: its metadata name no network ({error})") from None
+    network = networks.build(request)
+    _load_weights(path, network, values, request.network)
+    network.eval()
+    return network, request
+
+
+def _model(prefix: Path, epoch: int) -> Path:
+    return prefix.with_name(f"{prefix.name}-{epoch:04}.safetensors")
+
+
+def _load_weights(origin: Path, network: nn.Module, values: Tensors, name: str) -> None:
+    try:
+        network.load_state_dict(values)
+    except RuntimeError as error:
+        # The first line names the class; each of the others is one difference.
+        first = str(error).splitlines()[1].strip()
+        raise InputError(f"{origin}: does not fit {name}: {first}") from None
+
+
+def _write(path: Path, tensors: Tensors, metadata: Metadata) -> None:
+    whole = {name: one.detach().cpu().contiguous() for name, one in tensors.items()}
+    content = memoryview(serialize(whole, {"format": "pt", **metadata}))
+    size = int.from_bytes(content[:8], "little")
+    # safetensors writes metadata in any order; equal values are to have equal bytes.
+    head = json.dumps(json.loads(bytes(content[8 : 8 + size])), sort_keys=True).encode()
+    head += b" " * (-len(head) % 8)
+    # Python's own write has an OSError with a number, which says whether the volume is full.
+    with path.open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.write(content[8 + size :])
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Read tensors by name, and the metadata.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, dict(file.metadata() or {})
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: not a file of safetensors: {reason}") from None

@@ -1,0 +1,179 @@
+"""The families of networks that PyTorch trains, as modules from images to scores.
+
+One function a family, called by `networks.build`. torchvision has most of them; those of small
+images have the layers and names of MXNet's networks. Imports PyTorch, and torchvision where needed.
+"""
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import nn
+
+from imagenet_workloads.train.networks import NetworkRequest, Residual, plan_residual
+
+
+def mlp(request: NetworkRequest) -> nn.Module:
+    """Build layers of 128 and 64 on the flattened image."""
+    channels, height, width = request.image_shape
+    return nn.Sequential(
+        OrderedDict(
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(channels * height * width, 128),
+            relu1=nn.ReLU(),
+            fc2=nn.Linear(128, 64),
+            relu2=nn.ReLU(),
+            fc3=nn.Linear(64, request.classes),
+        )
+    )
+
+
+def lenet(request: NetworkRequest) -> nn.Module:
+    """Build LeNet."""
+    channels, *sides = request.image_shape
+    # Two convolutions of 5 pixels, a pooling after each.
+    height, width = (((side - 4) // 2 - 4) // 2 for side in sides)
+    return nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(channels, 20, 5),
+            tanh1=nn.Tanh(),
+            pool1=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(20, 50, 5),
+            tanh2=nn.Tanh(),
+            pool2=nn.MaxPool2d(2),
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(50 * height * width, 500),
+            tanh3=nn.Tanh(),
+            fc2=nn.Linear(500, request.classes),
+        )
+    )
+
+
+class Unit(nn.Module):  # type: ignore[misc]
+    """A residual unit with activation before each convolution (He et al. 2016)."""
+
+    def __init__(self, before: int, width: int, stride: int, bottleneck: bool) -> None:
+        super().__init__()
+        if bottleneck:
+            plan = [(width // 4, 1, 1), (width // 4, 3, stride), (width, 1, 1)]
+        else:
+            plan = [(width, 3, stride), (width, 3, 1)]
+        self.bn1 = nn.BatchNorm2d(before, eps=2e-5)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        inner = before
+        for number, (filters, size, step) in enumerate(plan, start=1):
+            if number > 1:
+                layers[f"bn{number}"] = nn.BatchNorm2d(inner, eps=2e-5)
+                layers[f"relu{number}"] = nn.ReLU()
+            layers[f"conv{number}"] = _convolution(inner, filters, size, step)
+            inner = filters
+        self.branch = nn.Sequential(layers)
+        projects = stride != 1 or before != width
+        self.shortcut = _convolution(before, width, 1, stride) if projects else None
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Add the branch to the shortcut."""
+        first = torch.relu(self.bn1(images))
+        shortcut: torch.Tensor = images if self.shortcut is None else self.shortcut(first)
+        added: torch.Tensor = shortcut + self.branch(first)
+        return added
+
+
+def resnet_cifar(request: NetworkRequest) -> nn.Module:
+    """Build the network; depths such as 8, 20, 56, 110 and 164."""
+    planned = plan_residual(request)
+    channels = request.image_shape[0]
+    last = planned.filters[-1]
+    return nn.Sequential(
+        OrderedDict(
+            bn_data=nn.BatchNorm2d(channels, eps=2e-5, affine=False),
+            conv0=_convolution(channels, planned.first, 3, 1),
+            stages=nn.Sequential(_units(planned)),
+            bn1=nn.BatchNorm2d(last, eps=2e-5),
+            relu1=nn.ReLU(),
+            pool1=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(last, request.classes),
+        )
+    )
+
+
+def _units(planned: Residual) -> "OrderedDict[str, nn.Module]":
+    units: OrderedDict[str, nn.Module] = OrderedDict()
+    before = planned.first
+    for stage, width in enumerate(planned.filters, start=1):
+        for number in range(1, planned.units + 1):
+            stride = 2 if stage > 1 and number == 1 else 1
+            units[f"stage{stage}_unit{number}"] = Unit(before, width, stride, planned.bottleneck)
+            before = width
+    return units
+
+
+def _convolution(before: int, filters: int, size: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(before, filters, size, stride, padding=size // 2, bias=False)
+
+
+def resnet(request: NetworkRequest) -> nn.Module:
+    """Build the network of a depth; its stride is in the 3x3 convolution (v1.5)."""
+    return _of_torchvision(f"resnet{request.num_layers}", request)
+
+
+def vgg(request: NetworkRequest) -> nn.Module:
+    """Build the network of a depth."""
+    return _of_torchvision(f"vgg{request.num_layers}", request, init_weights=False)
+
+
+def vgg_bn(request: NetworkRequest) -> nn.Module:
+    """Build the network of a depth with BatchNorm."""
+    return _of_torchvision(f"vgg{request.num_layers}_bn", request, init_weights=False)
+
+
+def densenet(request: NetworkRequest) -> nn.Module:
+    """Build the network of a depth."""
+    return _of_torchvision(f"densenet{request.num_layers}", request)
+
+
+def alexnet(request: NetworkRequest) -> nn.Module:
+    """Build the network."""
+    return _of_torchvision("alexnet", request)
+
+
+def squeezenet(request: NetworkRequest) -> nn.Module:
+    """Build SqueezeNet 1.1."""
+    return _of_torchvision("squeezenet1_1", request)
+
+
+def mobilenet_v2(request: NetworkRequest) -> nn.Module:
+    """Build the network."""
+    return _of_torchvision("mobilenet_v2", request)
+
+
+def inception_v3(request: NetworkRequest) -> nn.Module:
+    """Build the network without its auxiliary classifier; it is designed for 299 pixels."""
+    return _of_torchvision("inception_v3", request, aux_logits=False, init_weights=False)
+
+
+def _of_torchvision(name: str, request: NetworkRequest, **more: Any) -> nn.Module:
+    from torchvision import models
+
+    network: nn.Module = models.get_model(name, num_classes=request.classes, **more)
+    channels = request.image_shape[0]
+    if channels != 3:
+        _replace_first_convolution(network, channels)
+    return network
+
+
+def _replace_first_convolution(network: nn.Module, channels: int) -> None:
+    name, first = next(
+        (name, one) for name, one in network.named_modules() if isinstance(one, nn.Conv2d)
+    )
+    parent, _, leaf = name.rpartition(".")
+    replaced = nn.Conv2d(
+        channels,
+        first.out_channels,
+        first.kernel_size,
+        first.stride,
+        first.padding,
+        bias=first.bias is not None,
+    )
+    setattr(network.get_submodule(parent), leaf, replaced)

@@ -1,0 +1,133 @@
+"""Trains with PyTorch: device, strategy, data, and the learner made of them.
+
+Implements the protocols of `train.framework`. Imports PyTorch.
+"""
+
+import os
+from pathlib import Path
+
+import torch
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.pytorch import data as datasets
+from imagenet_workloads.frameworks.pytorch import networks, optimizers
+from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import restore, restore_average
+from imagenet_workloads.frameworks.pytorch.description import DESCRIPTION
+from imagenet_workloads.frameworks.pytorch.initializers import initialize
+from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
+from imagenet_workloads.frameworks.pytorch.optimizers import Updater
+from imagenet_workloads.frameworks.pytorch.precision import Precision
+from imagenet_workloads.frameworks.pytorch.strategies import Strategy, join
+from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.framework import UpdatePlan
+from imagenet_workloads.train.gpu_code import require_code
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.resume import ResumePoint
+
+
+def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "PyTorch":
+    """Make the framework; `folder` is the attempt's."""
+    return PyTorch(options, rendezvous)
+
+
+class PyTorch:
+    """PyTorch as a framework; implements `Framework`."""
+
+    name = DESCRIPTION.name
+
+    def __init__(self, options: Options, rendezvous: Rendezvous) -> None:
+        """Take the command line and the rendezvous."""
+        self._options, self._rendezvous = options, rendezvous
+
+    def check(self) -> None:
+        """Check the optimizer's name, and take the device."""
+        optimizers.check(self._options.optimizer)
+        if self._options.cluster.deterministic:
+            # cuBLAS reads it when the first GPU is taken.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
+        self._device = take_device(self._options.cluster.gpus)
+
+    def join(self) -> Strategy:
+        """Make the strategy; wait for the other processes."""
+        cluster = self._options.cluster
+        modules = DESCRIPTION.strategies[DESCRIPTION.strategy_of(self._options)]
+        with self._rendezvous.joining(cluster.join_timeout):
+            self._strategy = join(modules.strategy, self._device)
+        return self._strategy
+
+    def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
+        """Open the records, or make synthetic images."""
+        rank, workers = self._strategy.rank, self._strategy.workers
+        return datasets.choose(self._options, rank, workers, accumulation_steps, self._device)
+
+    def wait_to_read(self, batch: Batch) -> None:
+        """Return at once: the images are in memory."""
+
+    def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> PyTorchLearner:
+        """Build the network, and load or draw its values."""
+        options, model = self._options, self._options.model
+        request = NetworkRequest(
+            model.network, model.num_layers, data.class_count, model.image_shape
+        )
+        network = networks.build(request)
+        # On the CPU, so that the values do not depend on the device.
+        initialize(options, network)
+        network.to(self._device, memory_format=torch.channels_last)
+        precision = Precision(model.dtype, self._device)
+        updater = Updater(options.optimizer, network, plan.schedule, precision)
+        restore(options, network, updater, resume_point)
+        average = None
+        if options.optimizer.ema_decay is not None:
+            average = MovingAverage(network, options.optimizer.ema_decay)
+            restore_average(average, resume_point)
+        learner = PyTorchLearner(
+            network,
+            request,
+            updater,
+            self._strategy,
+            plan,
+            data.inputs,
+            options.cluster.seed,
+            options.optimizer.label_smoothing,
+            average,
+        )
+        if resume_point.folder is not None and resume_point.continues:
+            learner.statistics.load(resume_point.folder)
+        return learner
+
+
+def take_device(gpus: tuple[int, ...]) -> torch.device:
+    """Return the GPU of --gpus, or the CPU.
+
+    Raises:
+        InputError: there are several, it does not exist, or PyTorch has no code for it.
+    """
+    if not gpus:
+        return torch.device("cpu")
+    if len(gpus) > 1:
+        raise InputError(
+            f"--gpus: PyTorch gives each process one GPU, not {len(gpus)}; write --gpus 0, and "
+            "start a process for each GPU with imagenet-slots"
+        )
+    seen = torch.cuda.device_count()
+    if gpus[0] >= seen:
+        raise InputError(
+            f"--gpus: there is no GPU {gpus[0]}, PyTorch sees {seen}; leave the option out to "
+            "train on the CPU"
+        )
+    device = torch.device("cuda", gpus[0])
+    name, capability = torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)
+    require_code(
+        "this PyTorch",
+        name,
+        capability,
+        torch.cuda.get_arch_list(),
+        older="write --framework MXNet (framework: MXNet)",
+        newer="use a newer PyTorch",
+    )
+    torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,171 @@
+"""A module, its optimizer and a strategy: one training step, one prediction, on one device.
+
+The gradient of a batch is that of its images' summed loss, divided by the images of an update.
+DistributedDataParallel averages gradients over the processes, so that the loss is multiplied by
+their number: the weights move by the mean over all images. The workers' flags are summed beside.
+Implements `Learner`. Imports PyTorch.
+"""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import export, save
+from imagenet_workloads.frameworks.pytorch.mixing import mix_images, summed_loss
+from imagenet_workloads.frameworks.pytorch.optimizers import Updater
+from imagenet_workloads.frameworks.pytorch.strategies import Strategy
+from imagenet_workloads.telemetry import events
+from imagenet_workloads.train.data import Batch, Inputs
+from imagenet_workloads.train.framework import Outputs, UpdatePlan
+from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.moving_statistics import (
+    DeviceStatistics,
+    MovingStatistics,
+    Rows,
+)
+from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.sharding import seed_of
+
+
+class PyTorchLearner:
+    """A network on this process's device."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        request: NetworkRequest,
+        updater: Updater,
+        strategy: Strategy,
+        plan: UpdatePlan,
+        inputs: Inputs,
+        seed: int,
+        smoothing: float = 0.0,
+        average: MovingAverage | None = None,
+    ) -> None:
+        """Take the network on the strategy's device, and its optimizer.
+
+        Args:
+            network: with the values to begin with.
+            request: that it was built from.
+            updater: of its weights.
+            strategy: of the exchange.
+            plan: of the updates.
+            inputs: by which bytes are normalised.
+            seed: of dropout.
+            smoothing: part of each label that all classes get alike.
+            average: of the network's values, which is validated and exported; None without one.
+        """
+        self.network, self.updater = network, updater
+        self._request, self._strategy, self._seed = request, strategy, seed
+        self._smoothing, self.average = smoothing, average
+        self._module = strategy.distribute(network)
+        self._updates, self._steps = plan.updates_done, 0
+        self.statistics = MovingStatistics(
+            DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
+            strategy,
+        )
+        self._scale = strategy.workers / plan.images_per_update
+        channels = inputs.image_shape[0]
+        self._mean, self._std = (
+            torch.tensor(values[:channels], device=strategy.device).view(1, -1, 1, 1)
+            for values in (inputs.mean, inputs.std)
+        )
+
+    def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
+        """Compute gradients; with an update, average them over all processes, and move weights."""
+        counted = self._strategy.start_sum([flags.save, flags.stop]) if updates else None
+        self._begin_step()
+        with nullcontext() if updates else self._strategy.accumulating():
+            with self.updater.precision.autocast():
+                scores = self._module(self._mixed(batch))[: batch.images]
+            labels = batch.label.to(self._strategy.device, non_blocking=True)[: batch.images]
+            loss = summed_loss(scores.float(), labels, self._smoothing, batch.mixing)
+            self.updater.backward(loss * self._scale)
+        if counted is None:
+            return Flags(), _outputs(scores, batch)
+        self.updater.update(self._updates)
+        if self.average is not None:
+            self.average.update(self.network)
+        self._updates, self._steps = self._updates + 1, 0
+        save_now, stop = counted()
+        return Flags(bool(save_now), bool(stop)), _outputs(scores, batch)
+
+    def settle(self) -> None:
+        """Do nothing: `reading` reads and decodes in separate threads, beside the step."""
+
+    def predict(self, batch: Batch) -> Outputs:
+        """Classify a batch."""
+        self._shown.eval()
+        with torch.inference_mode():
+            return _outputs(self._shown(self._images(batch))[: batch.images], batch)
+
+    def average_statistics(self) -> None:
+        """Average BatchNorm's statistics over all processes, until the next step."""
+        self.statistics.average()
+
+    def save(self, folder: Path) -> None:
+        """Write weights, statistics, their moving average, and the optimizer's arrays."""
+        save(folder, self.network, self.updater, self.average)
+        self.statistics.save(folder)
+
+    def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
+        """Write PREFIX-NNNN.safetensors."""
+        return export(prefix, self._shown, epoch, self._request)
+
+    def note(self, event: events.Event) -> None:
+        """Write no logs beside those of the loop."""
+
+    def _begin_step(self) -> None:
+        """Draw dropout from the step's number, so that a resumed training draws the same."""
+        self.statistics.restore_own()
+        self.network.train()
+        step = self._steps * self._strategy.workers + self._strategy.rank
+        torch.manual_seed(seed_of(self._seed, self._updates, step))
+        self._steps += 1
+
+    def _moving(self) -> list[torch.Tensor]:
+        networks = [self.network, *([] if self.average is None else [self.average.network])]
+        return [
+            buffer
+            for network in networks
+            for buffer in network.buffers()
+            if buffer.is_floating_point()
+        ]
+
+    def _read_statistics(self) -> Rows:
+        parts = [buffer.detach().cpu().flatten().numpy() for buffer in self._moving()]
+        return np.concatenate([*parts, np.empty(0, np.float32)], dtype=np.float32)[None]
+
+    def _write_statistics(self, rows: Rows) -> None:
+        values = torch.tensor(rows[0])
+        buffers = self._moving()
+        parts = values.split([buffer.numel() for buffer in buffers])
+        with torch.no_grad():
+            for buffer, part in zip(buffers, parts, strict=True):
+                buffer.copy_(part.view_as(buffer))
+
+    @property
+    def _shown(self) -> nn.Module:
+        """The network that is validated and exported."""
+        return self.network if self.average is None else self.average.network
+
+    def _mixed(self, batch: Batch) -> torch.Tensor:
+        images = self._images(batch)
+        return images if batch.mixing is None else mix_images(images, batch.mixing)
+
+    def _images(self, batch: Batch) -> torch.Tensor:
+        """Return normalised images, (images, channels, height, width), on the device."""
+        images: torch.Tensor = batch.data.to(self._strategy.device, non_blocking=True)
+        images = images.permute(0, 3, 1, 2)
+        return images if images.is_floating_point() else (images - self._mean) / self._std
+
+
+def _outputs(scores: torch.Tensor, batch: Batch) -> Outputs:
+    probabilities = functional.softmax(scores.detach().float(), dim=1)
+    return Outputs(probabilities.cpu().numpy(), batch.label[: batch.images].float().numpy())

@@ -1,0 +1,35 @@
+"""The networks that PyTorch trains: a family, a depth and an image size, checked.
+
+Most are torchvision's. `resnet` is its ResNet v1.5, and for small images the network of MXNet's
+CIFAR experiments. Imports no PyTorch: `families` builds the networks, and imports it.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from imagenet_workloads.train.networks import Family, NetworkRequest, find_builder
+
+FAMILIES: Mapping[str, Family] = {
+    "alexnet": Family("alexnet", smallest=64),
+    "densenet": Family("densenet", (121, 161, 169, 201), smallest=32),
+    "inception-v3": Family("inception_v3", smallest=75),
+    "lenet": Family("lenet", smallest=16),
+    "mlp": Family("mlp"),
+    "mobilenet-v2": Family("mobilenet_v2"),
+    "resnet": Family("resnet", (18, 34, 50, 101, 152)),
+    "squeezenet": Family("squeezenet", smallest=48),
+    "vgg": Family("vgg", (11, 13, 16, 19), smallest=32),
+    "vgg-bn": Family("vgg_bn", (11, 13, 16, 19), smallest=32),
+}
+
+
+def build(request: NetworkRequest) -> Any:
+    """Build the module of a request, from images (N, channels, height, width) to scores.
+
+    Raises:
+        InputError: unknown family or depth, or images that are too small.
+    """
+    builder = find_builder(request, FAMILIES, "PyTorch")
+    families = importlib.import_module(f"{__package__}.families")
+    return getattr(families, builder)(request)

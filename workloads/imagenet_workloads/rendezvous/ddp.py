@@ -1,0 +1,110 @@
+"""The processes of DistributedDataParallel, by torchrun's variables, and the wait for them.
+
+MASTER_ADDR, MASTER_PORT    where the process of rank 0 listens
+RANK, WORLD_SIZE            of this process, over all pods
+LOCAL_RANK, LOCAL_WORLD_SIZE    of this process, in its pod (default: 0 of 1)
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
+from ipaddress import ip_address
+from typing import Self
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.rendezvous import IsHopeless, never, number
+from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
+from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
+
+VARIABLE = "RANK"
+_ALONE = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+# Parts of errors after the loss of a process: Gloo's source file, its text, or NCCL's.
+_LOST = (
+    "gloo/transport/",
+    "Connection closed by peer",
+    "NCCL communicator was aborted",
+    "remote process exited or there was a network error",
+    *(os.strerror(number) for number in (ECONNRESET, EPIPE, ETIMEDOUT, EHOSTUNREACH)),
+)
+
+
+@dataclass(frozen=True)
+class Process(Slot):
+    """One process of DistributedDataParallel."""
+
+    variables = SlotVariables("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+    @classmethod
+    def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
+        """Read the environment; None if RANK is unset, for a process without peers.
+
+        Raises:
+            InputError: A variable is missing or invalid.
+        """
+        if not variables.get(VARIABLE):
+            return None
+        host = variables.get("MASTER_ADDR", "")
+        if not host:
+            raise InputError("RANK is set, so MASTER_ADDR must name the host of rank 0")
+        port = number(variables, "MASTER_PORT", 1, 65535)
+        return cls(**cls.read_places({**_ALONE, **variables}), host=host, port=port)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all processes are on this machine, as in a local run."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def find(asked: str, variables: Mapping[str, str]) -> "DdpRendezvous":
+    """Read the environment of this process.
+
+    Raises:
+        InputError: A variable is missing or invalid.
+    """
+    process = Process.from_mapping(variables)
+    if process is None:
+        raise InputError(
+            f"{asked}: needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun and "
+            "imagenetctl run set; one process needs single"
+        )
+    return DdpRendezvous(process)
+
+
+class DdpRendezvous:
+    """The other processes; implements `Rendezvous`."""
+
+    def __init__(self, process: Process) -> None:
+        """Take the process that this is."""
+        self._process = process
+
+    def wait(self, timeout: float) -> IsHopeless:
+        """Return immediately: rank 0 listens only after its import of PyTorch.
+
+        Gloo and NCCL report a lost process by an error, so a checkpoint is always possible.
+        """
+        return never
+
+    def joining(self, timeout: float) -> AbstractContextManager[None]:
+        """Wait for rank 0, and watch PyTorch's wait for the others, which has no log line."""
+        return self._joining(timeout)
+
+    @contextmanager
+    def _joining(self, timeout: float) -> Iterator[None]:
+        process = self._process
+        if process.rank:
+            who = f"process of rank {process.rank}"
+            wait_for_port(who, "rank 0", process.host, process.port, timeout)
+        with deadline(f"{process.size} processes to join", timeout, give_up):
+            yield
+
+    def explain(self, error: Exception) -> str | None:
+        """Explain the error of a lost process, by its text."""
+        text = str(error)
+        if type(error).__name__ == "DistNetworkError" or any(words in text for words in _LOST):
+            return "another process has ended, and this one cannot continue without it"
+        return None
