@@ -1,8 +1,8 @@
 """The tests of `train` run in a process that refuses frameworks; this chooses the process.
 
 A process in which another test has imported a framework cannot show that `train` does without one.
-So pytest collects tests/imagenet_workloads/train only where nothing else was asked for; in a run of
-everything, test_train_without_frameworks.py runs the folder in a process of its own.
+So pytest collects tests/imagenet_workloads/train only if it is the only folder. In other runs,
+test_train_without_frameworks.py runs the folder in a separate process.
 """
 
 from pathlib import Path

@@ -73,17 +73,20 @@ def test_a_key_is_always_a_plain_folder_s_name(text: str) -> None:
     assert text == text.lower()
 
 
-@pytest.mark.parametrize("program", [pack, seal])
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [(pack, "required: {missing}"), (seal, "give --data and --key, or --dataset with --verify")],
+)
 @pytest.mark.parametrize("missing", ["--data", "--key"])
 def test_pack_and_seal_must_know_which_dataset(
-    program: Any, missing: str, capsys: pytest.CaptureFixture[str]
+    program: Any, message: str, missing: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"--data": "volume", "--key": "00ff"}
     del given[missing]
     with pytest.raises(SystemExit) as ended:
         program.main([part for pair in given.items() for part in pair])
     assert ended.value.code == 2
-    assert f"required: {missing}" in capsys.readouterr().err
+    assert message.format(missing=missing) in capsys.readouterr().err
 
 
 def test_an_option_that_is_not_given_has_the_default_that_help_tells(

@@ -1,4 +1,4 @@
-"""Prediction with a network whose answer can be told beforehand: which colour an image has most of.
+"""Prediction with a network whose answer is known: the strongest colour of an image.
 
 Real files throughout: a model saved by MXNet, images written by OpenCV.
 """
@@ -103,6 +103,22 @@ def test_the_model_is_named_by_its_attempt_its_result_or_its_job(
     path = {"attempt": attempt, "result": attempt / "result.json", "job": job}[given]
     image = write_image(tmp_path / "image.png", RGB["blue"])
     assert Classifier.load(path).classify(image, top=1)[0].name == "blue"
+
+
+def test_words_of_a_class_are_beside_its_name(
+    attempt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = ["red", {"class": "green", "words": "grass, lawn"}, "blue"]
+    (attempt / "labels.json").write_text(json.dumps(labels))
+    image = write_image(tmp_path / "image.png", RGB["green"])
+    (found,) = Classifier.load(attempt).classify(image, top=1)
+    assert (found.name, found.words) == ("green", "grass, lawn")
+    assert predict.main(["--model", str(attempt), str(image), "--top", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("%  green grass")
+    assert predict.main(["--model", str(attempt), str(image), "--output", "json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["predictions"][0]["words"] == "grass, lawn"
+    assert "words" not in document["predictions"][1]
 
 
 def test_without_names_a_class_is_its_number(attempt: Path, tmp_path: Path) -> None:
@@ -244,6 +260,7 @@ def misfit(folder: Path) -> None:
         (remove("model-0002.params"), "model-0002.params: no such file, though result.json"),
         (fill("result.json", b"{"), "result.json: is not valid JSON"),
         (fill("labels.json", b'["a", 1, "c"]'), "labels.json: must be a list of class names"),
+        (fill("labels.json", b'[{"class": "a"}, "b", "c"]'), "labels.json: words is missing"),
         (fill("labels.json", b'["a"]'), "names 1 classes, but the network of"),
         (fill("model-0002.params", b"abc"), "model-0002.params: cannot be loaded"),
         (fill("model-symbol.json", b"{}"), "cannot be loaded"),

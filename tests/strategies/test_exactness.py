@@ -16,7 +16,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
+from support.ddp_processes import DdpProcesses
 from support.horovod_cluster import HorovodCluster
 from support.pod_subset import REPOSITORY
 from support.training_cluster import TrainingCluster, free_port, plain_environment
@@ -31,7 +33,7 @@ TRAINING = [
     *("--lr", str(RATE), "--warmup-epochs", "0", "--lr-step-epochs", ""),
 ]
 
-# On PYTHONPATH it cuts the CPU of whoever imports TensorFlow, and says so.
+# On PYTHONPATH it splits the CPU of a process that imports TensorFlow, and reports it.
 TWO_DEVICES = REPOSITORY / "benchmarks" / "two_devices"
 
 Weights = dict[str, NDArray[np.float32]]
@@ -61,11 +63,13 @@ class Training:
     given: Weights
 
     def options(self, *more: str) -> list[str]:
-        """Those of a worker; the given weights are written as both frameworks read them."""
+        """Those of a worker; the given weights are written as each framework reads them."""
         prefix = self.folder / "given"
         np.savez(f"{prefix}-0000.npz", **self.given)
         arrays = {f"arg:{name}": mx.nd.array(array) for name, array in self.given.items()}
         mx.nd.save(f"{prefix}-0000.params", arrays)
+        of_pytorch = {_pytorchs(name): array for name, array in self.given.items()}
+        save_file(of_pytorch, f"{prefix}-0000.safetensors")
         start = ["--model-prefix", str(prefix), "--load-epoch", "0"]
         return [*more, *TRAINING, *start, "--output", str(self.folder / "out")]
 
@@ -78,8 +82,16 @@ class Training:
         if (arrays := folder / "model-0001.npz").exists():
             with np.load(arrays) as saved:
                 return dict(saved)
+        if (tensors := folder / "model-0001.safetensors").exists():
+            loaded = load_file(tensors)
+            return {name: loaded[_pytorchs(name)] for name in self.given}
         saved = mx.nd.load(str(folder / "model-0001.params"))
         return {name.partition(":")[2]: array.asnumpy() for name, array in saved.items()}
+
+
+def _pytorchs(name: str) -> str:
+    """PyTorch's name of a weight: fc1.bias for fc1_bias."""
+    return ".".join(name.rsplit("_", 1))
 
 
 def of_environment(name: str) -> Path:
@@ -184,3 +196,20 @@ def test_multi_worker_mirrored(training: Training, expected: Weights) -> None:
     programs = of_environment("tensorflow")
     ends_well(*[alone(programs, options, TF_CONFIG=text) for text in configurations])
     same(training.weights(2), expected)
+
+
+@pytest.mark.parametrize(("pods", "slots"), [(2, 1), (1, 2)])
+def test_distributed_data_parallel(
+    training: Training, expected: Weights, pods: int, slots: int
+) -> None:
+    options, programs = training.options(*HALF_BATCH), of_environment("pytorch")
+    members = training.folder / "members"
+    with DdpProcesses(members, options, pods=pods, slots=slots, programs=programs) as running:
+        assert set(running.wait().values()) == {0}, running.output("pod-0")
+    same(training.weights(2), expected)
+
+
+def test_one_process_of_pytorch(training: Training, expected: Weights) -> None:
+    options = training.options("--framework", "PyTorch", *ALL_BATCH)
+    ends_well(alone(of_environment("pytorch"), options))
+    same(training.weights(1), expected)

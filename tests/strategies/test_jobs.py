@@ -62,7 +62,7 @@ def test_digits_are_learned_although_somebody_dies_and_told_of_in_the_same_words
 ) -> None:
     whole = job(workdir, strategy, read(strategy).slug)
     workers = [f"r0-worker-{index}" for index in range(1 + (strategy in MANY_WORKERS))]
-    # Where nobody waits for anybody only one evaluates, whichever of them came first.
+    # If workers do not wait for each other, only the first one evaluates.
     told_by = any if strategy == ASYNCHRONOUS else all
 
     with whole.running() as process:

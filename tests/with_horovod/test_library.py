@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import files, version
 from pathlib import Path
 
+from imagenet_workloads.telemetry import names
 from support.horovod_cluster import HorovodCluster
 
 TEN_MINUTES = {"HOROVOD_IDLE_CYCLE_TIME": "600000"}
@@ -74,5 +75,31 @@ for start in range(2):
 
 
 def test_what_others_are_not_ready_for_keeps_it_awake(tmp_path: Path) -> None:
-    """Also after a start anew; and the end does not wait for the next cycle."""
+    """Also after another init; shutdown does not wait for the next cycle."""
     run(tmp_path, LATE, TEN_MINUTES)
+
+
+PROCESS_SETS = """
+import horovod.mxnet as hvd
+import mxnet as mx
+
+for time in range(2):
+    hvd.init(process_sets="dynamic")
+    # The same set again has the same keys in the rendezvous.
+    for again in range(2):
+        added = hvd.add_process_set([0, 2])
+        if added.included():
+            total = hvd.allreduce(mx.nd.ones(1), op=hvd.Sum, name="tensor", process_set=added)
+            assert total.asnumpy().tolist() == [2]
+        hvd.remove_process_set(added)
+    hvd.shutdown()
+"""
+
+
+def test_process_sets_meet_and_all_meet_again(tmp_path: Path) -> None:
+    program = (sys.executable, "-c", PROCESS_SETS)
+    with HorovodCluster(tmp_path, (), pods=2, slots=2, program=program) as cluster:
+        assert set(cluster.wait().values()) == {0}, cluster.output("pod-0")
+        page = cluster.get("rendezvous", "/metrics")[1]
+        assert f"{names.PEER_REQUESTS_REFUSED.name}{{" in page
+        assert "refused" not in cluster.output("rendezvous")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from support.learners import CLASSES, assert_close, batch, learner, values
@@ -46,13 +47,16 @@ def test_batches_together_make_the_update_of_a_large_one(devices: int) -> None:
     assert_close(values(small), values(large))
 
 
-def test_the_mean_gradient_moves_the_weights_by_the_schedule() -> None:
-    """The formula for one layer, by hand: the gradient of a bias is the mean error."""
-    made = learner(MLP, arguments=["--mom", "0", "--wd", "0"], rate=0.5)
+@pytest.mark.parametrize("smoothing", [0, 0.2])
+def test_the_mean_gradient_moves_the_weights_by_the_schedule(smoothing: float) -> None:
+    """The formula for one layer: the gradient of a bias is the mean error."""
+    more = ["--mom", "0", "--wd", "0", "--label-smoothing", str(smoothing)]
+    made = learner(MLP, arguments=more, rate=0.5)
     images = batch(3, 8, SHAPE)
     before = values(made)["fc3_bias"]
     _, outputs = made.train(images, True, Flags())
-    error = outputs.probabilities - np.eye(CLASSES)[outputs.labels.astype(int)]
+    labels = np.eye(CLASSES)[outputs.labels.astype(int)]
+    error = outputs.probabilities - ((1 - smoothing) * labels + smoothing / CLASSES)
     np.testing.assert_allclose(
         values(made)["fc3_bias"], before - 0.5 * error.mean(axis=0), atol=1e-6
     )
@@ -98,3 +102,13 @@ def test_a_network_without_statistics_has_nothing_to_average() -> None:
     before = values(made)
     made.average_statistics()
     assert_close(values(made), before, atol=0)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_padding_has_no_gradient(devices: int) -> None:
+    whole = batch(0, 8, SHAPE)
+    labels = tf.concat([whole.label[:3], tf.fill((5,), float(PADDING))], 0)
+    found, expected = learner(MLP, devices, images=8), learner(MLP, images=8)
+    found.train(type(whole)(whole.data, labels, 3), True, Flags())
+    expected.train(type(whole)(whole.data[:3], whole.label[:3], 3), True, Flags())
+    assert_close(values(found), values(expected))

@@ -9,7 +9,8 @@ import tensorflow as tf
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, StorageError
-from imagenet_workloads.frameworks.tensorflow.checkpoint_files import restore
+from imagenet_workloads.frameworks.tensorflow import networks
+from imagenet_workloads.frameworks.tensorflow.checkpoint_files import export, restore
 from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
 from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
 from imagenet_workloads.train.group import Flags
@@ -89,6 +90,16 @@ def test_plain_tensorflow_classifies_alike(tmp_path: Path, devices: int) -> None
     classify = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     found = classify(data=images.data)["probabilities"].numpy()
     np.testing.assert_allclose(found, made.predict(images).probabilities, atol=1e-6)
+
+
+def test_a_network_with_dropout_is_exported(tmp_path: Path) -> None:
+    request = NetworkRequest("squeezenet", None, CLASSES, (3, 48, 48))
+    model = networks.build(request)
+    export(tmp_path / "model", model, 1)
+    images = batch(9, 2, request.image_shape).data
+    classify = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
+    expected = tf.nn.softmax(model(images, training=False)).numpy()
+    np.testing.assert_allclose(classify(data=images)["probabilities"].numpy(), expected, atol=1e-6)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

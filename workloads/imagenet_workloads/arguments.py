@@ -5,19 +5,22 @@ argparse turns a type's ArgumentTypeError into `error: argument --shards: …` a
 
 import math
 import os
+import re
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
-def add_dataset(parser: ArgumentParser) -> None:
+
+def add_dataset(parser: ArgumentParser, *, required: bool = True) -> None:
     """Adds the options that say which planned dataset, for the programs that work on one."""
     parser.add_argument(
-        "--data", type=path, required=True, metavar="FOLDER", help="the dataset volume"
+        "--data", type=path, required=required, metavar="FOLDER", help="the dataset volume"
     )
     parser.add_argument(
-        "--key", type=key, required=True, help="the dataset's key, as imagenet-index says it"
+        "--key", type=key, required=required, help="the dataset's key, as imagenet-index says it"
     )
 
 
@@ -93,6 +96,13 @@ def _whole(text: str, lowest: int, highest: int | None) -> int:
         span = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
         raise ArgumentTypeError(f"must be {span}, not {text}")
     return value
+
+
+def checksum(text: str) -> str:
+    """A checksum of a file: sha256:DIGITS or md5:DIGITS."""
+    if not _CHECKSUM.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is neither sha256:DIGITS nor md5:DIGITS")
+    return text
 
 
 def key(text: str) -> str:

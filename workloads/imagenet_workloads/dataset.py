@@ -95,6 +95,7 @@ class Dataset:
         skipped: damaged images.
         passed_over: files of the source that are no images, by suffix.
         unknown_labels: validation images left out, by the class that the training images lack.
+        class_words: what people call a class, such as `tench` for n01440764; of some classes.
         format: of the shards, RECORD_IO or TF_RECORD.
     """
 
@@ -110,6 +111,7 @@ class Dataset:
     skipped: Skipped = field(default_factory=Skipped)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
+    class_words: Mapping[str, str] = field(default_factory=dict)
     format: str = RECORD_IO
 
     def to_json(self) -> str:
@@ -121,6 +123,7 @@ class Dataset:
             "writer": {"version": self.writer.version, "codec": self.writer.codec},
             "options": dict(sorted(self.options.items())),
             "classes": list(self.classes),
+            **class_words_document(self.class_words),
             "droppedClasses": dict(sorted(self.dropped_classes.items())),
             **left_out_document(self.passed_over, self.unknown_labels),
             "splits": {
@@ -170,6 +173,7 @@ class Dataset:
             dropped_classes=fields.counts("droppedClasses"),
             passed_over=fields.counts("passedOver") if fields.has("passedOver") else {},
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
+            class_words=read_class_words(fields),
             train=_read_split(splits.object("train"), len(classes), format),
             validation=_read_split(splits.object("validation"), len(classes), format),
             mean=fields.three_numbers("mean"),
@@ -226,6 +230,23 @@ def left_out_document(
     """What says of a source what it held beside its images, as JSON values; empty if nothing."""
     counts = {"passedOver": dict(passed_over), "unknownLabels": dict(unknown_labels)}
     return {name: count for name, count in counts.items() if count}
+
+
+def class_words_document(words: Mapping[str, str]) -> dict[str, Any]:
+    """The words of classes as JSON values; empty if there are none."""
+    return {"classWords": dict(words)} if words else {}
+
+
+def read_class_words(fields: Fields) -> dict[str, str]:
+    """Reads what `class_words_document` made.
+
+    Raises:
+        InputError: it is wrong.
+    """
+    if not fields.has("classWords"):
+        return {}
+    words = fields.object("classWords")
+    return {name: words.text(name) for name in words.values}
 
 
 def _split_document(split: Split) -> dict[str, Any]:

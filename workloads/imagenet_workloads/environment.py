@@ -17,9 +17,11 @@ from imagenet_workloads.errors import InputError
 class Role(StrEnum):
     """What a pod does in its job."""
 
+    FETCH = "fetch"
     INDEX = "index"
     PACK = "pack"
     SEAL = "seal"
+    PUBLISH = "publish"
     SCHEDULER = "scheduler"
     SERVER = "server"
     RENDEZVOUS = "rendezvous"
@@ -47,6 +49,8 @@ class Environment:
         attempt: IMAGENET_ATTEMPT, the N of attempts/rN; None outside training pods.
         spec_hash: IMAGENET_SPEC_HASH, hex SHA-256 of the training-relevant fields; empty outside
             training pods.
+        worker_program: IMAGENET_WORKER_PROGRAM, what workers run, on parameter servers; empty if it
+            is unknown or the user's own.
         completion_index: JOB_COMPLETION_INDEX, which completion of an Indexed Job this pod is;
             None outside such Jobs.
     """
@@ -65,6 +69,7 @@ class Environment:
     scratch: Path | None = None
     attempt: int | None = None
     spec_hash: str = ""
+    worker_program: str = ""
     completion_index: int | None = None
 
     @classmethod
@@ -89,6 +94,7 @@ class Environment:
             scratch=_path(variables, "IMAGENET_SCRATCH"),
             attempt=_integer(variables, "IMAGENET_ATTEMPT"),
             spec_hash=variables.get("IMAGENET_SPEC_HASH", ""),
+            worker_program=variables.get("IMAGENET_WORKER_PROGRAM", ""),
             completion_index=_integer(variables, "JOB_COMPLETION_INDEX"),
         )
 

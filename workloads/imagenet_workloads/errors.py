@@ -5,6 +5,13 @@ file, variable or option, what was wrong with it, and what to write instead. `pr
 turns it into one line on stderr, the pod's termination message and an exit code.
 """
 
+import errno
+
+MAKE_ROOM = "enlarge the output volume or remove files from it"
+
+NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""The errors of a write to a full volume; NFS, CephFS and XFS have quotas."""
+
 
 class WorkloadError(Exception):
     """A failure with a message for a person; the next try may succeed."""
@@ -22,6 +29,34 @@ class StorageError(WorkloadError):
     """The place to write to is wrong: read-only, too small, not ours; a retry gives the same."""
 
     exit_code = 3
+
+
+class VolumeFullError(StorageError):
+    """The output volume has too little room; another try may find more.
+
+    Attributes:
+        needed: the least number of bytes that must be free; 0 if that is not known.
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, needed: int = 0) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
+def output_error(what: str, error: OSError, remedy: str = "") -> StorageError:
+    """The error for a failed write to the output volume; the caller raises it.
+
+    Args:
+        what: could not be done, such as "cannot write FILE".
+        error: of the system.
+        remedy: what to do about it, unless the volume is full.
+    """
+    message = f"{what}: {error.strerror or error}"
+    if error.errno in NO_ROOM:
+        return VolumeFullError(f"{message}; {MAKE_ROOM}")
+    return StorageError(f"{message}; {remedy}" if remedy else message)
 
 
 class SupersededError(WorkloadError):

@@ -1,8 +1,7 @@
 """Reads the fields of a JSON object, naming file and field when one is missing or wrong.
 
-The files that pods leave for each other (dataset.json, a checkpoint's manifest.json, result.json)
-are read through this, so that a damaged or foreign file gives one clear `InputError` in place of
-a KeyError far from its cause.
+It reads the files that pods exchange: dataset.json, a checkpoint's manifest.json, result.json. A
+damaged or foreign file raises one clear `InputError`, not a KeyError far from its cause.
 """
 
 import json
@@ -36,7 +35,7 @@ def read_json(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class Fields:
-    """One JSON object and where it stands.
+    """One JSON object and its place.
 
     Attributes:
         values: the object itself.

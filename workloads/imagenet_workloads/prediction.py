@@ -45,7 +45,7 @@ class Predictor(Protocol):
     origin: str
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Give (images, classes) of (images, channels, height, width), normalised."""
+        """Return (images, classes) of (images, channels, height, width), normalised."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,14 @@ class Prediction:
     Attributes:
         label: the class's number.
         name: its name; the number as text where the training knew no names.
+        words: what people call it; empty without words.
         probability: by the network, 0..1.
     """
 
     label: int
     name: str
     probability: float
+    words: str = ""
 
 
 class Classifier:
@@ -191,12 +193,13 @@ class Classifier:
         probabilities = self._model.classify(self.inputs.prepare(image))[0]
         order = np.argsort(-probabilities, kind="stable")[:top]
         return [
-            Prediction(int(label), self._name(int(label)), float(probabilities[label]))
+            Prediction(int(label), name, float(probabilities[label]), words)
             for label in order
+            for name, words in (self._name(int(label)),)
         ]
 
-    def _name(self, label: int) -> str:
-        return str(label) if self.names is None else self.names[label]
+    def _name(self, label: int) -> tuple[str, str]:
+        return (str(label), "") if self.names is None else self.names[label]
 
 
 def read_image(path: Path, channels: int = 3) -> Pixels:
@@ -254,14 +257,23 @@ def _find_result(path: Path) -> Path:
     return found
 
 
-def _read_names(path: Path) -> Sequence[str] | None:
-    """The class names by label; None where the training knew none."""
+def _read_names(path: Path) -> Sequence[tuple[str, str]] | None:
+    """The class names and their words by label; None where the training knew none."""
     if not regular_files.exists(path):
         return None
     names = read_json(path)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list):
         raise InputError(f"{path}: must be a list of class names")
-    return names
+    return [_name_and_words(path, name) for name in names]
+
+
+def _name_and_words(path: Path, entry: object) -> tuple[str, str]:
+    if isinstance(entry, str):
+        return entry, ""
+    if isinstance(entry, dict):
+        fields = Fields.of(entry, str(path))
+        return fields.text("class"), fields.text("words")
+    raise InputError(f"{path}: must be a list of class names")
 
 
 def load_model(folder: Path, result: Fields, image_shape: tuple[int, int, int]) -> Predictor:

@@ -34,7 +34,7 @@ def status_of(path: Path) -> os.stat_result | None:
         return None
     except OSError as error:
         kind = InputError if error.errno in _OF_PATHS else WorkloadError
-        raise kind(f"{path}: cannot be looked at: {error.strerror}{owner(path)}") from error
+        raise kind(f"{path}: cannot be accessed: {error.strerror}{owner(path)}") from error
 
 
 def exists(path: Path) -> bool:
@@ -89,7 +89,7 @@ def open_file(path: str | Path) -> int:
         InputError: the path leads to a pipe, a device or a socket.
         OSError: it cannot be opened, or is a folder.
     """
-    # Without waiting: so that a pipe is known for one before anybody writes to it.
+    # Without waiting: so a pipe is recognised before it has a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):

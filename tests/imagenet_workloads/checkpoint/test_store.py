@@ -1,38 +1,17 @@
-import errno
+"""The checkpoints of a training on its output volume: written, found, pruned, damaged."""
+
 import json
 import logging
 import os
-import re
-import shutil
 import stat
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint.store import Identity, Position
 from imagenet_workloads.errors import InputError, StorageError, SupersededError
-
-OURS = Identity(job_uid="6d1f", spec_hash="ab12")
-
-
-def store(
-    output: Path, attempt: int = 0, identity: Identity = OURS, keep: int = 3
-) -> CheckpointStore:
-    return CheckpointStore(output, attempt, identity, keep)
-
-
-def write(checkpoints: CheckpointStore, epoch: int, batch: int = 0, content: str = "w") -> Path:
-    with checkpoints.begin(Position(epoch, batch)) as folder:
-        (folder / "params").write_text(f"{content} {epoch} {batch}")
-        (folder / "states").mkdir()
-        (folder / "states" / "rank-0").write_bytes(bytes(range(256)))
-    return checkpoints.attempt_folder / "checkpoints" / Position(epoch, batch).name
-
-
-def names(checkpoints: CheckpointStore) -> list[str]:
-    return sorted(path.name for path in (checkpoints.attempt_folder / "checkpoints").iterdir())
+from support.checkpoints import OURS, names, store, write
 
 
 def test_nothing_is_found_where_nothing_was_written(tmp_path: Path) -> None:
@@ -339,38 +318,3 @@ def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     manifest = CheckpointManifest.read(folder)
     (folder / FILE_NAME).unlink()
     assert CheckpointManifest.describe(folder, OURS, 4, Position(2, 3)) == manifest
-
-
-class Usage(NamedTuple):
-    """What shutil.disk_usage returns, as far as it is used."""
-
-    free: int
-
-
-class MXNetError(RuntimeError):
-    """What MXNet raises for any failure of its writer."""
-
-
-@pytest.mark.parametrize(
-    "error", [MXNetError("Check failed: (fwrite): "), OSError(errno.ENOSPC, "No space left")]
-)
-def test_a_full_volume_says_how_much_it_lacks_and_how_to_go_on(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = store(tmp_path / "jobs" / "digits-6f3c")
-    with made.begin(Position(1, 0)) as folder:
-        (folder / "weights").write_bytes(bytes(5000))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=77))
-    with pytest.raises(StorageError) as caught, made.begin(Position(2, 0)) as folder:
-        (folder / "weights").write_bytes(bytes(100))
-        raise error
-    said = str(caught.value)
-    assert "No space left" in said
-    assert re.search(r"a checkpoint needs 5,\d{3} bytes and 77 are free; enlarge", said)
-    place = "jobs/digits-6f3c/attempts/r0/checkpoints/epoch-0001-batch-00000000"
-    assert said.endswith(f"then go on in a new job with checkpoint.initFrom: {place}")
-
-
-def test_an_error_of_the_framework_stays_where_there_is_room(tmp_path: Path) -> None:
-    with pytest.raises(MXNetError), store(tmp_path).begin(Position(1, 0)):
-        raise MXNetError("shape mismatch")

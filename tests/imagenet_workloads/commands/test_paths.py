@@ -119,7 +119,7 @@ def test_a_folder_that_may_not_be_searched_is_named(source: Path, tmp_path: Path
             code, _, errors = finish(start(name, *arguments, hook=WITHOUT_PRIVILEGES))
             assert code == 3, errors
             last = errors.splitlines()[-1]
-            assert "cannot be looked at: Permission denied" in last
+            assert "cannot be accessed: Permission denied" in last
             assert f"({closed} belongs to" in last
     finally:
         closed.chmod(0o755)

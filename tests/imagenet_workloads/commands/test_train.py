@@ -1,8 +1,11 @@
-"""`imagenet-train` before it is anything: until its child is made, PID 1 hears no SIGTERM."""
+"""`imagenet-train` at its start: PID 1 ignores SIGTERM until its child exists."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+from imagenet_workloads.checkpoint import room
 
 PROGRAM = """
 import sys
@@ -35,3 +38,24 @@ def test_the_parser_is_cheap() -> None:
         "sys.exit(bool({'mxnet', 'numpy', 'cv2'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_later_attempt_checks_the_room_before_it_imports_a_framework(tmp_path: Path) -> None:
+    former = tmp_path / "out" / "attempts" / "r0"
+    former.mkdir(parents=True)
+    room.record(former, 10**18)
+    arguments = ["--benchmark", "1", "--network", "mlp", "--output", str(tmp_path / "out")]
+    code = (
+        "import sys; sys.modules['mxnet'] = None; "
+        "from imagenet_workloads.commands.train import main; sys.exit(main(sys.argv[1:]))"
+    )
+    log = tmp_path / "log"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "IMAGENET_ATTEMPT": "1", "IMAGENET_TERMINATION_LOG": str(log)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 4, ended.stderr
+    assert "needs 1,000,000,000,000,000,000 bytes" in log.read_text()

@@ -34,7 +34,7 @@ def test_the_command_runs_in_its_place_and_dies_with_the_parent() -> None:
 
 
 def test_an_orphan_does_not_begin() -> None:
-    # Process 1 is nobody's choice of a parent: as if the real one had died at once.
+    # Process 1 as the parent: as if the real parent had died.
     parent = begin("1", "print('began', flush=True)")
     output, _ = parent.communicate(timeout=60)
     assert output == ""

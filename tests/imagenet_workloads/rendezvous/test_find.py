@@ -139,7 +139,7 @@ MXNetError: Connection reset by peer
     ("arguments", "variables", "text", "reason"),
     [
         ("horovod", HOROVOD, "Horovod has been shut down. This was caused by", "another slot has"),
-        # Which of the two it is depends on who hears first: this slot's operation, or Horovod.
+        # It depends on the first to notice: this slot's operation, or Horovod.
         ("horovod", HOROVOD, GLOO_ERROR, "another slot has"),
         ("horovod", HOROVOD, OF_MXNET, "another slot has"),
         ("horovod", HOROVOD, OF_MXNET.replace("reset by", "closed by"), "another slot has"),

@@ -3,7 +3,7 @@
 import pytest
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.rendezvous.horovod import Slot
+from imagenet_workloads.rendezvous.horovod import HorovodSlot
 
 COMPLETE = {
     "HOROVOD_RANK": "3",
@@ -17,18 +17,18 @@ COMPLETE = {
 
 def test_a_slot_is_read() -> None:
     host = "digits-r0-rendezvous-0.digits-r0"
-    assert Slot.from_mapping(COMPLETE) == Slot(3, 4, 1, 2, host, 9091, timeout=30)
+    assert HorovodSlot.from_mapping(COMPLETE) == HorovodSlot(3, 4, 1, 2, host, 9091, timeout=30)
 
 
 def test_horovods_own_timeout_is_known() -> None:
-    slot = Slot.from_mapping(COMPLETE | {"HOROVOD_GLOO_TIMEOUT_SECONDS": "600"})
+    slot = HorovodSlot.from_mapping(COMPLETE | {"HOROVOD_GLOO_TIMEOUT_SECONDS": "600"})
     assert slot is not None
     assert slot.timeout == 600
 
 
 @pytest.mark.parametrize("variables", [{}, {"HOROVOD_RANK": ""}])
 def test_without_a_rank_there_is_one_process(variables: dict[str, str]) -> None:
-    assert Slot.from_mapping(variables) is None
+    assert HorovodSlot.from_mapping(variables) is None
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_without_a_rank_there_is_one_process(variables: dict[str, str]) -> None:
 )
 def test_wrong_variables_are_named(name: str, value: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Slot.from_mapping(COMPLETE | {name: value})
+        HorovodSlot.from_mapping(COMPLETE | {name: value})

@@ -182,7 +182,7 @@ def test_a_scheduler_that_does_not_listen_is_gone() -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_gone_soon() -> None:
-    # The patient one ends, refused, once there is nobody.
+    # The one with the longer timeout ends, refused, without a listener.
     with ThreadPoolExecutor() as threads, silent() as address:
         patient = threads.submit(socket.create_connection, address, timeout=60)
 

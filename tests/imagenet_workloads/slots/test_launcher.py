@@ -1,6 +1,6 @@
 """`imagenet-slots` as a process, with programs that stand in for training.
 
-A listening socket stands in for the rendezvous: the launcher only looks whether it is there.
+A listening socket replaces the rendezvous: the launcher only checks that it listens.
 """
 
 import json
@@ -126,7 +126,7 @@ class Pod:
 
 
 def blocked(thread: Path) -> set[int]:
-    """The signals that a thread blocks, as /proc/PID/task/THREAD/status tells (proc(5))."""
+    """The signals that a thread blocks, from /proc/PID/task/THREAD/status (proc(5))."""
     (mask,) = re.findall(r"^SigBlk:\t(\w+)$", (thread / "status").read_text(), re.MULTILINE)
     return {number for number in signal.valid_signals() if int(mask, 16) >> number - 1 & 1}
 
@@ -181,7 +181,7 @@ def test_sigterm_reaches_every_slot_and_leaves_it_its_time(pod: Pod) -> None:
     pod.start({"0": "stubborn", "1": "hold"}, "--termination-grace", "0.01")
     pod.begun()
     pod.process.send_signal(signal.SIGTERM)
-    # Slot 1 has ended with 143, but as it was told to; slot 0 may still be saving.
+    # Slot 1 has ended with 143 after SIGTERM; slot 0 may still be saving.
     assert pod.wait_for("heard-0") == pod.wait_for("heard-1") == str(signal.SIGTERM.value)
     wait_until(lambda: len(pod.pids()) == 1, "slot 1 has ended")
     pod.release(0, "0")
@@ -202,7 +202,7 @@ def test_signals_are_for_the_thread_that_waits_for_them(pod: Pod) -> None:
     pod.start({"0": "serve", "1": "serve"})
     pod.begun()
 
-    # Nobody asks for metrics here: who answers would be gone at any moment.
+    # Without metrics here: their server could end at any moment.
     others = set(Path(f"/proc/{pod.process.pid}/task").iterdir())
     others.remove(Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}"))
     assert others

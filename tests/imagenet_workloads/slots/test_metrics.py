@@ -55,6 +55,13 @@ def slot(rank: int, images: int, seconds: float, loss: float | None = None) -> s
     return generate_latest(registry.exported).decode()
 
 
+def test_the_page_of_64_slots_is_as_small_as_the_operator_asks_for() -> None:
+    page = merged(*(slot(rank, images=32, seconds=0.1) for rank in range(64)))
+    assert values(page)["imagenet_train_images_total"] == 64 * 32
+    # The operator reads 64 KiB of a pod's answer.
+    assert len(page.encode()) < 64 << 10
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -134,3 +141,9 @@ def test_series_that_differ_in_a_label_stay_apart() -> None:
 def test_counts_of_any_number_of_slots_add_up_exactly(counts: list[int]) -> None:
     pages = [f"# TYPE seen_total counter\nseen_total {float(count)}\n" for count in counts]
     assert values(merged(*pages))["seen_total"] == sum(counts)
+
+
+def test_the_time_of_slots_that_run_at_once_is_not_added() -> None:
+    first, second = slot(0, 64, 0.02), slot(1, 64, 0.02)
+    lines = [line for line in first.splitlines() if "train_seconds" in line]
+    assert [line for line in merged(first, second).splitlines() if "train_seconds" in line] == lines

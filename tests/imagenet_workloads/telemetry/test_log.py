@@ -18,6 +18,7 @@ from imagenet_workloads.telemetry.events import (
     Event,
     Finished,
     Progress,
+    Read,
     Started,
     Validated,
     from_line,
@@ -227,12 +228,13 @@ def test_the_document_lists_every_kind_of_event_with_its_fields() -> None:
     text = (Path(__file__).parents[3] / "docs" / "telemetry.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+?) \|$", text, re.MULTILINE))
     for event in (
-        Started(0, 1, 0, 0, "x"),
+        Started(0, 1, 0, 0, "x", 1, "x"),
         Progress(0, 0, 1, 1, 1, 1, 1),
         EpochFinished(0, 1, 1, 1, 1, 1),
         Validated(0, 1, 1, 1, 1),
         CheckpointWritten(0, 0, "x", 1),
-        Finished(1, 1, 1, 1),
+        Finished(1, 1, 1, 1, {"stepping": 1}),
+        Read(1, 1, 1),
     ):
         kind, fields = (document := json.loads(to_line(event, 0))).pop("event"), document
         assert re.findall(r"`(\w+)`", rows[kind]) == [name for name in fields if name != "time"]

@@ -10,7 +10,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "telemetry.md"
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
 def test_a_name_says_what_prometheus_expects_of_its_type(metric: Metric) -> None:
-    assert re.fullmatch(r"imagenet_(train|prepare)_[a-z0-9_]+", metric.name)
+    assert re.fullmatch(r"imagenet_(train|prepare|peer)_[a-z0-9_]+", metric.name)
     assert metric.name.endswith("_total") == (metric.kind is MetricType.COUNTER)
     assert not metric.name.endswith(("_bucket", "_sum", "_count", "_created"))
     assert bool(metric.buckets) == (metric.kind is MetricType.HISTOGRAM)
@@ -25,7 +25,7 @@ def test_names_are_unique() -> None:
 def documented() -> dict[str, tuple[str, str, str]]:
     """Type, unit and meaning of each workload metric in docs/telemetry.md, by name."""
     rows = re.findall(
-        r"^\| `(imagenet_(?:train|prepare)_\w+)` \| (.+?) \| (.+?) \| (.+?) \|$",
+        r"^\| `(imagenet_(?:train|prepare|peer)_\w+)` \| (.+?) \| (.+?) \| (.+?) \|$",
         DOCUMENT.read_text(),
         re.MULTILINE,
     )

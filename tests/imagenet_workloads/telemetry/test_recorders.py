@@ -50,6 +50,7 @@ def test_a_worker_s_figures(registry: Registry) -> None:
         "imagenet_train_top5": 0.7,
         "imagenet_train_validation_top1": 0.5,
         "imagenet_train_validation_top5": 0.8,
+        "imagenet_train_seconds_total": 0,
     }
 
 
@@ -63,7 +64,7 @@ def test_a_phase_counts_its_own_work(registry: Registry) -> None:
         (sample.name, sample.labels["phase"]): sample.value
         for family in registry.exported.collect()
         for sample in family.samples
-        if "phase" in sample.labels
+        if sample.name.startswith("imagenet_train_phase") and "phase" in sample.labels
     }
     assert labelled == {
         ("imagenet_train_phase", "training"): 0,
@@ -80,6 +81,7 @@ def test_figures_that_nobody_measures_stay_absent(registry: Registry) -> None:
     assert set(values(registry)) == {
         "imagenet_train_top1",
         "imagenet_train_validation_top1",
+        "imagenet_train_seconds_total",
     }
 
 
@@ -96,8 +98,11 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     preparation = PreparationRecorder(registry)
     preparation.planned(1)
     preparation.packed(1, 100)
+    preparation.requested(1, 100)
+    preparation.fetch_planned(200)
+    preparation.fetched(100)
     written = {name.removesuffix("_sum").removesuffix("_count") for name in values(registry)}
-    assert written == {metric.name for metric in names.ALL}
+    assert written == {metric.name for metric in (*names.TRAINING, *names.PREPARATION)}
 
 
 def test_a_worker_is_at_work_with_its_first_batch(registry: Registry) -> None:
@@ -154,3 +159,11 @@ def test_an_index_has_no_progress_before_it_knows_its_plan(registry: Registry) -
         "imagenet_prepare_images_total": 42,
         "imagenet_prepare_skipped_images_total": 2,
     }
+
+
+def test_requests_to_a_remote_source_are_counted_with_their_bytes(registry: Registry) -> None:
+    preparation = PreparationRecorder(registry)
+    preparation.requested(1, 4096)
+    preparation.requested(1, 0)
+    assert values(registry)["imagenet_prepare_requests_total"] == 2
+    assert values(registry)["imagenet_prepare_read_bytes_total"] == 4096

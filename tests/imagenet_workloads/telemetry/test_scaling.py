@@ -53,6 +53,13 @@ def test_points_are_read_by_strategy_and_workers(tmp_path: Path) -> None:
     }
 
 
+def test_each_network_is_a_line_of_its_own(tmp_path: Path) -> None:
+    header, *lines = TABLE.splitlines()
+    text = "\n".join([f"{header},network", *(f"{line},alexnet" for line in lines)])
+    found = read_points(write(tmp_path, text))
+    assert list(found) == [f"alexnet, {name}" for name in read_points(write(tmp_path))]
+
+
 def test_speedup_is_drawn_against_the_ideal(tmp_path: Path) -> None:
     speedup, speed = draw_scaling(read_points(write(tmp_path)), "digits").axes
     assert lines(speedup) == {
@@ -124,12 +131,17 @@ def test_the_command_writes_a_png_beside_the_table(
     assert struct.unpack(">II", content[16:24]) == (1500, 750)
 
 
-@pytest.mark.parametrize("arguments", [[], ["folder", "--scaling", "table.csv"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["folder", "--scaling", "table.csv"], ["--time", "a.json", "--scaling", "table.csv"]],
+)
 def test_the_command_draws_one_of_the_two(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(arguments) == 3
-    assert "the folders of a training, or --scaling CSV, one of" in capsys.readouterr().err
+    assert (
+        "the folders of a training, --scaling CSV or --time JSON, one of" in capsys.readouterr().err
+    )
 
 
 def test_a_table_that_is_not_there_is_named(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch, read_images
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
@@ -12,13 +13,15 @@ from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.options import parse
 from imagenet_workloads.train.reporter import Reporter
-from support.framework_doubles import Alone, Learner
+from support.framework_doubles import Alone, Images, Learner
 
 
 class Scene:
     """A checkpointer of a training of 5 epochs of 10 batches, and its clock."""
 
-    def __init__(self, folder: Path, *arguments: str, rank: int = 0) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, rank: int = 0, ordered_batch: int | None = None
+    ) -> None:
         self.now, self.folder = 1000.0, folder
         options = parse([*arguments, "--checkpoint-keep", "9"], {})
         self.checkpointer = Checkpointer(
@@ -28,7 +31,7 @@ class Scene:
             Alone(rank),
             Reporter(TrainingRecorder(Registry(Environment())), None, 20, 10),
             Termination(grace=1),
-            batches_per_epoch=10,
+            Images(ordered_batch),
             last_epoch=5,
             clock=lambda: self.now,
         )
@@ -70,6 +73,16 @@ def test_seconds_count_from_the_last_checkpoint(tmp_path: Path) -> None:
     scene.now += 1
     assert scene.checkpointer.is_due()
     assert scene.checkpoints() == ["epoch-0000-batch-00000003", "epoch-0001"]
+
+
+@pytest.mark.parametrize(("ordered_batch", "images"), [(None, None), (7, 21), (40, 95)])
+def test_a_checkpoint_has_the_images_of_an_order(
+    tmp_path: Path, ordered_batch: int | None, images: int | None
+) -> None:
+    scene = Scene(tmp_path, ordered_batch=ordered_batch)
+    scene.checkpointer.within_epoch(Position(0, 3))
+    (folder,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
+    assert (read_batches_per_epoch(folder), read_images(folder)) == (10, images)
 
 
 def test_without_seconds_none_is_due(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class Order(Learner):
 
     batches_per_epoch = 2
     images = 4
+    ordered_batch = None
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -34,7 +35,11 @@ class Order(Learner):
         self.asked.append("settle")
 
     def epoch(
-        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
     ) -> Iterator[Batch]:
         while True:
             self.asked.append("read")

@@ -39,7 +39,7 @@ def test_without_a_change_the_batch_stays(batch: int, length: int) -> None:
 
 
 class Overruled(Alone):
-    """A rank that hears other numbers from rank 0 than its own."""
+    """A rank whose numbers differ from those of rank 0."""
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
         return [number + 1 for number in numbers]
@@ -49,9 +49,9 @@ def store(folder: Path, identity: Identity, attempt: int = 0) -> CheckpointStore
     return CheckpointStore(folder, attempt, identity, keep=3)
 
 
-def write(folder: Path, identity: Identity, position: Position) -> Path:
+def write(folder: Path, identity: Identity, position: Position, images: int | None = None) -> Path:
     with store(folder, identity).begin(position) as place:
-        write_batches_per_epoch(place, batches_per_epoch=20)
+        write_batches_per_epoch(place, batches_per_epoch=20, images=images)
     return folder / "attempts/r0/checkpoints" / position.name
 
 
@@ -72,6 +72,27 @@ def test_its_own_checkpoint_goes_on_where_it_was(tmp_path: Path) -> None:
     assert begin.resumed_from == str(folder)
     # With batches twice as large, epochs are half as long.
     assert find(tmp_path, parse([], {}), batches=10).position == Position(2, 3)
+
+
+@pytest.mark.parametrize(("batch", "first"), [(32, 7), (64, 3), (100, 2), (224, 1), (225, 0)])
+def test_with_an_order_it_goes_on_at_the_first_missing_image(
+    tmp_path: Path, batch: int, first: int
+) -> None:
+    folder = write(tmp_path, OURS, Position(2, 7), images=224)
+    begin = resume.find_resume_point(
+        parse([], {}), store(tmp_path, OURS, 1), OURS, Alone(), 20, 1, ordered_batch=batch
+    )
+    assert begin == resume.ResumePoint(Position(2, first), folder, True, first_image=224)
+    # A reader without an order begins with a whole batch.
+    assert find(tmp_path, parse([], {})) == resume.ResumePoint(Position(2, 7), folder, True)
+
+
+def test_a_checkpoint_without_an_order_is_resumed_with_one(tmp_path: Path) -> None:
+    folder = write(tmp_path, OURS, Position(2, 7))
+    begin = resume.find_resume_point(
+        parse([], {}), store(tmp_path, OURS, 1), OURS, Alone(), 10, 1, ordered_batch=64
+    )
+    assert begin == resume.ResumePoint(Position(2, 3), folder, True)
 
 
 def test_one_of_another_training_is_only_a_place_for_weights(tmp_path: Path) -> None:

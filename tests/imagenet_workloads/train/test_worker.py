@@ -21,12 +21,20 @@ class ResourceExhaustedError(Exception):
 )
 def test_a_lack_of_memory_names_the_batch(error: Exception, gpus: str, where: str) -> None:
     options = parse(["--batch-size", "256", "--gpus", gpus], {})
-    said = explain_memory(error, options)
+    said = explain_memory(error, options, None)
     assert said is not None
     assert said.startswith(f"{where} has too little memory for 256 images a step")
     assert "--macrobatch-size" in said
     assert "\n" not in said
 
 
+def test_a_lack_of_memory_names_what_the_framework_can_do_without() -> None:
+    options = parse([], {})
+    bare = explain_memory(MemoryError(), options, None)
+    said = explain_memory(MemoryError(), options, "MIRROR=1")
+    assert said == f"{bare}; MIRROR=1 in the environment may save some more, but is slower"
+
+
 def test_another_error_is_not_explained() -> None:
-    assert explain_memory(RuntimeError("connection reset"), parse([], {})) is None
+    error = RuntimeError("connection reset")
+    assert explain_memory(error, parse([], {}), "MIRROR=1") is None

@@ -160,12 +160,23 @@ def _read_file_sum(files: Fields, name: str) -> FileSum:
     return FileSum(bytes=file.integer("bytes"), sha256=file.text("sha256"))
 
 
-def write_batches_per_epoch(folder: Path, batches_per_epoch: int) -> None:
+def write_batches_per_epoch(
+    folder: Path, batches_per_epoch: int, images: int | None = None
+) -> None:
     """Write the number of batches of an epoch.
 
     It depends on the batch size: batch 700 of 5004 is before batch 620 of 626.
+
+    Args:
+        folder: of the checkpoint.
+        batches_per_epoch: on each worker.
+        images: of the next epoch that all workers have finished, if their order is that of
+            `train.order`: the position of the first missing one.
     """
-    (folder / LENGTH_FILE).write_text(json.dumps({"batchesPerEpoch": batches_per_epoch}))
+    document = {"batchesPerEpoch": batches_per_epoch}
+    if images is not None:
+        document["images"] = images
+    (folder / LENGTH_FILE).write_text(json.dumps(document))
 
 
 def read_batches_per_epoch(folder: Path) -> int:
@@ -175,3 +186,13 @@ def read_batches_per_epoch(folder: Path) -> int:
         InputError: The file is missing or damaged.
     """
     return Fields.read(folder / LENGTH_FILE).integer("batchesPerEpoch", minimum=1)
+
+
+def read_images(folder: Path) -> int | None:
+    """Return the images of the next epoch that were finished; None without an order.
+
+    Raises:
+        InputError: The file is missing or damaged.
+    """
+    fields = Fields.read(folder / LENGTH_FILE)
+    return fields.integer("images") if fields.has("images") else None

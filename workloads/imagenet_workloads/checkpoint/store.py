@@ -9,9 +9,7 @@ after a crash or power failure.
 
 import errno
 import logging
-import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +17,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from imagenet_workloads.checkpoint import room
+from imagenet_workloads.checkpoint.atomic_folders import make_folder, remove, sync, temporary_path
 from imagenet_workloads.checkpoint.manifest import (
     FILE_NAME,
     CheckpointManifest,
@@ -26,14 +26,19 @@ from imagenet_workloads.checkpoint.manifest import (
     Position,
     read_batches_per_epoch,
 )
-from imagenet_workloads.errors import InputError, StorageError, SupersededError, WorkloadError
+from imagenet_workloads.errors import (
+    MAKE_ROOM,
+    NO_ROOM,
+    InputError,
+    StorageError,
+    SupersededError,
+    VolumeFullError,
+    WorkloadError,
+)
 
 __all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
 
 _log = logging.getLogger(__name__)
-
-# A volume with less than this is full for a writer that needs more at a time.
-_AS_GOOD_AS_FULL = 1 << 20
 
 _ATTEMPT = re.compile(r"r(0|[1-9][0-9]*)")
 _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
@@ -91,13 +96,31 @@ class CheckpointStore:
             StorageError: The folder cannot be created.
         """
         # In this order, two attempts that start at the same time cannot both miss each other.
-        _make_folder(self.attempt_folder)
+        make_folder(self.attempt_folder)
         latest = max(number for number, _ in _attempts(self._attempts))
         if latest > self._attempt:
             raise SupersededError(
                 f"attempt {self._attempt} ends: {self._attempts / f'r{latest}'} exists, so a later "
                 "attempt has taken over"
             )
+
+    def require_room(self, epochs: int) -> None:
+        """Check that the volume has room for the next checkpoint, if its size is known.
+
+        Args:
+            epochs: of the whole training; after the last one no checkpoint follows.
+
+        Raises:
+            VolumeFullError: It has less.
+        """
+        newest = next(filter(self._is_own, self._candidates()), None)
+        if newest is not None and CheckpointManifest.read(newest).position.epoch >= epochs:
+            return
+        attempts = (folder for _, folder in _attempts(self._attempts))
+        needed = max(room.recorded(attempts), 0 if newest is None else room.size_of(newest))
+        if room.free_bytes(self.attempt_folder) < needed:
+            what = f"{self._attempts}: no room for a checkpoint"
+            raise VolumeFullError(f"{what}: {self._remedy(f'{needed:,}')}", needed)
 
     def newest(
         self, init_from: Path | None = None, worked: Callable[[], None] = lambda: None
@@ -144,19 +167,20 @@ class CheckpointStore:
                 network.save_parameters(str(folder / "params"))
 
         Args:
-            position: of the training.
-            worked: called after each file that was read again, and that is on the disk.
+            position: that of the training.
+            worked: called after each file that is on the disk and was read again.
 
         Raises:
             SupersededError: A later attempt exists.
-            StorageError: The volume cannot be written, or is full.
+            VolumeFullError: The volume is full; the attempt's folder says what was needed.
+            StorageError: The volume cannot be written.
         """
         self.refuse_later_attempt()
         final = self._folder / position.name
-        temporary = _temporary(final)
+        temporary = temporary_path(final)
         try:
             with self._storage_errors(final, temporary):
-                _make_folder(self._folder)
+                make_folder(self._folder)
                 self._sweep()
                 temporary.mkdir()
                 yield temporary
@@ -169,6 +193,10 @@ class CheckpointStore:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
+    def folder_of(self, position: Position) -> Path:
+        """Return the folder of this attempt's checkpoint of a position; it may not exist."""
+        return self._folder / position.name
+
     @contextmanager
     def _storage_errors(self, final: Path, temporary: Path) -> Iterator[None]:
         """Turns what the volume refuses into an error with a remedy."""
@@ -176,36 +204,47 @@ class CheckpointStore:
         try:
             yield
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise self._record_full(where, temporary, error) from error
             name = f" ({error.filename})" if error.filename else ""
-            remedy = self._remedy(temporary) if error.errno == errno.ENOSPC else ""
-            message = f"{where}{name}: {error.strerror or error}{remedy}"
-            raise StorageError(message) from error
+            raise StorageError(f"{where}{name}: {error.strerror or error}") from error
         except WorkloadError:
             raise
         except Exception as error:
             # A framework's own writer has one error for a full volume and for much else.
-            if shutil.disk_usage(self._folder).free >= _AS_GOOD_AS_FULL:
+            full = room.full_error(self._folder)
+            if full is None:
                 raise
-            message = f"{where}: {os.strerror(errno.ENOSPC)}{self._remedy(temporary)}"
-            raise StorageError(message) from error
+            raise self._record_full(where, temporary, full) from error
 
-    def _remedy(self, temporary: Path) -> str:
-        """What to do about a volume that is full, with the bytes of a checkpoint."""
+    def _record_full(self, where: str, temporary: Path, full: OSError) -> VolumeFullError:
+        """Record the bytes of a checkpoint for later attempts; return the error."""
         own = sorted(_checkpoints(self._folder), reverse=True)
-        known = own[0][1] if own else None
-        size = f"{_bytes(known):,}" if known else f"more than {_bytes(temporary):,}"
-        free = shutil.disk_usage(self._folder).free
+        if own:
+            needed = room.size_of(own[0][1])
+            size = f"{needed:,}"
+        else:
+            written = room.size_of(temporary)
+            # The free bytes of a volume can leave out a quota.
+            free = 0 if full.errno == errno.EDQUOT else room.free_bytes(self._folder)
+            needed = written + free + 1
+            size = f"more than {written:,}"
+        error = VolumeFullError(f"{where}: {full.strerror}: {self._remedy(size)}", needed)
+        shutil.rmtree(temporary, ignore_errors=True)
+        room.record(self.attempt_folder, needed)
+        return error
+
+    def _remedy(self, size: str) -> str:
+        """What to do about a volume without room for a checkpoint of some bytes."""
+        free = room.free_bytes(self.attempt_folder)
         go_on = ""
         if (newest := next(iter(self._candidates()), None)) is not None:
             # As initFrom takes it: from the root of the volume, where a job has jobs/NAME-UID.
             output = self._attempts.parent
             if output.parent.name == "jobs":
                 newest = newest.relative_to(output.parent.parent)
-            go_on = f"; then go on in a new job with checkpoint.initFrom: {newest}"
-        return (
-            f": a checkpoint needs {size} bytes and {free:,} are free; enlarge the output volume "
-            f"or remove files from it{go_on}"
-        )
+            go_on = f"; a new job goes on with checkpoint.initFrom: {newest}"
+        return f"a checkpoint needs {size} bytes and {free:,} are free; {MAKE_ROOM}{go_on}"
 
     def _candidates(self) -> list[Path]:
         """Return the checkpoint folders of all attempts up to this one, the furthest first."""
@@ -233,9 +272,9 @@ class CheckpointStore:
             if self._is_own_and_complete(final):
                 return
             # Damaged, or of another training that ran in this folder.
-            _remove(final)
+            remove(final)
         temporary.rename(final)
-        _sync(self._folder)
+        sync(self._folder)
 
     def _is_own_and_complete(self, folder: Path) -> bool:
         try:
@@ -257,7 +296,7 @@ class CheckpointStore:
             if position <= written and self._is_own(folder)
         ]
         for folder in own[self._keep :]:
-            _remove(folder)
+            remove(folder)
 
     def _is_own(self, folder: Path) -> bool:
         try:
@@ -324,10 +363,6 @@ def _length(folder: Path) -> int | None:
         return None
 
 
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
 def _verified(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]) -> Checkpoint:
     manifest.verify(folder, worked)
     return Checkpoint(folder, manifest.position, manifest)
@@ -354,44 +389,11 @@ def _entries(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: cannot be listed: {error.strerror}") from error
 
 
-def _temporary(final: Path) -> Path:
-    return final.with_name(f".{final.name}.tmp-{secrets.token_hex(4)}")
-
-
-def _make_folder(folder: Path) -> None:
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in missing:
-            # A folder's name survives a power failure once its parent is synced.
-            _sync(path.parent)
-    except OSError as error:
-        raise StorageError(
-            f"cannot create {folder} as user {os.getuid()}: {error.strerror}; "
-            "the output volume must be writable to the training pods"
-        ) from error
-
-
 def _seal(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]) -> None:
     """Sync the folder's files to the disk, then the manifest."""
     for path in folder.rglob("*"):
-        _sync(path)
+        sync(path)
         worked()
     (folder / FILE_NAME).write_text(manifest.to_json(), encoding="utf-8")
-    _sync(folder / FILE_NAME)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(folder: Path) -> None:
-    """Delete a checkpoint, after an atomic rename to a hidden name."""
-    aside = _temporary(folder)
-    folder.rename(aside)
-    shutil.rmtree(aside)
+    sync(folder / FILE_NAME)
+    sync(folder)

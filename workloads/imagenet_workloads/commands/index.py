@@ -46,7 +46,14 @@ def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
         "--validation-per-class",
         type=types.natural,
         metavar="N",
-        help="draw N validation images of each class by the seed (default: none)",
+        help="draw N validation images of each class by the seed (default: those of the source, if "
+        "it has any)",
+    )
+    group.add_argument(
+        "--default-validation-per-class",
+        type=types.natural,
+        metavar="N",
+        help="the same, if the source has no validation images (default: none)",
     )
     group.add_argument("--format", choices=FORMATS, default=RECORD_IO)
     group.add_argument(
@@ -69,7 +76,26 @@ def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="leave out classes with fewer images (default: %(default)s)",
     )
+    _add_class_words(group)
     group.add_argument("--seed", type=types.natural, default=0, help="default: %(default)s")
+
+
+def _add_class_words(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--class-words",
+        type=types.path,
+        metavar="FILE",
+        help="words for the classes: lines of CLASS WORDS, meta.mat, or JSON (default: those of "
+        "the source, if it has any)",
+    )
+    group.add_argument(
+        "--class-word",
+        type=_class_word,
+        action="append",
+        default=[],
+        metavar="CLASS=WORDS",
+        help="words for one class, in place of those of the file; may be repeated",
+    )
 
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
@@ -102,6 +128,13 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _class_word(text: str) -> tuple[str, str]:
+    name, equals, words = text.partition("=")
+    if not name or not equals or not words.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not CLASS=WORDS, such as n01440764=tench")
+    return name, words.strip()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `imagenet-index`; return the exit code."""
     parser = build_parser()
@@ -119,6 +152,7 @@ def _run(parsed: argparse.Namespace) -> None:
     from imagenet_workloads.telemetry import preparation
 
     recorder = preparation.start(Environment.from_mapping(os.environ))
+    sources.report_traffic(recorder.requested)
     text = json.dumps(index.run(_request(parsed), recorder).to_document())
     print(text, flush=True)
     write_termination_message(text)
@@ -128,18 +162,26 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
     from imagenet_workloads.prepare import index
     from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 
+    source = sources.open_source(parsed)
+    validation = sources.open_validation(parsed)
+    drawn = parsed.validation_per_class
+    if validation is None and drawn is None:
+        validation = source.own_validation() if source.own_validation else None
+        drawn = parsed.default_validation_per_class if validation is None else None
     return index.IndexRequest(
-        source=sources.open_source(parsed),
-        validation=sources.open_validation(parsed),
+        source=source,
+        validation=validation,
         data=parsed.data,
-        options=_options(parsed),
+        options=_options(parsed, drawn or 0),
         codec=parsed.codec,
         max_skipped_fraction=parsed.max_skipped_fraction,
+        class_words=parsed.class_words or source.own_words,
+        words_of_classes=dict(parsed.class_word),
         expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )
 
 
-def _options(parsed: argparse.Namespace) -> "DatasetOptions":
+def _options(parsed: argparse.Namespace, drawn: int) -> "DatasetOptions":
     from imagenet_workloads.prepare.dataset_key import DatasetOptions
 
     return DatasetOptions(
@@ -149,7 +191,7 @@ def _options(parsed: argparse.Namespace) -> "DatasetOptions":
         shards=parsed.shards,
         min_images_per_class=parsed.min_images_per_class,
         seed=parsed.seed,
-        validation_per_class=parsed.validation_per_class or 0,
+        validation_per_class=drawn,
     )
 
 

@@ -51,6 +51,7 @@ def _run(parsed: argparse.Namespace) -> None:
 
     environment = Environment.from_mapping(os.environ)
     recorder = preparation.start(environment)
+    sources.report_traffic(recorder.requested)
     shard = parsed.shard if parsed.shard is not None else environment.completion_index
     pack.run(
         pack.PackRequest(

@@ -42,6 +42,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="instead of a training: the table of a sweep, from imagenetctl scale",
     )
     parser.add_argument(
+        "--time",
+        type=types.path,
+        metavar="JSON",
+        help="instead of a training: the time of a job, from imagenetctl report --json",
+    )
+    parser.add_argument(
         "--output",
         type=types.path,
         metavar="PNG",
@@ -61,10 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    if bool(parsed.folders) == (parsed.scaling is not None):
-        raise InputError("write the folders of a training, or --scaling CSV, one of the two")
+    if [bool(parsed.folders), bool(parsed.scaling), bool(parsed.time)].count(True) != 1:
+        raise InputError(
+            "write the folders of a training, --scaling CSV or --time JSON, one of the three"
+        )
+    draw = _scaling if parsed.scaling else _time if parsed.time else _training
     try:
-        figure, path = _scaling(parsed) if parsed.scaling else _training(parsed)
+        figure, path = draw(parsed)
     except ModuleNotFoundError as error:
         raise WorkloadError(
             f"needs {error.name}; install imagenet-workloads with its extra `plot`"
@@ -97,6 +106,14 @@ def _scaling(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
     table: Path = parsed.scaling
     figure = draw_scaling(read_points(table), parsed.title or table.stem)
     return figure, parsed.output or table.with_suffix(".png")
+
+
+def _time(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
+    from imagenet_workloads.telemetry.time_plot import draw_time, read_report
+
+    file: Path = parsed.time
+    report = read_report(file)
+    return draw_time(report, parsed.title or report.name), parsed.output or file.with_suffix(".png")
 
 
 if __name__ == "__main__":

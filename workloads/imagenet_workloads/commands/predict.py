@@ -89,14 +89,25 @@ def _document(path: Path, likeliest: Sequence["Prediction"]) -> dict[str, object
     return {
         "image": str(path),
         "predictions": [
-            {"class": one.name, "label": one.label, "probability": one.probability}
+            {
+                "class": one.name,
+                **({"words": one.words} if one.words else {}),
+                "label": one.label,
+                "probability": one.probability,
+            }
             for one in likeliest
         ],
     }
 
 
 def _text(path: Path, likeliest: Sequence["Prediction"]) -> str:
-    return "\n".join([str(path), *(f"  {one.probability:6.1%}  {one.name}" for one in likeliest)])
+    lines = (f"  {one.probability:6.1%}  {_name(one)}" for one in likeliest)
+    return "\n".join([str(path), *lines])
+
+
+def _name(one: "Prediction") -> str:
+    """A class and the first of its synonyms, such as `n01440764 tench`."""
+    return f"{one.name} {one.words.partition(',')[0]}".rstrip()
 
 
 def _count(text: str) -> int:

@@ -23,7 +23,14 @@ def build_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Verify the shards of a dataset and write its dataset.json.",
     )
-    types.add_dataset(parser)
+    types.add_dataset(parser, required=False)
+    parser.add_argument(
+        "--dataset",
+        type=types.path,
+        metavar="FOLDER",
+        help="instead of --data and --key, with --verify: the folder of a dataset.json, which is "
+        "only read",
+    )
     types.add_threads(parser)
     parser.add_argument(
         "--verify",
@@ -36,7 +43,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `imagenet-seal`; return the exit code."""
-    parsed = build_parser().parse_args(arguments)
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    planned = [parsed.data, parsed.key]
+    if None in planned if parsed.dataset is None else planned != [None, None] or not parsed.verify:
+        parser.error("give --data and --key, or --dataset with --verify")
     return run_program(PROGRAM, lambda: _run(parsed))
 
 
@@ -49,10 +60,14 @@ def _run(parsed: argparse.Namespace) -> None:
 
     server.start(Environment.from_mapping(os.environ))
     threads = parsed.threads or types.available_cores()
-    if parsed.verify:
-        seal.verify(parsed.data, parsed.key, threads)
-    seal.run(parsed.data, parsed.key, threads)
-    sealed = read_dataset(plan.folder_of(parsed.data, parsed.key))
+    if parsed.dataset is not None:
+        seal.verify_folder(parsed.dataset, threads)
+        sealed = read_dataset(parsed.dataset)
+    else:
+        if parsed.verify:
+            seal.verify(parsed.data, parsed.key, threads)
+        seal.run(parsed.data, parsed.key, threads)
+        sealed = read_dataset(plan.folder_of(parsed.data, parsed.key))
     images = {"train": sealed.train.images, "validation": sealed.validation.images}
     text = json.dumps({"images": images, "skipped": sealed.skipped.count})
     print(text, flush=True)

@@ -1,4 +1,4 @@
-"""`imagenet-slots`: runs the slots of a pod, each a process of a Horovod job.
+"""`imagenet-slots`: runs the slots of a pod, each a process of one training.
 
 The command line of `slots.launcher`.
 """
@@ -15,9 +15,10 @@ from imagenet_workloads.train.options import kinds
 PROGRAM = "imagenet-slots"
 
 DESCRIPTION = """\
-Wait for the rendezvous of a Horovod job, then run a command once for each slot of this pod. Each
-slot has its own HOROVOD_RANK, HOROVOD_LOCAL_RANK and metrics port, and its share of the GPUs
-(CUDA_VISIBLE_DEVICES) and threads (OMP_NUM_THREADS). This program serves the metrics of all slots,
+Run a command once for each slot of this pod, with Horovod once its rendezvous listens. Each slot
+has its own rank (HOROVOD_RANK and HOROVOD_LOCAL_RANK, or with DistributedDataParallel RANK and
+LOCAL_RANK) and metrics port, and its share of the GPUs (CUDA_VISIBLE_DEVICES) and threads
+(OMP_NUM_THREADS). This program serves the metrics of all slots,
 and forwards signals. If a slot fails, all slots are ended, and its exit code is returned.
 """
 
@@ -41,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=types.count,
         required=True,
         metavar="N",
-        help="the value of HOROVOD_LOCAL_SIZE",
+        help="the value of HOROVOD_LOCAL_SIZE or LOCAL_WORLD_SIZE",
     )
     parser.add_argument(
         "--join-timeout",

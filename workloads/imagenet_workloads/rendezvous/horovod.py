@@ -9,6 +9,7 @@ from typing import Self
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import IsHopeless, never, number
+from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
 from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
 
 VARIABLE = "HOROVOD_RANK"
@@ -24,25 +25,18 @@ _LOST = (
 
 
 @dataclass(frozen=True)
-class Slot:
-    """One process of a Horovod job; a pod runs one or several.
+class HorovodSlot(Slot):
+    """One process of a Horovod job.
 
     Attributes:
-        rank: HOROVOD_RANK, over all pods.
-        size: HOROVOD_SIZE, the number of slots.
-        local_rank: HOROVOD_LOCAL_RANK, the rank in its pod.
-        local_size: HOROVOD_LOCAL_SIZE, the number of slots in its pod.
-        host: HOROVOD_GLOO_RENDEZVOUS_ADDR, a name or an address.
-        port: HOROVOD_GLOO_RENDEZVOUS_PORT.
         timeout: HOROVOD_GLOO_TIMEOUT_SECONDS, after which Horovod aborts if a slot is missing.
     """
 
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-    host: str
-    port: int
+    variables = SlotVariables(
+        "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"
+    )
+    awaited = "the rendezvous"
+
     timeout: int
 
     @classmethod
@@ -59,13 +53,8 @@ class Slot:
             raise InputError(
                 "HOROVOD_RANK is set, so HOROVOD_GLOO_RENDEZVOUS_ADDR must name the rendezvous"
             )
-        size = number(variables, "HOROVOD_SIZE", 1, 65536)
-        local_size = number(variables, "HOROVOD_LOCAL_SIZE", 1, size)
         return cls(
-            rank=number(variables, "HOROVOD_RANK", 0, size - 1),
-            size=size,
-            local_rank=number(variables, "HOROVOD_LOCAL_RANK", 0, local_size - 1),
-            local_size=local_size,
+            **cls.read_places(variables),
             host=host,
             port=number(variables, "HOROVOD_GLOO_RENDEZVOUS_PORT", 1, 65535),
             timeout=number(
@@ -83,7 +72,7 @@ def find(asked: str, variables: Mapping[str, str]) -> "HorovodRendezvous":
     Raises:
         InputError: A variable is missing or invalid.
     """
-    slot = Slot.from_mapping(variables)
+    slot = HorovodSlot.from_mapping(variables)
     if slot is None:
         raise InputError(
             f"{asked}: needs a rendezvous, and variables such as HOROVOD_RANK; "
@@ -95,17 +84,17 @@ def find(asked: str, variables: Mapping[str, str]) -> "HorovodRendezvous":
 class HorovodRendezvous:
     """The rendezvous and the other slots; implements `Rendezvous`."""
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: HorovodSlot) -> None:
         """Take the slot that this process is."""
         self._slot = slot
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return when the rendezvous listens; otherwise Horovod would abort at once.
+        """Return when the rendezvous listens; otherwise Horovod would abort.
 
         Horovod reports a lost slot by an error, so a checkpoint is always possible.
         """
         slot = self._slot
-        wait_for_port(f"slot of rank {slot.rank}", "the rendezvous", slot.host, slot.port, timeout)
+        wait_for_port(f"slot of rank {slot.rank}", slot.awaited, slot.host, slot.port, timeout)
         return never
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:

@@ -1,28 +1,33 @@
 """Horovod's rendezvous server, where the slots of an attempt exchange their addresses.
 
 `commands.rendezvous` calls `run`. Slots publish their addresses here and read those of the others.
-Then they communicate directly, but the attempt still ends if this member ends.
+Then they communicate directly, but the attempt still ends if this member ends. It speaks the
+protocol of Horovod's own RendezvousServer, and needs no Horovod.
 """
 
 import logging
-import socketserver
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.rendezvous import number
-from imagenet_workloads.telemetry import server
+from imagenet_workloads.rendezvous.horovod_scopes import (
+    GLOBAL,
+    RefusedRequestError,
+    Scopes,
+    scope_sizes,
+)
+from imagenet_workloads.telemetry import names, server
+from imagenet_workloads.telemetry.limited_connections import LimitedConnections, LimitedRequest
+from imagenet_workloads.telemetry.registry import Registry
 
 _log = logging.getLogger(__name__)
 
 HOSTS = "IMAGENET_HOROVOD_HOSTS"
 PORT = "HOROVOD_GLOO_RENDEZVOUS_PORT"
-# The scope in which a slot first publishes its address, under its rank.
-_GLOBAL = "global"
 
 
 class Arrivals:
@@ -31,11 +36,10 @@ class Arrivals:
     def __init__(self, expected: int) -> None:
         self._expected, self._ranks, self._lock = expected, set[str](), threading.Lock()
 
-    def note(self, path: str) -> None:
-        """Record the path of a value that a slot has published."""
-        scope, _, rank = path.strip("/").partition("/")
+    def note(self, scope: str, rank: str) -> None:
+        """Record the scope and the key of a value that a slot has published."""
         # A slot also publishes its host name, under rank_N.
-        if scope != _GLOBAL or not rank.isdecimal():
+        if scope != GLOBAL or not rank.isdecimal():
             return
         with self._lock:
             self._ranks.add(rank)
@@ -70,7 +74,7 @@ def run(variables: Mapping[str, str]) -> None:
     """Serve until SIGTERM.
 
     Raises:
-        InputError: A variable is missing or invalid, or Horovod is not installed.
+        InputError: A variable is missing or invalid.
         WorkloadError: The port cannot be opened.
     """
     hosts = read_hosts(variables)
@@ -82,10 +86,12 @@ def run(variables: Mapping[str, str]) -> None:
             f"POD_IP is {address}, and Horovod's rendezvous supports only IPv4; give the pods IPv4 "
             "addresses, or use another strategy"
         )
-    arrivals = Arrivals(sum(slots for _, slots in hosts))
-    server.start(environment, arrivals.missing)
+    scopes = Scopes(scope_sizes(hosts))
+    arrivals = Arrivals(scopes.slots)
+    registry = server.start(environment, arrivals.missing)
+    registry.add(names.PEER_REQUESTS_REFUSED, 0)
     try:
-        rendezvous = _make(address, port, hosts, arrivals)
+        rendezvous = _Server((address, port), scopes, arrivals, registry)
     except OSError as error:
         raise WorkloadError(f"cannot listen on {address} port {port}: {error.strerror}") from error
     _log.info("rendezvous for %s at %s:%d", variables[HOSTS], address, port)
@@ -93,58 +99,79 @@ def run(variables: Mapping[str, str]) -> None:
         rendezvous.serve_forever()
 
 
-def _make(
-    address: str, port: int, hosts: list[tuple[str, int]], arrivals: Arrivals
-) -> socketserver.TCPServer:
-    try:
-        from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
-        from horovod.runner.http.http_server import RendezvousHTTPServer
-    except ImportError as error:
-        raise InputError(f"Horovod is not installed: {error}") from error
+class _Server(LimitedConnections):
+    # A probe may close its connection and come again at once.
+    allow_reuse_address = True
+    longest_seconds = 30.0
 
-    class Server(RendezvousHTTPServer):  # type: ignore[misc]
-        # The end of this process waits for no request.
-        daemon_threads = True
-        request_queue_size = 1024
-
-        def server_bind(self) -> None:
-            # Not HTTPServer's, which makes a DNS request for the address.
-            socketserver.TCPServer.server_bind(self)
-            self.server_name, self.server_port = self.server_address[:2]
-
-    made: Any = Server((address, port), _handler(arrivals), 0)
-    slots = sum(count for _, count in hosts)
-    # In this order: the socket accepts connections, but answers none before `init`.
-    made.init(get_host_assignments([HostInfo(name, count) for name, count in hosts], slots))
-    found: socketserver.TCPServer = made
-    return found
+    def __init__(
+        self, address: tuple[str, int], scopes: Scopes, arrivals: Arrivals, registry: Registry
+    ) -> None:
+        self.scopes, self.arrivals, self.registry = scopes, arrivals, registry
+        # A slot sends one request at a time.
+        self.most_connections = scopes.slots + 64
+        super().__init__(address, _Handler)
 
 
-def _handler(arrivals: Arrivals) -> type[BaseHTTPRequestHandler]:
-    from horovod.runner.http.http_server import RendezvousHandler
+class _Handler(LimitedRequest, BaseHTTPRequestHandler):
+    """Answers the requests of Horovod's HTTPStore: /SCOPE/KEY."""
 
-    class Handler(RendezvousHandler):  # type: ignore[misc]
-        def do_PUT(self) -> None:  # noqa: N802
-            super().do_PUT()
-            arrivals.note(self.path)
+    server: _Server
 
-        def do_DELETE(self) -> None:  # noqa: N802
-            """Record that a slot has read a scope, and clear the scope after the last slot.
+    def setup(self) -> None:
+        self.most_bytes += self.server.scopes.most_bytes
+        super().setup()
 
-            Horovod's own method then forgets who has read the other scopes. They are never
-            cleared, and slots that meet again connect to old addresses.
-            """
-            scope, _, rank = self.path.strip("/").partition("/")
-            if scope not in self.server.scope_size:
-                super().do_DELETE()
-                return
-            with self.server.finished_list_lock:
-                finished = self.server.finished_list[scope]
-                finished.append(rank)
-                if len(finished) == self.server.scope_size[scope]:
-                    finished.clear()
-                    with self.server.cache_lock:
-                        self.server.cache.pop(scope, None)
-            self.send_status_code(HTTPStatus.OK)
+    def do_GET(self) -> None:
+        self._answer(self._get)
 
-    return Handler
+    def do_PUT(self) -> None:
+        self._answer(self._put)
+
+    def do_DELETE(self) -> None:
+        self._answer(self._delete)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+    def _answer(self, act: Callable[[str, str], bytes | None]) -> None:
+        try:
+            scope, key = self._target()
+            value = act(scope, key)
+            status = HTTPStatus.NOT_FOUND if value is None else HTTPStatus.OK
+        except RefusedRequestError as refusal:
+            self.server.registry.add(names.PEER_REQUESTS_REFUSED, 1)
+            _log.warning("refused %.200r of a client: %s", self.requestline, str(refusal))
+            value, status = None, refusal.status
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(value or b"")))
+        self.end_headers()
+        self.wfile.write(value or b"")
+
+    def _target(self) -> tuple[str, str]:
+        parts = self.path.split("/")
+        if len(parts) != 3 or parts[0]:
+            raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "its path is not /SCOPE/KEY")
+        return parts[1], parts[2]
+
+    def _get(self, scope: str, key: str) -> bytes | None:
+        return self.server.scopes.get(scope, key)
+
+    def _put(self, scope: str, key: str) -> bytes:
+        self.server.scopes.check(scope, key)
+        text = self.headers.get("Content-Length", "")
+        if not (text.isascii() and text.isdecimal()):
+            raise RefusedRequestError(HTTPStatus.LENGTH_REQUIRED, "it does not say its length")
+        if len(text) > 9 or int(text) > self.server.scopes.most_bytes:
+            raise RefusedRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "its value is too long")
+        value = self.rfile.read(int(text))
+        if len(value) < int(text):
+            raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "its value is incomplete")
+        self.server.scopes.put(scope, key, value)
+        # Before the answer: a slot that has it finds itself counted.
+        self.server.arrivals.note(scope, key)
+        return b""
+
+    def _delete(self, scope: str, key: str) -> bytes:
+        self.server.scopes.finish(scope, key)
+        return b""

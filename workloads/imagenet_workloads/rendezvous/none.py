@@ -17,7 +17,7 @@ class NoRendezvous:
     """A worker without peers; implements `Rendezvous`."""
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return at once."""
+        """Return immediately."""
         return never
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:

@@ -39,7 +39,7 @@ def find(asked: str, variables: Mapping[str, str]) -> "TfConfigRendezvous":
 
 
 def apart(workers: Sequence[str]) -> list[str]:
-    """Give workers that differ only in their loopback address, as in a local run, one port each.
+    """Return workers that differ only in their loopback address, as in a local run, one port each.
 
     TensorFlow's server listens on all addresses of a machine, despite TF_CONFIG, so the second
     worker would find its port in use. Every worker computes the same ports.
@@ -67,7 +67,7 @@ class TfConfigRendezvous:
         self._workers, self._index = workers, index
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return at once: TensorFlow's workers may start in any order."""
+        """Return immediately: TensorFlow's workers may start in any order."""
         return never
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
@@ -84,5 +84,7 @@ class TfConfigRendezvous:
     def explain(self, error: Exception) -> str | None:
         """Explain the error of a lost worker, by the type of TensorFlow's error."""
         if type(error).__name__ in _LOST:
-            return "another worker has ended, and this one cannot continue without it"
+            return (
+                "another worker has ended or does not answer; this one cannot continue without it"
+            )
         return None

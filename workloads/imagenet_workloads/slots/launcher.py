@@ -20,7 +20,9 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.process import parent_death_signal
 from imagenet_workloads.process.pid1 import FORWARDED, is_for_children, reap
 from imagenet_workloads.process.program import TERMINATION_MESSAGE_BYTES, leave_message
-from imagenet_workloads.rendezvous.horovod import Slot
+from imagenet_workloads.rendezvous.ddp import Process
+from imagenet_workloads.rendezvous.horovod import HorovodSlot
+from imagenet_workloads.rendezvous.slot import Slot
 from imagenet_workloads.rendezvous.waiting import wait_for_port
 from imagenet_workloads.slots.metrics import SlotMetrics
 from imagenet_workloads.slots.shares import environments
@@ -107,12 +109,14 @@ def launch(
     """
     first = _first_slot(variables)
     whole = [find_program(command[0]), *command[1:]]
-    shares = environments(variables, slots, visible_devices(variables, DEVICES), os.getpid())
+    devices = visible_devices(variables, DEVICES)
+    shares = environments(variables, first.variables, slots, devices, os.getpid())
     environment = Environment.from_mapping(variables)
-    metrics = SlotMetrics(f"the rendezvous {first.host}:{first.port}")
+    metrics = SlotMetrics(f"{first.awaited} {first.host}:{first.port}")
     serve(metrics, environment, metrics.readiness)
-    who = f"the pod of rank {first.rank}"
-    wait_for_port(who, "the rendezvous", first.host, first.port, join_timeout)
+    if first.awaited:
+        who = f"the pod of rank {first.rank}"
+        wait_for_port(who, first.awaited, first.host, first.port, join_timeout)
     with tempfile.TemporaryDirectory(dir=environment.scratch) as folder:
         for local_rank, share in enumerate(shares):
             share["IMAGENET_TERMINATION_LOG"] = str(Path(folder, str(local_rank)))
@@ -124,11 +128,12 @@ def launch(
 
 
 def _first_slot(variables: Mapping[str, str]) -> Slot:
-    slot = Slot.from_mapping(variables)
+    slot = HorovodSlot.from_mapping(variables) or Process.from_mapping(variables)
     if slot is None:
         raise InputError(
-            "HOROVOD_RANK is unset; imagenet-slots runs in a pod of Horovod's (HOROVOD_RANK, "
-            "HOROVOD_SIZE, HOROVOD_GLOO_RENDEZVOUS_ADDR and so on)"
+            "HOROVOD_RANK is unset, and so is RANK; imagenet-slots runs in a pod of Horovod's "
+            "(HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_GLOO_RENDEZVOUS_ADDR and so on) or of "
+            "DistributedDataParallel's (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)"
         )
     return slot
 
@@ -166,7 +171,7 @@ def _termination_message(failed: tuple[int, int] | None, messages: Path) -> str:
 
 
 def find_program(name: str) -> str:
-    """Give a command's path: as it is written, beside this program, or on the PATH.
+    """Return a command's path: as it is written, beside this program, or on the PATH.
 
     Raises:
         InputError: there is none.
@@ -179,7 +184,7 @@ def find_program(name: str) -> str:
 
 
 def visible_devices(variables: Mapping[str, str], folder: Path) -> list[str]:
-    """Give the GPUs that this pod may use, as CUDA_VISIBLE_DEVICES calls them.
+    """Return the GPUs that this pod may use, as CUDA_VISIBLE_DEVICES calls them.
 
     Kubernetes gives a container the device files of its GPUs, which CUDA counts from 0.
 

@@ -2,8 +2,9 @@
 
 `launcher` lets `telemetry.server` serve it; each scrape asks the slots, over loopback.
 
-Counters, histograms, speed and memory are added up. All else, such as the epoch or the accuracy, is
-the same in every slot or reported by the first rank: the first slot that has it counts.
+Counters, histograms, speed and memory are added up. All else, such as the epoch, the accuracy or
+the account of time, is the same in every slot or reported by the first rank: the first slot that
+has it counts.
 """
 
 import http.client
@@ -16,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from imagenet_workloads.telemetry.names import TRAIN_IMAGES_PER_SECOND
+from imagenet_workloads.telemetry.names import TRAIN_IMAGES_PER_SECOND, TRAIN_SECONDS
 
 ADDED_TYPES = ("counter", "histogram", "summary")
 ADDED_GAUGES = (
@@ -25,6 +26,8 @@ ADDED_GAUGES = (
     "process_virtual_memory_bytes",
     "process_open_fds",
 )
+# Seconds of several slots at once are no wall time. The parser names a counter without its suffix.
+NOT_ADDED = (TRAIN_SECONDS.name.removesuffix("_total"),)
 
 # A series: its name and its labels.
 _Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -62,7 +65,7 @@ class SlotMetrics(Collector):
         return None
 
     def collect(self) -> Iterable[Family]:
-        """Give the pod's families; a slot that does not answer keeps what it last said.
+        """Return the pod's families; a slot that does not answer keeps what it last said.
 
         Otherwise a sum would fall, which Prometheus takes for a counter that began again.
         """
@@ -120,4 +123,6 @@ def _add(known: dict[_Key, Sample], more: Sequence[Sample], added: bool) -> None
 
 
 def _is_added(family: Family) -> bool:
+    if family.name in NOT_ADDED:
+        return False
     return family.type in ADDED_TYPES or family.name in ADDED_GAUGES

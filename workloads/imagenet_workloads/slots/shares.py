@@ -8,18 +8,24 @@ from collections.abc import Mapping, Sequence
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import number
+from imagenet_workloads.rendezvous.slot import MOST_PROCESSES, SlotVariables
 
 # Of the slot with local rank 0, on the loopback address that `metrics_address` gives.
 FIRST_METRICS_PORT = 9100
 
 
 def environments(
-    variables: Mapping[str, str], slots: int, devices: Sequence[str], launcher: int
+    variables: Mapping[str, str],
+    names: SlotVariables,
+    slots: int,
+    devices: Sequence[str],
+    launcher: int,
 ) -> list[dict[str, str]]:
-    """Give the environment of each slot, by local rank.
+    """Return the environment of each slot, by local rank.
 
     Args:
         variables: the pod's, which are those of its first slot.
+        names: of the variables that the slots differ in.
         slots: how many.
         devices: the GPUs that the pod has, as CUDA_VISIBLE_DEVICES calls them.
         launcher: its process id.
@@ -27,13 +33,7 @@ def environments(
     Raises:
         InputError: the pod's variables are wrong, or its GPUs cannot be shared equally.
     """
-    size = number(variables, "HOROVOD_SIZE", slots, 65536)
-    first = number(variables, "HOROVOD_RANK", 0, size - slots)
-    if number(variables, "HOROVOD_LOCAL_SIZE", 1, size) != slots:
-        raise InputError(
-            f"--slots is {slots}, but HOROVOD_LOCAL_SIZE is {variables['HOROVOD_LOCAL_SIZE']}: "
-            "write the same number"
-        )
+    first = _first_rank(variables, names, slots)
     if len(devices) % slots:
         raise InputError(
             f"{slots} slots cannot share {len(devices)} GPUs equally; name some in "
@@ -44,8 +44,8 @@ def environments(
     made = []
     for local_rank in range(slots):
         own = {
-            "HOROVOD_RANK": str(first + local_rank),
-            "HOROVOD_LOCAL_RANK": str(local_rank),
+            names.rank: str(first + local_rank),
+            names.local_rank: str(local_rank),
             "IMAGENET_METRICS_PORT": str(FIRST_METRICS_PORT + local_rank),
         }
         if share:
@@ -54,8 +54,24 @@ def environments(
     return made
 
 
+def _first_rank(variables: Mapping[str, str], names: SlotVariables, slots: int) -> int:
+    """Return the rank of the pod's first slot.
+
+    Raises:
+        InputError: the pod's variables are wrong.
+    """
+    size = number(variables, names.size, slots, MOST_PROCESSES)
+    first = number(variables, names.rank, 0, size - slots)
+    if number(variables, names.local_size, 1, size) != slots:
+        raise InputError(
+            f"--slots is {slots}, but {names.local_size} is {variables[names.local_size]}: "
+            "write the same number"
+        )
+    return first
+
+
 def metrics_address(launcher: int) -> str:
-    """Give the loopback address where the slots of a launcher serve their metrics.
+    """Return the loopback address where the slots of a launcher serve their metrics.
 
     One for each process id, so that launchers which share a machine do not meet.
 

@@ -28,6 +28,8 @@ class Started:
         epoch: The first epoch, from 0.
         batch: The finished batches of that epoch.
         resumed_from: The checkpoint's folder; None at the beginning.
+        batches_per_epoch: The batches of an epoch.
+        training: The identity of the training, which its attempts share.
     """
 
     attempt: int
@@ -35,6 +37,8 @@ class Started:
     epoch: int
     batch: int
     resumed_from: str | None = None
+    batches_per_epoch: int | None = None
+    training: str | None = None
 
     def sentence(self) -> str:
         """The event as one line for a person."""
@@ -160,12 +164,14 @@ class Finished:
         top5: likewise.
         images_per_second: The speed of this attempt, summed over the workers; None if it trained no
             image.
+        seconds: The time of rank 0 by phase.
     """
 
     epochs: int
     top1: float | None = None
     top5: float | None = None
     images_per_second: float | None = None
+    seconds: dict[str, float] | None = None
 
     def sentence(self) -> str:
         """The event as one line for a person."""
@@ -177,7 +183,26 @@ class Finished:
         )
 
 
-Event = Started | Progress | EpochFinished | Validated | CheckpointWritten | Finished
+@dataclass(frozen=True)
+class Read:
+    """The images are read, without training: the result of `--test-io`.
+
+    Attributes:
+        images: The images that this process has read.
+        workers: The processes that read at the same time.
+        images_per_second: The speed of this process.
+    """
+
+    images: int
+    workers: int
+    images_per_second: float
+
+    def sentence(self) -> str:
+        """The event as one line for a person."""
+        return f"read {self.images} images: {self.images_per_second:.1f} images/s"
+
+
+Event = Started | Progress | EpochFinished | Validated | CheckpointWritten | Finished | Read
 
 _KINDS: dict[str, type[Event]] = {
     "started": Started,
@@ -186,6 +211,7 @@ _KINDS: dict[str, type[Event]] = {
     "validation": Validated,
     "checkpoint": CheckpointWritten,
     "finished": Finished,
+    "read": Read,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -249,8 +275,14 @@ def read_events(path: Path) -> Iterator[tuple[float, Event]]:
 
 
 def _checked(field: "dataclasses.Field[Any]", value: object) -> Any:
-    """Return the value if its JSON type fits the field's annotation (str, int, float or None)."""
-    wanted = (str,) if "str" in str(field.type) else (int, float)
+    """Return the value if its JSON type fits the field's annotation.
+
+    That is a text, a number or numbers by name, or None.
+    """
+    if "dict" in str(field.type):
+        wanted: tuple[type, ...] = (dict,)
+    else:
+        wanted = (str,) if "str" in str(field.type) else (int, float)
     if isinstance(value, bool) or not isinstance(value, wanted):
         raise TypeError(f"{field.name} is {value!r}")
     return value

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from imagenet_workloads.errors import StorageError
+from imagenet_workloads.errors import output_error
 from imagenet_workloads.telemetry.events import Event, to_line
 
 FILE_NAME = "metrics.jsonl"
@@ -49,19 +49,20 @@ class EventLog:
             if end and os.pread(self._descriptor, 1, end - 1) != b"\n":
                 self._append(b"\n")
         except OSError as error:
-            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
+            raise output_error(f"cannot write {self.path}", error) from error
 
     def write(self, event: Event) -> None:
         """Append one event with the current time.
 
         Raises:
-            StorageError: The line cannot be written, such as on a full volume.
+            VolumeFullError: The volume is full.
+            StorageError: The line cannot be written.
         """
         line = to_line(event, self._clock()) + "\n"
         try:
             self._append(line.encode())
         except OSError as error:
-            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
+            raise output_error(f"cannot write {self.path}", error) from error
         _log.info(event.sentence())
 
     def close(self) -> None:
@@ -102,7 +103,7 @@ def log_readably(path: Path | None = None) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             handlers.append(logging.FileHandler(path, encoding="utf-8"))
         except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+            raise output_error(f"cannot write {path}", error) from error
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",

@@ -57,6 +57,21 @@ class Phase(StrEnum):
     ENDING = "ending"
 
 
+class TimePhase(StrEnum):
+    """What the time of a worker goes to: the label `phase` of TRAIN_SECONDS."""
+
+    STARTING = "starting"
+    JOINING = "joining"
+    RESTORING = "restoring"
+    DATA = "data"
+    STEPPING = "stepping"
+    REDONE = "redone"
+    EVALUATING = "evaluating"
+    CHECKPOINTING = "checkpointing"
+    EXPORTING = "exporting"
+    ENDING = "ending"
+
+
 TRAIN_IMAGES = Metric(
     "imagenet_train_images_total",
     MetricType.COUNTER,
@@ -153,6 +168,14 @@ TRAIN_PHASE_WORK = Metric(
     "and seconds in which files grew. The operator takes its increase for progress.",
     labels=("phase",),
 )
+TRAIN_SECONDS = Metric(
+    "imagenet_train_seconds_total",
+    MetricType.COUNTER,
+    "seconds",
+    "Time of this worker by phase, since its process started. A step counts when it is complete. "
+    "A job's account is that of rank 0.",
+    labels=("phase",),
+)
 
 PREPARE_IMAGES = Metric(
     "imagenet_prepare_images_total",
@@ -178,11 +201,42 @@ PREPARE_SKIPPED_IMAGES = Metric(
     "images",
     "Damaged images that this pod has skipped.",
 )
+PREPARE_REQUESTS = Metric(
+    "imagenet_prepare_requests_total",
+    MetricType.COUNTER,
+    "requests",
+    "Requests of this pod that the server or bucket of the images has answered.",
+)
+PREPARE_READ_BYTES = Metric(
+    "imagenet_prepare_read_bytes_total",
+    MetricType.COUNTER,
+    "bytes",
+    "Bytes that this pod has read from the server or bucket of the images.",
+)
+PREPARE_FETCHED_BYTES = Metric(
+    "imagenet_prepare_fetched_bytes",
+    MetricType.GAUGE,
+    "bytes",
+    "Bytes of the source's files that are in the cache, those of earlier pods included.",
+)
+PREPARE_FETCH_PLANNED_BYTES = Metric(
+    "imagenet_prepare_fetch_planned_bytes",
+    MetricType.GAUGE,
+    "bytes",
+    "Bytes of all files of the source that the cache will hold.",
+)
 PREPARE_SHARD_PROGRESS = Metric(
     "imagenet_prepare_shard_progress_ratio",
     MetricType.GAUGE,
     "ratio",
     "Fraction of the planned images that are written or skipped.",
+)
+
+PEER_REQUESTS_REFUSED = Metric(
+    "imagenet_peer_requests_refused_total",
+    MetricType.COUNTER,
+    "requests",
+    "Requests of peers that this server or rendezvous has refused, because no worker sends such.",
 )
 
 TRAINING = (
@@ -203,12 +257,18 @@ TRAINING = (
     TRAIN_RANK,
     TRAIN_PHASE,
     TRAIN_PHASE_WORK,
+    TRAIN_SECONDS,
 )
 PREPARATION = (
     PREPARE_IMAGES,
     PREPARE_IMAGES_PLANNED,
     PREPARE_BYTES,
     PREPARE_SKIPPED_IMAGES,
+    PREPARE_REQUESTS,
+    PREPARE_READ_BYTES,
+    PREPARE_FETCHED_BYTES,
+    PREPARE_FETCH_PLANNED_BYTES,
     PREPARE_SHARD_PROGRESS,
 )
-ALL = TRAINING + PREPARATION
+RENDEZVOUS = (PEER_REQUESTS_REFUSED,)
+ALL = TRAINING + PREPARATION + RENDEZVOUS

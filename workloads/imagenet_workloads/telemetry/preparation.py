@@ -1,6 +1,6 @@
 """The metrics of a preparation pod, as methods for what happened.
 
-`imagenet-index` and `imagenet-pack` call them, from any thread.
+`imagenet-fetch`, `imagenet-index` and `imagenet-pack` call them, from any thread.
 """
 
 import threading
@@ -40,6 +40,7 @@ class PreparationRecorder:
         self._planned: int | None = None
         self._done = 0
         self._listed = 0
+        self._fetched = 0
         registry.add(names.PREPARE_IMAGES, 0)
         registry.add(names.PREPARE_SKIPPED_IMAGES, 0)
 
@@ -74,6 +75,21 @@ class PreparationRecorder:
         """Count damaged images that were skipped."""
         self._registry.add(names.PREPARE_SKIPPED_IMAGES, images)
         self._finish(images)
+
+    def requested(self, requests: int, bytes: int) -> None:
+        """Count requests to a remote source, and the bytes of their answers."""
+        self._registry.add(names.PREPARE_REQUESTS, requests)
+        self._registry.add(names.PREPARE_READ_BYTES, bytes)
+
+    def fetch_planned(self, bytes: int) -> None:
+        """Set the bytes of all files that the cache will hold."""
+        self._registry.set(names.PREPARE_FETCH_PLANNED_BYTES, bytes)
+
+    def fetched(self, bytes: int) -> None:
+        """Count bytes in the cache; a negative number is fetched again."""
+        with self._lock:
+            self._fetched += bytes
+            self._registry.set(names.PREPARE_FETCHED_BYTES, self._fetched)
 
     def _finish(self, images: int) -> None:
         with self._lock:

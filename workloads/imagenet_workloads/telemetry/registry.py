@@ -5,7 +5,7 @@ The recorders (`training`, `preparation`) write to it by the entries of `names`;
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -43,6 +43,7 @@ class Registry(Collector):
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
+        self._before_scrape: list[Callable[[], None]] = []
         self._unlabelled = CollectorRegistry()
         ProcessCollector(registry=self._unlabelled)
         self.exported = CollectorRegistry()
@@ -85,8 +86,14 @@ class Registry(Collector):
                 self._histograms[metric.name] = histogram
         histogram.observe(value)
 
+    def before_scrape(self, update: Callable[[], None]) -> None:
+        """Call `update` before each scrape, for metrics that change without an event."""
+        self._before_scrape.append(update)
+
     def collect(self) -> Iterable[Family]:
         """Yield every family with the fixed labels on each sample; prometheus_client calls this."""
+        for update in self._before_scrape:
+            update()
         for family in self._unlabelled.collect():
             family.samples = [
                 sample._replace(labels={**self._labels, **sample.labels})

@@ -28,7 +28,9 @@ class Point:
 
 
 def read_points(path: Path) -> dict[str, list[Point]]:
-    """Return the points of each strategy by number of workers, without those that have no speed.
+    """Return the points of each series by number of workers, without those that have no speed.
+
+    A series is a strategy, or a network with one.
 
     Raises:
         InputError: The file is not such a table, or has no point.
@@ -45,9 +47,14 @@ def read_points(path: Path) -> dict[str, list[Point]]:
             point = Point(
                 int(line["workers"]), float(line["images_per_second"]), float(line["speedup"])
             )
-            found.setdefault(line["strategy"], []).append(point)
+            found.setdefault(_series(line), []).append(point)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if not found:
         raise InputError(f"{path}: has no point with a speed, so there is nothing to plot")
     return {name: sorted(points, key=lambda point: point.workers) for name, points in found.items()}
+
+
+def _series(line: dict[str, str]) -> str:
+    network = line.get("network")
+    return f"{network}, {line['strategy']}" if network else line["strategy"]

@@ -11,13 +11,14 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from socketserver import TCPServer, ThreadingMixIn
+from socketserver import TCPServer
 from typing import Any, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from imagenet_workloads.environment import Environment
+from imagenet_workloads.telemetry.limited_connections import LimitedConnections, LimitedRequest
 from imagenet_workloads.telemetry.registry import Registry
 
 _log = logging.getLogger(__name__)
@@ -115,10 +116,8 @@ def start(environment: Environment, readiness: Readiness = at_once) -> Registry:
     return registry
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _Server(LimitedConnections, WSGIServer):
     """Handles each request in a separate thread, so that no probe waits for a slow scraper."""
-
-    daemon_threads = True
 
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         version = ipaddress.ip_address(address[0]).version
@@ -132,7 +131,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
 
-class _QuietHandler(WSGIRequestHandler):
+class _QuietHandler(LimitedRequest, WSGIRequestHandler):
     """Do not log requests."""
 
     def log_message(self, format: str, *args: object) -> None:

@@ -3,15 +3,36 @@
 `imagenet-train` calls them from its loop; each takes a few microseconds.
 """
 
+import threading
+
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.time_account import TimeAccount
+
+_TIME_PHASES = {
+    names.Phase.RESUMING: names.TimePhase.RESTORING,
+    # Until the first step is complete, the data is opened.
+    names.Phase.TRAINING: names.TimePhase.DATA,
+    names.Phase.EVALUATING: names.TimePhase.EVALUATING,
+    names.Phase.SAVING: names.TimePhase.CHECKPOINTING,
+    names.Phase.EXPORTING: names.TimePhase.EXPORTING,
+    names.Phase.ENDING: names.TimePhase.ENDING,
+}
 
 
 class TrainingRecorder:
-    """Writes a worker's metrics to a registry."""
+    """Writes a worker's metrics to a registry.
 
-    def __init__(self, registry: Registry) -> None:
+    Attributes:
+        time: The account of the worker's time.
+    """
+
+    def __init__(self, registry: Registry, time: TimeAccount | None = None) -> None:
         self._registry = registry
+        self.time = TimeAccount() if time is None else time
+        self._exported = dict.fromkeys(names.TimePhase, 0.0)
+        self._exporting = threading.Lock()
+        registry.before_scrape(self._export_time)
         self._at_work = False
         self._phase: names.Phase | None = None
 
@@ -28,6 +49,7 @@ class TrainingRecorder:
         if self._phase not in (None, phase):
             self._registry.set(names.TRAIN_PHASE, 0, self._phase)
         self._phase = phase
+        self.time.enter(_TIME_PHASES[phase])
         self._registry.set(names.TRAIN_PHASE, 1, phase)
         self.work()
 
@@ -38,6 +60,10 @@ class TrainingRecorder:
         """
         if self._phase is not None:
             self._registry.add(names.TRAIN_PHASE_WORK, 1, self._phase)
+
+    def begin_steps(self) -> None:
+        """End the opening of an epoch's data."""
+        self.time.enter(names.TimePhase.STEPPING)
 
     def plan(self, epochs: int, batches_per_epoch: int, rank: int) -> None:
         """Set the planned epochs and batches, and this worker's rank."""
@@ -51,14 +77,22 @@ class TrainingRecorder:
         self._registry.set(names.TRAIN_EPOCH, epoch)
         self._registry.set(names.TRAIN_BATCH, batch)
 
-    def step(self, images: int, step_seconds: float, data_wait_seconds: float) -> None:
-        """Record one training step of this worker.
+    def step(
+        self,
+        images: int,
+        step_seconds: float,
+        data_wait_seconds: float,
+        redone: bool = False,
+    ) -> None:
+        """Record one training step of this worker, which ends now.
 
         Args:
             images: The images of the step, over this worker's devices.
             step_seconds: Its duration, the wait for data included.
             data_wait_seconds: The wait for data.
+            redone: Whether an earlier attempt had trained it.
         """
+        self.time.step(data_wait_seconds, redone)
         self._at_work = True
         self.work()
         self._registry.add(names.TRAIN_IMAGES, images)
@@ -86,6 +120,14 @@ class TrainingRecorder:
         self._at_work = True
         self._registry.set(names.TRAIN_VALIDATION_TOP1, top1)
         self._set_known(names.TRAIN_VALIDATION_TOP5, top5)
+
+    def _export_time(self) -> None:
+        with self._exporting:  # two scrapes may come at once
+            for phase, seconds in self.time.seconds().items():
+                self._registry.add(
+                    names.TRAIN_SECONDS, max(0.0, seconds - self._exported[phase]), phase
+                )
+                self._exported[phase] = max(seconds, self._exported[phase])
 
     def _set_known(self, metric: names.Metric, value: float | None) -> None:
         if value is not None:

@@ -1,7 +1,7 @@
 """Decides when a checkpoint is due; rank 0 alone writes it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
@@ -10,9 +10,12 @@ from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.names import Phase
+from imagenet_workloads.train.data import TrainingData
 from imagenet_workloads.train.framework import Learner
 from imagenet_workloads.train.group import Group
+from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.options.groups import OutputOptions
+from imagenet_workloads.train.receipts import Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter
 
 
@@ -27,16 +30,24 @@ class Checkpointer:
         group: Group,
         reporter: Reporter,
         termination: Termination,
-        batches_per_epoch: int,
+        training: TrainingData,
         last_epoch: int,
         clock: Callable[[], float] = time.monotonic,
+        ledger: Ledger | None = None,
+        receipts: Receipts | None = None,
     ) -> None:
         """Take what is saved and where to."""
         self._options, self._store, self._reporter = options, store, reporter
         self._termination = termination
         self._learner, self._group, self._clock = learner, group, clock
-        self._batches_per_epoch, self._last_epoch = batches_per_epoch, last_epoch
+        self._training, self._last_epoch = training, last_epoch
+        self._ledger, self._receipts = ledger, receipts
         self._last_saved = clock()
+
+    @property
+    def receipts(self) -> Sequence[Receipt]:
+        """Those of the checkpoints so far, of earlier attempts too."""
+        return () if self._receipts is None else self._receipts.chain
 
     def is_due(self) -> bool:
         """Whether the seconds are over; only rank 0's clock counts."""
@@ -63,6 +74,11 @@ class Checkpointer:
             self._learner.export(Path(prefix), finished)
 
     def _save(self, position: Position) -> None:
+        if self._ledger is not None:
+            self._ledger.sync()
+            if self._group.collective:
+                # A checkpoint counts on the ledgers of all workers up to its position.
+                self._group.wait_for_all()
         if self._group.rank == 0:
             started = self._clock()
             self._reporter.phase(Phase.SAVING)
@@ -72,7 +88,9 @@ class Checkpointer:
                 growth_reported(folder, self._reporter.work),
             ):
                 self._learner.save(folder)
-                write_batches_per_epoch(folder, self._batches_per_epoch)
+                self._write_progress(folder, position)
+            if self._receipts is not None:
+                self._receipts.add(self._store.folder_of(position))
             self._last_saved = self._clock()
             self._reporter.write(
                 events.CheckpointWritten(
@@ -80,3 +98,11 @@ class Checkpointer:
                 )
             )
         self._reporter.pause()
+
+    def _write_progress(self, folder: Path, position: Position) -> None:
+        batch, images = self._training.ordered_batch, None
+        if batch is not None:
+            images = min(position.batch * batch, self._training.images)
+        write_batches_per_epoch(folder, self._training.batches_per_epoch, images)
+        if self._receipts is not None:
+            self._receipts.write(folder, position, self._training.batches_per_epoch)

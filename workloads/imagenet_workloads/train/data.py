@@ -3,9 +3,12 @@
 A framework implements the protocols; the loop and the evaluation use them.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from imagenet_workloads.train.options import Options
 
@@ -36,7 +39,7 @@ def choose_inputs(
     mean: tuple[float, float, float] = IMAGENET_MEAN,
     std: tuple[float, float, float] = (1.0, 1.0, 1.0),
 ) -> Inputs:
-    """Give what the command line says, and where it is silent the dataset's own mean and std."""
+    """Return what the command line says, and where it is silent the dataset's own mean and std."""
     edge = min(options.model.image_shape[1:])
     resize = options.data.validation_resize
     if resize is None:
@@ -50,8 +53,23 @@ def choose_inputs(
 
 
 def plain_inputs(image_shape: tuple[int, int, int]) -> Inputs:
-    """Give what made-up images need, which is nothing."""
+    """Return what made-up images need, which is nothing."""
     return Inputs(image_shape, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), 0)
+
+
+@dataclass(frozen=True)
+class RecordsRead:
+    """The records of a worker's batch, for the ledger.
+
+    Attributes:
+        epoch: from 0.
+        first: position of the first image of all workers' batches.
+        identities: (images,), uint64, what the records say of themselves.
+    """
+
+    epoch: int
+    first: int
+    identities: NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -61,14 +79,19 @@ class Batch:
     With MXNet the arrays are overwritten once the next batch is requested: see `records`.
 
     Attributes:
-        data: (batch size, channels, height, width), float32; channels come last in TensorFlow.
+        data: (batch size, channels, height, width), float32; channels come last in TensorFlow
+            and PyTorch, there for a GPU as bytes.
         label: (batch size,), float32.
         images: how many of them, from the first, are to be counted; the rest is padding.
+        read: the records of the images, if they have an order.
+        mixing: how they are to be mixed, as `reading.mixing` draws it; None if they are not.
     """
 
     data: Any
     label: Any
     images: int
+    read: RecordsRead | None = None
+    mixing: Any = None
 
 
 class TrainingData(Protocol):
@@ -82,15 +105,27 @@ class TrainingData(Protocol):
     batches_per_epoch: int
     images: int
 
+    @property
+    def ordered_batch(self) -> int | None:
+        """Images of a batch over all workers, if they have the order of `train.order`.
+
+        None if their order depends on the number of workers.
+        """
+
     def epoch(
-        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Give an epoch's batches from `first_batch` on; the same ones whenever they are asked.
+        """Return an epoch's batches from `first_batch` on; the same ones whenever they are asked.
 
         Args:
             number: of the epoch, from 0.
             first_batch: from 0.
-            passed: called for each batch before it that has to be read.
+            passed: called for each batch before it that must be read.
+            first_image: with an order, the first batch leaves out the images before it.
         """
 
 
@@ -104,7 +139,7 @@ class ValidationData(Protocol):
     images: int
 
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
-        """Give one rank's batches; a rank may have none."""
+        """Return one rank's batches; a rank may have none."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +151,7 @@ class Data:
         validation: None where there are none.
         inputs: how they are prepared.
         classes: Their names by label; empty if unknown.
+        class_words: what people call a class, of some classes.
         class_count: how many there are.
         key: the dataset's; None without one.
     """
@@ -126,3 +162,4 @@ class Data:
     classes: tuple[str, ...]
     class_count: int
     key: str | None
+    class_words: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Classifies every validation image exactly once, over all workers, and counts.
 
-Counts are added up as whole numbers beside the gradients, never through an optimizer, so that they
-equal those of one process that loads the saved model.
+Workers sum counts as whole numbers, outside of the optimizer. The sums equal the counts of one
+process that loads the saved model.
 """
 
 from collections.abc import Callable

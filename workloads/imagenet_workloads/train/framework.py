@@ -75,7 +75,11 @@ class Learner(Protocol):
         """Classify a batch with the weights and statistics as they are; no other worker needed."""
 
     def average_statistics(self) -> None:
-        """Give all devices, of all workers where they are collective, one set of statistics."""
+        """Average statistics over all devices, of all workers where they are collective.
+
+        `predict`, `save` and `export` then use the averages. The next training step goes on with
+        each device's own, so that the training is the same without this call.
+        """
 
     def save(self, folder: Path) -> None:
         """Fill a checkpoint's folder with what `Framework.learner` goes on from; rank 0 alone."""

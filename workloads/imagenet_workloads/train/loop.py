@@ -16,6 +16,7 @@ from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Learner, Outputs
 from imagenet_workloads.train.group import Flags, Group
+from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
 
@@ -52,6 +53,7 @@ class TrainingLoop:
         checkpointer: of checkpoints.
         reporter: to the world.
         termination: whether to end early.
+        ledger: of the records that were trained; None if they have no order.
     """
 
     epochs: int
@@ -64,13 +66,19 @@ class TrainingLoop:
     checkpointer: Checkpointer
     reporter: Reporter
     termination: Termination
+    ledger: Ledger | None = None
 
-    def run(self, start: Position) -> TrainingOutcome:
-        """Train from a position to the end of the last epoch, or until a worker has to leave."""
+    def run(self, start: Position, first_image: int = 0) -> TrainingOutcome:
+        """Train from a position to the end of the last epoch, or until a worker has to leave.
+
+        Args:
+            start: the first batch.
+            first_image: of its epoch, if the images have an order.
+        """
         outcome = TrainingOutcome()
         for epoch in range(start.epoch, self.epochs):
-            first_batch = start.batch if epoch == start.epoch else 0
-            outcome.stopped = self._epoch(epoch, first_batch, outcome)
+            first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
+            outcome.stopped = self._epoch(epoch, *first, outcome)
             if outcome.stopped:
                 break
             self.checkpointer.after_epoch(epoch + 1)
@@ -90,13 +98,16 @@ class TrainingLoop:
         self.reporter.pause()
         return counts
 
-    def _epoch(self, epoch: int, first_batch: int, outcome: TrainingOutcome) -> bool:
+    def _epoch(
+        self, epoch: int, first_batch: int, first_image: int, outcome: TrainingOutcome
+    ) -> bool:
         """Train one epoch; whether to leave before its end."""
         counts = Counts()
         started = time.monotonic()
         saving = 0.0
         self.reporter.phase(Phase.TRAINING)
-        batches = self.data.training.epoch(epoch, first_batch, self.reporter.work)
+        batches = self.data.training.epoch(epoch, first_batch, self.reporter.work, first_image)
+        self.reporter.begin_steps()
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
             step_started = time.monotonic()
             self.learner.settle()
@@ -120,6 +131,7 @@ class TrainingLoop:
             if flags.save or flags.stop:
                 self.checkpointer.within_epoch(self._after(epoch, done))
                 self.reporter.phase(Phase.TRAINING)
+                self.reporter.begin_steps()
                 saving += time.monotonic() - step_ended
             if flags.stop:
                 return True
@@ -128,7 +140,10 @@ class TrainingLoop:
 
     def _step(self, batch: Batch, updates: bool) -> tuple[Flags, Outputs]:
         own = Flags(self.checkpointer.is_due(), self.termination.requested)
-        return self.learner.train(batch, updates, own)
+        trained = self.learner.train(batch, updates, own)
+        if self.ledger is not None:
+            self.ledger.record(batch.read)
+        return trained
 
     def _after(self, epoch: int, done: int) -> Position:
         if done == self.data.training.batches_per_epoch:

@@ -1,6 +1,7 @@
 """The network that is asked for, in any framework, and the plan of small residual networks."""
 
-from collections.abc import Collection
+import difflib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from imagenet_workloads.errors import InputError
@@ -16,6 +17,7 @@ class NetworkRequest:
         classes: outputs.
         image_shape: channels, height, width.
         dtype: precision of weights and activations, float32 or float16.
+        smoothing: of labels, for a network that ends in its loss.
     """
 
     network: str
@@ -23,6 +25,7 @@ class NetworkRequest:
     classes: int
     image_shape: tuple[int, int, int]
     dtype: str = "float32"
+    smoothing: float = 0.0
 
 
 def depth(request: NetworkRequest, known: Collection[int]) -> int:
@@ -38,6 +41,47 @@ def depth(request: NetworkRequest, known: Collection[int]) -> int:
             f"write one of {', '.join(str(layers) for layers in sorted(known))}"
         )
     return request.num_layers
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of a framework's networks.
+
+    Attributes:
+        builder: the function that builds it.
+        depths: its depths; empty if there is only one.
+        smallest: the minimum of an image's shorter side, in pixels.
+    """
+
+    builder: str
+    depths: tuple[int, ...] = ()
+    smallest: int = 1
+
+
+def find_builder(request: NetworkRequest, families: Mapping[str, Family], framework: str) -> str:
+    """Return the name of the function that builds a network; `resnet_cifar` for small images.
+
+    Raises:
+        InputError: unknown family or depth, or images that are too small.
+    """
+    family = families.get(request.network)
+    if family is None:
+        near = difflib.get_close_matches(request.network, families, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}? {framework} has" if near else f"{framework} has"
+        raise InputError(
+            f"--network: {request.network!r} is unknown; {hint}: {', '.join(sorted(families))}"
+        )
+    builder = family.builder
+    if request.network == "resnet" and request.image_shape[1] <= SMALL_IMAGE:
+        builder = "resnet_cifar"
+    elif family.depths:
+        depth(request, family.depths)
+    if min(request.image_shape[1:]) < family.smallest:
+        raise InputError(
+            f"--image-shape: {request.network} takes images of at least {family.smallest} pixels a "
+            f"side, not {request.image_shape[1]}x{request.image_shape[2]}"
+        )
+    return builder
 
 
 # Up to this height, resnet is the one of the CIFAR experiments.

@@ -1,4 +1,4 @@
-"""Tells the world how a worker's training goes: metrics always, the attempt's log from rank 0.
+"""Reports the progress of a worker's training: metrics on every rank, the attempt's log on rank 0.
 
 `loop` says what happened; here it becomes figures over the right interval.
 """
@@ -14,6 +14,7 @@ from imagenet_workloads.telemetry.log import EventLog
 from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
+from imagenet_workloads.train.redone import epochs_of
 
 _readable = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Reporter:
         batches_per_epoch: int,
         clock: Callable[[], float] = time.monotonic,
         listener: Callable[[events.Event], None] = lambda event: None,
+        trained_before: float = 0.0,
     ) -> None:
         """Take where to report to.
 
@@ -41,16 +43,21 @@ class Reporter:
             display_every: batches between two lines.
             batches_per_epoch: the last of which ends an interval too.
             clock: gives seconds.
-            listener: hears every event too, on every rank.
+            listener: receives every event, on every rank.
+            trained_before: epochs that an earlier attempt had trained, with their fraction.
         """
         self._recorder, self._log, self._clock = recorder, log, clock
-        self._listener = listener
+        self._listener, self._trained_before = listener, trained_before
         self._display_every, self._last = display_every, batches_per_epoch
         self.pause()
 
     def phase(self, phase: Phase) -> None:
         """Begin a phase."""
         self._recorder.phase(phase)
+
+    def begin_steps(self) -> None:
+        """Begin the steps of an epoch, once its data is open, or go on with them."""
+        self._recorder.begin_steps()
 
     def work(self) -> None:
         """Count one unit of the phase's work, so that it is not taken for a hang."""
@@ -80,7 +87,8 @@ class Reporter:
             rate: learning rate.
             counts: over the epoch so far.
         """
-        self._recorder.step(images, seconds, waited)
+        redone = epochs_of(position, self._last) <= self._trained_before
+        self._recorder.step(images, seconds, waited, redone)
         self._recorder.position(position.epoch, position.batch)
         self._recorder.learning_rate(rate)
         self._interval_images += images
@@ -96,7 +104,7 @@ class Reporter:
             epoch: which.
             seconds: that it took.
             counts: over its images.
-            workers: how many such counts make the job's: 1 where they are everybody's.
+            workers: the number of such counts in the job's; 1 if a count covers all workers.
         """
         speed = counts.images * workers / seconds
         self.write(
@@ -139,5 +147,5 @@ class Reporter:
 
 
 def finite(value: float) -> float | None:
-    """Give a number as JSON can hold it: None for what is none."""
+    """Return a number as JSON can hold it: None for what is none."""
     return value if math.isfinite(value) else None

@@ -2,8 +2,11 @@
 
     model-symbol.json, model-NNNN.params    of MXNet: mx.model.load_checkpoint("model", NNNN)
     model/                                  of TensorFlow: tf.saved_model.load("model")
+    model-NNNN.safetensors                  of PyTorch: safetensors.torch.load_file(…), a state_dict
     labels.json                             class names by label, when the dataset has names
     result.json                             written last: its presence says that all is there
+
+With `--test-io` there is only result.json, with the speed in `reading`.
 
 Written by rank 0 into its attempt's folder.
 """
@@ -11,15 +14,19 @@ Written by rank 0 into its attempt's folder.
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from imagenet_workloads.errors import StorageError
+from imagenet_workloads.checkpoint import room
+from imagenet_workloads.errors import output_error
+from imagenet_workloads.telemetry.events import Read
+from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.data import Inputs
+from imagenet_workloads.train.receipts import Receipt
 from imagenet_workloads.train.reporter import finite
 
 FILE_NAME = "result.json"
@@ -45,6 +52,8 @@ class Result:
         dataset_key: None without a dataset.
         resumed_from: the checkpoint's folder; None from the beginning.
         started_at: of this attempt.
+        seconds: returns the time of rank 0 by phase until now, since its process started.
+        receipts: of the checkpoints that led to the model, in their order.
     """
 
     job: str
@@ -61,9 +70,12 @@ class Result:
     dataset_key: str | None
     resumed_from: str | None
     started_at: datetime
+    seconds: Callable[[], Mapping[TimePhase, float]]
+    receipts: Sequence[Receipt] = ()
 
     def document(self, model: Mapping[str, str], completed_at: datetime) -> dict[str, Any]:
-        """Give the JSON object; `model` names the exported model's files."""
+        """Return the JSON object; `model` names the exported model's files."""
+        phases = {phase.value: round(seconds, 3) for phase, seconds in self.seconds().items()}
         return {
             "job": self.job,
             "uid": self.uid,
@@ -82,17 +94,27 @@ class Result:
                 "resize": self.inputs.resize,
             },
             "resumedFrom": self.resumed_from,
+            "checkpoints": [receipt.document() for receipt in self.receipts],
             "dataset": {"key": self.dataset_key},
             "startedAt": _time(self.started_at),
             "completedAt": _time(completed_at),
+            "time": {"seconds": round(sum(phases.values()), 3), "phases": phases},
         }
+
+
+def labels(classes: Sequence[str], class_words: Mapping[str, str]) -> list[str | Mapping[str, str]]:
+    """The content of labels.json: classes by label, each with its words if there are any."""
+    return [
+        {"class": name, "words": class_words[name]} if name in class_words else name
+        for name in classes
+    ]
 
 
 def write_result(
     folder: Path,
     result: Result,
     export: Callable[[Path, int], Mapping[str, str]],
-    classes: tuple[str, ...],
+    labels: Sequence[str | Mapping[str, str]],
     now: datetime,
 ) -> None:
     """Write the model, then the labels, then result.json, each renamed into place when complete.
@@ -101,9 +123,23 @@ def write_result(
         StorageError: the folder cannot be written.
     """
     model = export(folder / MODEL, result.epochs)
-    if classes:
-        _write_json(folder / "labels.json", list(classes))
+    if labels:
+        _write_json(folder / "labels.json", list(labels))
     _write_json(folder / FILE_NAME, result.document(model, now))
+
+
+def write_reading(folder: Path, result: Result, read: Read, now: datetime) -> None:
+    """Write the result.json of `--test-io`: without a model, with the speed of this process.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    reading = {
+        "images": read.images,
+        "workers": read.workers,
+        "imagesPerSecond": read.images_per_second,
+    }
+    _write_json(folder / FILE_NAME, {**result.document({}, now), "reading": reading})
 
 
 def _validation(counts: Counts) -> dict[str, Any]:
@@ -139,6 +175,12 @@ def put(path: Path, write: Callable[[Path], object]) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        raise output_error(f"cannot write {path}", error) from error
+    except Exception as error:
+        # A framework's own writer has one error for a full volume and for much else.
+        full = room.full_error(path.parent)
+        if full is None:
+            raise
+        raise output_error(f"cannot write {path}", full) from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch
+from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch, read_images
 from imagenet_workloads.checkpoint.store import Checkpoint, CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
@@ -30,11 +30,13 @@ class ResumePoint:
         position: in this training's epochs.
         folder: the checkpoint's; None without one.
         continues: the checkpoint is this training's own, so its optimizer goes on too.
+        first_image: of the position's epoch, if the images have an order.
     """
 
     position: Position
     folder: Path | None = None
     continues: bool = False
+    first_image: int = 0
 
     @property
     def resumed_from(self) -> str | None:
@@ -50,6 +52,7 @@ def find_resume_point(
     batches_per_epoch: int,
     accumulation_steps: int,
     worked: Callable[[], None] = lambda: None,
+    ordered_batch: int | None = None,
 ) -> ResumePoint:
     """Find the place; every rank gets the same.
 
@@ -64,6 +67,7 @@ def find_resume_point(
         batches_per_epoch: of this worker, now.
         accumulation_steps: batches that make one update.
         worked: called after each file of a checkpoint that was read.
+        ordered_batch: images of a batch over all workers, now, if they have an order.
 
     Raises:
         InputError: --init-from names no checkpoint.
@@ -76,6 +80,18 @@ def find_resume_point(
         return ResumePoint(Position(options.output.load_epoch or 0, 0))
     if not own:
         return ResumePoint(Position(0, 0), found.folder)
+    return _continued(found, batches_per_epoch, accumulation_steps, ordered_batch)
+
+
+def _continued(
+    found: Checkpoint, batches_per_epoch: int, accumulation_steps: int, ordered_batch: int | None
+) -> ResumePoint:
+    """Return the place of a checkpoint of this training."""
+    images = read_images(found.folder)
+    if ordered_batch is not None and images is not None:
+        # The missing images are the same for any number of workers and size of batches.
+        position = Position(found.position.epoch, images // ordered_batch)
+        return ResumePoint(position, found.folder, continues=True, first_image=images)
     was = read_batches_per_epoch(found.folder)
     position = translate(found.position, was, batches_per_epoch, accumulation_steps)
     return ResumePoint(position, found.folder, continues=True)
@@ -107,7 +123,7 @@ def translate(position: Position, was: int, now: int, accumulation_steps: int) -
 
 
 def identify(options: Options, environment: Environment) -> Identity:
-    """Give the identity of this training's checkpoints.
+    """Return the identity of this training's checkpoints.
 
     The operator passes a hash of the training's fields. Without it, the hash is that of the
     options. So the same command resumes, also with more epochs, and another one starts from the

@@ -38,6 +38,9 @@ class Schedule:
             optimizer lbsgd adapts each layer itself.
         decay: when the rate falls; None is never.
         factor: what each step of a StepDecay multiplies it by.
+        shape: `step` falls as `decay` says. `cosine` (Loshchilov and Hutter 2017, without restarts)
+            and `polynomial` fall from the end of the warm-up to 0 at the end of the last epoch.
+        power: of `polynomial`.
     """
 
     peak: float
@@ -47,13 +50,19 @@ class Schedule:
     warmup_strategy: str = "linear"
     decay: Decay | None = None
     factor: float = 0.1
+    shape: str = "step"
+    power: float = 2.0
 
     def __call__(self, update: int) -> float:
-        """Give the rate of an update, counted from 0 over the whole training."""
+        """Return the rate of an update, counted from 0 over the whole training."""
         return self.peak * self._warmup(update) * self._decayed(update)
 
+    @property
+    def _warmup_updates(self) -> int:
+        return round(self.warmup_epochs * self.updates_per_epoch)
+
     def _warmup(self, update: int) -> float:
-        length = round(self.warmup_epochs * self.updates_per_epoch)
+        length = self._warmup_updates
         if update >= length or self.warmup_strategy == "lars":
             return 1.0
         done = (update + 1) / length
@@ -62,6 +71,10 @@ class Schedule:
         ]
 
     def _decayed(self, update: int) -> float:
+        if self.shape == "cosine":
+            return (1.0 + math.cos(math.pi * self._done(update))) / 2
+        if self.shape == "polynomial":
+            return float((1.0 - self._done(update)) ** self.power)
         if self.decay is None:
             return 1.0
         if isinstance(self.decay, PolynomialDecay):
@@ -69,3 +82,8 @@ class Schedule:
             return float((1.0 - done) ** self.decay.power)
         epoch = update // self.updates_per_epoch
         return float(self.factor ** sum(1 for step in self.decay.epochs if step <= epoch))
+
+    def _done(self, update: int) -> float:
+        """Return the part, from 0 to 1, of the updates after the warm-up that are done."""
+        begin, end = self._warmup_updates, self.epochs * self.updates_per_epoch
+        return min(max(update - begin, 0) / max(end - begin, 1), 1.0)

@@ -26,7 +26,7 @@ def share(images: int, rank: int, ranks: int) -> int:
 def batches_per_epoch(
     images: int, ranks: int, batch_size_per_process: int, accumulation_steps: int
 ) -> int:
-    """Return the steps of an epoch, the same for every rank, so that no rank waits in vain.
+    """Return the steps of an epoch, the same for every rank: ranks wait for each other's steps.
 
     Enough for the largest share; ranks with less begin theirs again. A whole number of macrobatches
     of `accumulation_steps` batches.

@@ -6,30 +6,34 @@ go on from, trains, and leaves the result.
 
 import logging
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
+from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
-from imagenet_workloads.telemetry.names import Phase
+from imagenet_workloads.telemetry.names import Phase, TimePhase
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
-from imagenet_workloads.train.data import Data
+from imagenet_workloads.train.data import Data, TrainingData
 from imagenet_workloads.train.framework import Framework, Learner, UpdatePlan
 from imagenet_workloads.train.group import Group
+from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
 from imagenet_workloads.train.loop import TrainingLoop, TrainingOutcome
 from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.receipts import Receipts
+from imagenet_workloads.train.redone import trained_before
 from imagenet_workloads.train.reporter import Reporter
-from imagenet_workloads.train.result import Result, write_result
+from imagenet_workloads.train.result import Result, labels, write_reading, write_result
 from imagenet_workloads.train.resume import ResumePoint, find_resume_point
 from imagenet_workloads.train.schedule import Schedule, scaled
 
@@ -62,13 +66,14 @@ class Worker:
 def train(worker: Worker) -> int:
     """Train; return the exit code."""
     worker.framework.check()
+    worker.recorder.time.enter(TimePhase.JOINING)
     group = worker.framework.join()
+    worker.recorder.time.enter(TimePhase.STARTING)
     with tempfile.TemporaryDirectory(dir=worker.environment.scratch) as scratch:
         accumulation_steps = _accumulation_steps(worker.options, group)
         data = worker.framework.open_data(accumulation_steps, Path(scratch))
         if worker.options.data.test_io:
-            worker.recorder.phase(Phase.TRAINING)
-            only_read(worker.framework, data, worker.options, worker.recorder.work)
+            _read(worker, group, data)
         elif not _train(worker, group, data, accumulation_steps):
             return TERMINATED
     worker.recorder.phase(Phase.ENDING)
@@ -78,28 +83,49 @@ def train(worker: Worker) -> int:
     return 0
 
 
+def _read(worker: Worker, group: Group, data: Data) -> None:
+    """`--test-io 1`: read an epoch without a network, and leave the speed as the result."""
+    started_at = datetime.now(UTC)
+    worker.recorder.phase(Phase.TRAINING)
+    read = only_read(worker.framework, data, worker.options, group, worker.recorder.work)
+    if group.rank == 0:
+        result = _result(
+            worker, group, data, ResumePoint(Position(0, 0)), TrainingOutcome(), started_at
+        )
+        write_reading(worker.store.attempt_folder, result, read, datetime.now(UTC))
+    write_termination_message(events.to_line(read, time.time()))
+
+
 def only_read(
-    framework: Framework, data: Data, options: Options, worked: Callable[[], None] = lambda: None
-) -> None:
-    """`--test-io 1`: read an epoch and say how fast, without a network.
+    framework: Framework,
+    data: Data,
+    options: Options,
+    group: Group,
+    worked: Callable[[], None] = lambda: None,
+) -> events.Read:
+    """Read an epoch and measure how fast.
 
     Args:
         framework: that reads.
         data: what is read.
         options: the command line.
+        group: the workers that read at the same time.
         worked: called after each batch.
     """
     every, size = options.output.disp_batches, options.optimizer.batch_size
     started = interval = time.monotonic()
+    images = 0
     for number, batch in enumerate(data.training.epoch(0, 0), start=1):
         framework.wait_to_read(batch)
         worked()
+        images += batch.images
         if number % every == 0:
             now = time.monotonic()
             _log.info("batch %d: %.1f images/s", number, every * size / (now - interval))
             interval = now
-    images = data.training.batches_per_epoch * size
-    _log.info("read %d images: %.1f images/s", images, images / (time.monotonic() - started))
+    read = events.Read(images, group.workers, images / (time.monotonic() - started))
+    _log.info(read.sentence())
+    return read
 
 
 def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) -> bool:
@@ -108,7 +134,7 @@ def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) ->
     epochs = worker.options.optimizer.num_epochs
     fit, resume_point = _get_ready(worker, group, data, accumulation_steps)
     with worker.termination.deferred():
-        outcome = fit.run(resume_point.position)
+        outcome = fit.run(resume_point.position, resume_point.first_image)
     if outcome.stopped or worker.termination.requested:
         return False
     if resume_point.position.epoch >= epochs:
@@ -116,11 +142,18 @@ def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) ->
         outcome.validation = fit.validate(epochs - 1)
     if group.rank == 0:
         result = _result(worker, group, data, resume_point, outcome, started_at)
+        result = replace(result, receipts=fit.checkpointer.receipts)
         worker.store.refuse_later_attempt()
         folder = worker.store.attempt_folder
         worker.recorder.phase(Phase.EXPORTING)
         with growth_reported(folder, worker.recorder.work):
-            write_result(folder, result, fit.learner.export, data.classes, datetime.now(UTC))
+            write_result(
+                folder,
+                result,
+                fit.learner.export,
+                labels(data.classes, data.class_words),
+                datetime.now(UTC),
+            )
         finished = _finished(result)
         fit.reporter.write(finished)
         # For the status of the job: no sampler reaches this worker any more.
@@ -133,26 +166,23 @@ def _get_ready(
 ) -> tuple[TrainingLoop, ResumePoint]:
     """Find where to go on, and give every rank the same to go on with."""
     options, batches = worker.options, data.training.batches_per_epoch
-    worker.recorder.phase(Phase.RESUMING)
-    resume_point = find_resume_point(
-        options,
-        worker.store,
-        worker.identity,
-        group,
-        batches,
-        accumulation_steps,
-        worker.recorder.work,
-    )
+    resume_point = _find_resume_point(worker, group, data.training, accumulation_steps)
     plan = _plan(options, group, batches, resume_point, accumulation_steps)
     learner = worker.framework.learner(data, resume_point, plan)
+    # Before this run's own log begins; a job's account of time is that of rank 0.
+    furthest = trained_before(options.output.output, _identity(worker)) if group.rank == 0 else 0.0
     reporter = Reporter(
         worker.recorder,
         _open_log(worker, group),
         options.output.disp_batches,
         batches,
         listener=learner.note,
+        trained_before=furthest,
     )
     _announce(worker, group, reporter, resume_point, batches)
+    ledger = _open_ledger(worker, group, data.training, resume_point)
+    receipts = _receipts(options, group, resume_point, accumulation_steps)
+    checkpointer = _checkpointer(worker, group, learner, reporter, data.training, ledger, receipts)
     fit = TrainingLoop(
         epochs=options.optimizer.num_epochs,
         accumulation_steps=accumulation_steps,
@@ -161,15 +191,56 @@ def _get_ready(
         learner=learner,
         schedule=plan.schedule,
         group=group,
-        checkpointer=_checkpointer(worker, group, learner, reporter, batches),
+        checkpointer=checkpointer,
         reporter=reporter,
         termination=worker.termination,
+        ledger=ledger,
     )
     return fit, resume_point
 
 
+def _find_resume_point(
+    worker: Worker, group: Group, training: TrainingData, accumulation_steps: int
+) -> ResumePoint:
+    worker.recorder.phase(Phase.RESUMING)
+    return find_resume_point(
+        worker.options,
+        worker.store,
+        worker.identity,
+        group,
+        training.batches_per_epoch,
+        accumulation_steps,
+        worker.recorder.work,
+        training.ordered_batch,
+    )
+
+
+def _open_ledger(
+    worker: Worker, group: Group, training: TrainingData, resume_point: ResumePoint
+) -> Ledger | None:
+    """Begin this worker's ledger; None if the images have no order, or all epochs are trained."""
+    batch, position = training.ordered_batch, resume_point.position
+    if batch is None or position.epoch >= worker.options.optimizer.num_epochs:
+        return None
+    head = LedgerHead(
+        training=worker.identity.spec_hash,
+        start=Start(position.epoch, max(position.batch * batch, resume_point.first_image)),
+        worker=group.rank,
+        workers=group.workers,
+        images=training.images,
+        seed=worker.options.cluster.seed,
+    )
+    return Ledger(worker.store.attempt_folder, head)
+
+
 def _checkpointer(
-    worker: Worker, group: Group, learner: Learner, reporter: Reporter, batches: int
+    worker: Worker,
+    group: Group,
+    learner: Learner,
+    reporter: Reporter,
+    training: TrainingData,
+    ledger: Ledger | None,
+    receipts: Receipts,
 ) -> Checkpointer:
     return Checkpointer(
         worker.options.output,
@@ -178,9 +249,20 @@ def _checkpointer(
         group,
         reporter,
         worker.termination,
-        batches,
+        training,
         worker.options.optimizer.num_epochs,
+        ledger=ledger,
+        receipts=receipts,
     )
+
+
+def _receipts(
+    options: Options, group: Group, resume_point: ResumePoint, accumulation_steps: int
+) -> Receipts:
+    receipts = Receipts(options.cluster.seed, accumulation_steps, sys.argv[1:], group.workers)
+    if resume_point.continues:
+        receipts.go_on_from(resume_point.folder)
+    return receipts
 
 
 def _accumulation_steps(options: Options, group: Group) -> int:
@@ -201,6 +283,8 @@ def _plan(
         warmup_strategy=chosen.warmup_strategy,
         decay=chosen.lr_step_epochs,
         factor=chosen.lr_factor,
+        shape=chosen.lr_schedule,
+        power=chosen.lr_power,
     )
     done = (
         resume_point.position.epoch * batches + resume_point.position.batch
@@ -229,8 +313,14 @@ def _announce(
             resume_point.position.epoch,
             resume_point.position.batch,
             resume_point.resumed_from,
+            batches,
+            _identity(worker),
         )
     )
+
+
+def _identity(worker: Worker) -> str:
+    return f"{worker.identity.job_uid}/{worker.identity.spec_hash}"
 
 
 def _result(
@@ -257,13 +347,15 @@ def _result(
         dataset_key=data.key,
         resumed_from=resume_point.resumed_from,
         started_at=started_at,
+        seconds=worker.recorder.time.seconds,
     )
 
 
 def _finished(result: Result) -> events.Finished:
     epochs, speed, counts = result.epochs, result.images_per_second, result.validation
+    seconds = {phase.value: round(spent, 3) for phase, spent in result.seconds().items()}
     if counts is None:
-        return events.Finished(epochs, images_per_second=speed)
+        return events.Finished(epochs, images_per_second=speed, seconds=seconds)
     return events.Finished(
-        epochs, counts.accuracy(counts.top1), counts.accuracy(counts.top5), speed
+        epochs, counts.accuracy(counts.top1), counts.accuracy(counts.top5), speed, seconds
     )

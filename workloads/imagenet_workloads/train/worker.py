@@ -12,8 +12,10 @@ from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve
+from imagenet_workloads.telemetry.time_account import TimeAccount, process_age
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.options import FrameworkDescription, Options
 from imagenet_workloads.train.resume import identify
@@ -38,30 +40,41 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     termination = Termination(options.cluster.termination_grace)
     termination.listen()
     registry = Registry(environment)
-    recorder = TrainingRecorder(registry)
+    recorder = TrainingRecorder(registry, TimeAccount(process_age()))
     serve(registry, environment, recorder.readiness)
     identity = identify(options, environment)
     store = CheckpointStore(
         options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
     )
     store.refuse_later_attempt()
+    if not options.data.test_io:
+        store.require_room(options.optimizer.num_epochs)
+    recorder.time.enter(TimePhase.JOINING)
     termination.is_hopeless = members.wait(options.cluster.join_timeout)
+    recorder.time.enter(TimePhase.STARTING)
     framework = description.load("framework").create(options, members, store.attempt_folder)
     worker = Worker(options, environment, store, identity, recorder, termination, framework)
     try:
         return train(worker)
     except Exception as error:
-        reason = members.explain(error) or explain_memory(error, options)
+        reason = members.explain(error) or explain_memory(
+            error, options, description.memory_variable
+        )
         if reason is None:
             raise
         raise WorkloadError(reason) from error
 
 
-def explain_memory(error: Exception, options: Options) -> str | None:
+def explain_memory(error: Exception, options: Options, variable: str | None) -> str | None:
     """Say what to change if an error is a lack of memory; None for any other.
 
     MXNet raises its own error, with the text of CUDA's or of the C library; TensorFlow raises
     ResourceExhaustedError.
+
+    Args:
+        error: any.
+        options: the command line.
+        variable: with which the framework needs less memory, as NAME=VALUE.
     """
     text = str(error).lower()
     is_memory = isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
@@ -71,15 +84,19 @@ def explain_memory(error: Exception, options: Options) -> str | None:
     images = options.optimizer.batch_size
     return (
         f"{where} has too little memory for {images} images a step of this worker; lower "
-        "--batch-size (spec.training.batchSize), or keep it and add up smaller steps with "
-        f"--macrobatch-size"
+        "--batch-size (spec.training.batchSize); --macrobatch-size adds up the smaller steps"
+        + (
+            ""
+            if variable is None
+            else f"; {variable} in the environment may save some more, but is slower"
+        )
     )
 
 
 def find_rendezvous(
     options: Options, description: FrameworkDescription, variables: Mapping[str, str]
 ) -> Rendezvous:
-    """Give the rendezvous that the strategy of a command line needs.
+    """Return the rendezvous that the strategy of a command line needs.
 
     Raises:
         InputError: the strategy does not fit the environment, or a variable is wrong.

@@ -74,7 +74,7 @@ def test_a_benchmark_needs_no_data(tmp_path: Path, examples: str, ranks: int, ba
 
 
 def test_without_data_there_is_a_message(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="write --dataset FOLDER, --data-train"):
+    with pytest.raises(InputError, match="write --dataset FOLDER, --dataset-url URL, --data-train"):
         choose(parse([]), 0, 1, 1, tmp_path)
 
 

@@ -19,6 +19,19 @@ OF_TENSORFLOW = ["--framework", "TensorFlow", "--distribution-strategy", "mirror
             ["--gc-type", "2bit", "--kv-store", "nccl", "--gpus", "0"],
             "--kv-store nccl cannot compress",
         ),
+        (
+            ["--deterministic", "1", "--kv-store", "dist_async"],
+            "dist_async applies gradients as they arrive; write --kv-store dist_sync",
+        ),
+        (
+            ["--deterministic", "1", "--reader", "ImageRecordIter"],
+            "ImageRecordIter resumes with other images; write --reader Ordered",
+        ),
+        (["--deterministic", "1", "--max-random-shear-ratio", "0.1"], "write --reader Ordered"),
+        (
+            ["--deterministic", "1", "--gc-type", "2bit", "--kv-store", "dist_sync"],
+            "--gc-type keeps rounding errors that no checkpoint holds",
+        ),
         (["--kv-store", "nccl"], "nccl adds up over GPUs; write --gpus, or --kv-store device"),
         (
             [*CROP, "--max-random-aspect-ratio", "1"],

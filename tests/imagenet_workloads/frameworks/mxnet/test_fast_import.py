@@ -1,4 +1,4 @@
-"""MXNet, imported without what training does without: what is left works as it always does."""
+"""MXNet without the modules that training does not use: the rest works as usual."""
 
 import json
 import subprocess

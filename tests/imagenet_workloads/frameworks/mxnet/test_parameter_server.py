@@ -49,7 +49,7 @@ def test_evaluation_and_batch_norm_are_those_of_one_process(tmp_path: Path) -> N
 def test_rank_0_evaluates_everything_where_numbers_cannot_be_added(
     tmp_path: Path, kv_store: str, more: list[str]
 ) -> None:
-    # 97 training images on 2 workers: 49 and 48, of which 7 and 6 batches of 8 would be made.
+    # 97 training images on 2 workers: 49 and 48. Rank 0 counts its own for both.
     data = write_dataset(tmp_path / "data", train=97, validation=50, shards=2)
     arguments = [*SMALL, *more, "--dataset", str(data.folder), "--output", str(tmp_path / "out")]
     arguments += ["--network", "mlp", "--batch-size", "8", "--num-epochs", "3", "--lr", "0.02"]
@@ -61,13 +61,13 @@ def test_rank_0_evaluates_everything_where_numbers_cannot_be_added(
     judged = plain_mxnet.evaluate(prefix, 3, records, (3, 28, 28), MEAN, STD)
     assert judged.images == found["validation"]["images"] == 50
     assert judged.top1 == found["validation"]["top1Count"]
-    assert found["train"]["images"] == 3 * 2 * 7 * 8
+    assert found["train"]["images"] == 3 * 2 * 49
 
 
 def test_who_has_not_come_is_told_to_whoever_asks(tmp_path: Path) -> None:
     workers = ("worker-0", "worker-1")
     with TrainingCluster(tmp_path, "dist_sync", [], absent=workers) as cluster:
-        # The server is connected to the scheduler, which tells it of the others when all are there.
+        # The server is connected to the scheduler, which sends it the others when all have joined.
         missing = (503, "2 of 3 members to connect")
         wait_until(lambda: cluster.readiness("scheduler") == missing, "the server has come")
         assert cluster.readiness("server") == (503, "3 of 3 members to connect")

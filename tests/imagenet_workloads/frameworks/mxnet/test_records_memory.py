@@ -1,4 +1,4 @@
-"""ImageRecordIter's memory: what it keeps of batches for ever, and what it fills anew."""
+"""ImageRecordIter's memory: the batches that it never frees, and those that it overwrites."""
 
 import subprocess
 import sys
@@ -75,7 +75,7 @@ def test_epochs_leave_no_batches_behind(
     numbers = (files.images, EDGE, BATCH_SIZE, accumulation_steps, first)
     ended = subprocess.run(
         [sys.executable, "-c", CHILD, files.records[0], files.index, *map(str, numbers)],
-        # Arrays are given back to the system at once, so that what grows is what is lost.
+        # Freed arrays return to the system, so only leaks grow.
         env=plain_environment(MALLOC_MMAP_THRESHOLD_="1000000"),
         capture_output=True,
         text=True,
@@ -96,7 +96,7 @@ def trained_on(batches: Iterator[Batch]) -> list[bytes]:
     gradients = []
     slow = [mx.nd.ones((SLOW, SLOW), device) for device in devices]
     for batch in batches:
-        # Nobody waits for any of this before the next batch is asked for.
+        # None of this has ended before the next batch is requested.
         for array in slow:
             mx.nd.dot(array, array, out=array)
         replicas.forward_backward(batch.data, batch.label)

@@ -118,3 +118,15 @@ def test_mirroring_recomputes_and_changes_no_gradient(monkeypatch: pytest.Monkey
         plans.append("_mirror" in mirrored._executors[0].debug_str())
     assert plans == [False, True]
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0, 0.2])
+def test_labels_are_smoothed_over_all_classes(smoothing: float) -> None:
+    request = NetworkRequest("mlp", None, 4, SHAPE, smoothing=smoothing)
+    made = Replicas(build(request), [mx.cpu()], 6, SHAPE, accumulate=False)
+    made.initialize(mx.init.Xavier())
+    data, label = batch_of(6)
+    made.forward_backward(data, label)
+    targets = (1 - smoothing) * np.eye(4)[label.asnumpy().astype(int)] + smoothing / 4
+    error = (made.probabilities() - targets).sum(axis=0)
+    np.testing.assert_allclose(made.gradients("fc3_bias")[0].asnumpy(), error, atol=1e-5)

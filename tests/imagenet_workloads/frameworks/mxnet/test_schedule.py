@@ -29,6 +29,22 @@ def test_polynomial_decay_is_mxnets() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("shape", "theirs"),
+    [
+        ("cosine", mx.lr_scheduler.CosineScheduler(20, base_lr=0.4, warmup_steps=5)),
+        ("polynomial", mx.lr_scheduler.PolyScheduler(20, base_lr=0.4, pwr=2, warmup_steps=5)),
+    ],
+)
+def test_after_the_warm_up_shapes_are_mxnets(
+    shape: str, theirs: mx.lr_scheduler.LRScheduler
+) -> None:
+    ours = Schedule(0.4, 5, 4, warmup_epochs=1, shape=shape)
+    assert [ours(update) for update in range(5, 21)] == pytest.approx(
+        [theirs(update) for update in range(5, 21)], abs=1e-9
+    )
+
+
 @given(
     workers=st.integers(1, 8),
     updates=st.integers(0, 200),

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,15 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
 ) -> None:
     more = ("--network", "lenet", "--num-epochs", "5", "--lr", "0.05", "--top-k", "3")
     words = tmp_path / "words"
+    started = time.time()
     ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(words))
     assert ended.returncode == 0, ended.stderr
     found = result(tmp_path)
     assert found["validation"]["top1"] >= 0.9
     said = json.loads(words.read_text())
     assert said.pop("time") > 0
+    check_time(found, (tmp_path / "attempts/r0/result.json").stat().st_mtime - started)
+    assert said.pop("seconds").keys() == found["time"]["phases"].keys()
     assert said == {
         "event": "finished",
         "epochs": 5,
@@ -53,7 +57,7 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
         "top5": found["validation"]["top5"],
         "imagesPerSecond": found["train"]["imagesPerSecond"],
     }
-    assert found["train"]["images"] == 5 * 19 * 32
+    assert found["train"]["images"] == 5 * 600
     attempt = tmp_path / "attempts/r0"
     assert json.loads((attempt / "labels.json").read_text())[3] == "digit-3"
 
@@ -76,6 +80,15 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     assert "epoch 4 validated: top-3" in readable
 
 
+def check_time(found: dict[str, Any], wall: float) -> None:
+    """Assert that the phases of a whole training add up to the time until its result."""
+    phases = found["time"]["phases"]
+    assert sum(phases.values()) == pytest.approx(found["time"]["seconds"], abs=0.01)
+    assert found["time"]["seconds"] == pytest.approx(wall, rel=0.01, abs=2)
+    unused = [phase for phase, seconds in phases.items() if not seconds]
+    assert unused == ["redone", "ending"]
+
+
 def check_same_model(*folders: Path) -> None:
     """Assert that two attempts exported the same weights."""
     first, second = (mx.nd.load(str(folder / "model-0002.params")) for folder in folders)
@@ -90,6 +103,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
     identity = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash", "IMAGENET_ATTEMPT": "0"}
     whole = tmp_path / "whole"
     always = ["--checkpoint-every-seconds", "0.001", "--checkpoint-keep", "1000"]
+    always += ["--disp-batches", "1"]
     ended = train(arguments(digits, whole, *more, *always), **identity)
     assert ended.returncode == 0, ended.stderr
     # 19 batches, rounded up to whole updates of 2 batches.
@@ -99,13 +113,20 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
 
     cut = tmp_path / "cut"
     shutil.copytree(middle, cut / "attempts/r0/checkpoints" / middle.name)
+    # The attempt trained 3 batches more, of which its log names the first 2.
+    log = (whole / "attempts/r0/metrics.jsonl").read_text().splitlines(keepends=True)
+    reached = '"epoch": 1, "batch": 16'
+    end = next(number for number, line in enumerate(log, start=1) if reached in line)
+    (cut / "attempts/r0/metrics.jsonl").write_text("".join(log[:end]))
     ended = train(arguments(digits, cut, *more), **identity | {"IMAGENET_ATTEMPT": "1"})
     assert ended.returncode == 0, ended.stderr
     found, expected = result(cut, attempt=1), result(whole)
     assert found["resumedFrom"] == str(cut / "attempts/r0/checkpoints" / middle.name)
-    assert found["train"]["images"] == 6 * 32
+    assert found["train"]["images"] == 600 - 14 * 32
     assert found["validation"] == expected["validation"]
     check_same_model(whole / "attempts/r0", cut / "attempts/r1")
+    assert expected["time"]["phases"]["redone"] == 0
+    assert min(found["time"]["phases"][phase] for phase in ("redone", "stepping")) > 0
 
     # An attempt that died before it exported: the next one only exports.
     (cut / "attempts/r1/result.json").unlink()
@@ -123,6 +144,34 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
     assert sorted(path for path in cut.rglob("*") if path.is_file()) == before
 
 
+def test_another_batch_size_goes_on_with_the_missing_images(
+    digits: TinyDataset, tmp_path: Path
+) -> None:
+    identity = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash", "IMAGENET_ATTEMPT": "0"}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    more = ("--network", "mlp", "--num-epochs", "1")
+    always = ("--checkpoint-every-seconds", "0.001", "--checkpoint-keep", "1000")
+    ended = train(arguments(digits, whole, *more, *always), **identity)
+    assert ended.returncode == 0, ended.stderr
+    name = "epoch-0000-batch-00000007"
+    shutil.copytree(
+        whole / "attempts/r0/checkpoints" / name, cut / "attempts/r0/checkpoints" / name
+    )
+    # 7 batches of 32 are 224 images: 4 batches of 50 and 24 images of the next one.
+    ended = train(
+        [*arguments(digits, cut, *more), "--batch-size", "50"],
+        **identity | {"IMAGENET_ATTEMPT": "1"},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert result(cut, attempt=1)["train"]["images"] == 600 - 224
+    (started,) = (
+        event
+        for _, event in read_events(cut / "attempts/r1/metrics.jsonl")
+        if isinstance(event, Started)
+    )
+    assert (started.epoch, started.batch) == (0, 4)
+
+
 def test_sigterm_saves_within_an_epoch(digits: TinyDataset, tmp_path: Path) -> None:
     endless = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", "100000")
     endless += ["--checkpoint-every-epochs", "0", "--disp-batches", "1"]
@@ -134,7 +183,7 @@ def test_sigterm_saves_within_an_epoch(digits: TinyDataset, tmp_path: Path) -> N
     assert process.wait(60) == 143
     (checkpoint,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
     assert checkpoint.name < "epoch-0099"
-    # By hand, too, the same command goes on.
+    # The same command also resumes without the operator.
     epochs = int(checkpoint.name.split("-")[1]) + 1
     rest = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", str(epochs))
     ended = train([*rest, "--checkpoint-every-epochs", "0"])
@@ -162,11 +211,17 @@ def test_benchmark_and_mirror_train_without_data(tmp_path: Path) -> None:
 
 def test_test_io_reads_and_trains_nothing(digits: TinyDataset, tmp_path: Path) -> None:
     more = ("--network", "lenet", "--test-io", "1", "--disp-batches", "10", "--data-nthreads", "1")
-    ended = train(arguments(digits, tmp_path, *more))
+    log = tmp_path / "termination-log"
+    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(log))
     assert ended.returncode == 0, ended.stderr
     assert "batch 10: " in ended.stderr
-    assert "read 608 images: " in ended.stderr
+    assert "read 600 images: " in ended.stderr
     assert not (tmp_path / "attempts/r0/checkpoints").exists()
+    reading = result(tmp_path)["reading"]
+    assert (reading["images"], reading["workers"], result(tmp_path)["model"]) == (600, 1, {})
+    message = json.loads(log.read_text())
+    assert message["event"] == "read"
+    assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""What a checkpoint's folder and an exported model hold of a training with MXNet. Imports MXNet.
+"""The files of a checkpoint and of an exported model, as MXNet writes them. Imports MXNet.
 
     symbol.json    the network
     params         weights and BatchNorm statistics, as in a PREFIX-NNNN.params of MXNet
     states         the optimizer's arrays; absent with dist_async
 
-`checkpoint` chooses the folder and checks that it is whole. An exported model is what plain MXNet
-loads: mx.model.load_checkpoint(PREFIX, NNNN).
+`checkpoint` chooses the folder and checks that it is complete. Plain MXNet loads an exported model:
+mx.model.load_checkpoint(PREFIX, NNNN).
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class LoadedCheckpoint:
 
     Attributes:
         parameters: weights and statistics.
-        states: the optimizer's arrays; None where none were saved.
+        states: the optimizer's arrays; None if the checkpoint has none.
     """
 
     parameters: Parameters
@@ -46,10 +46,10 @@ def save(folder: Path, replicas: Replicas, strategy: Strategy) -> None:
 
 
 def load(folder: Path) -> LoadedCheckpoint:
-    """Read a checkpoint's folder back.
+    """Read a checkpoint's folder.
 
     Raises:
-        InputError: it is not a checkpoint of this program's.
+        InputError: it is not a checkpoint of this program.
     """
     states = None
     if (folder / "states").exists():
@@ -68,7 +68,7 @@ def load_parameters(path: Path) -> Parameters:
     """Read weights and statistics.
 
     Raises:
-        InputError: the file is missing or no such file.
+        InputError: the file is missing, or not a file of parameters.
     """
     parts: dict[str, dict[str, mx.nd.NDArray]] = {"arg": {}, "aux": {}}
     for name, array in _read(path).items():
@@ -92,10 +92,10 @@ def _read(path: Path) -> dict[str, mx.nd.NDArray]:
 
 
 def read(resume_point: ResumePoint) -> LoadedCheckpoint | None:
-    """Read the checkpoint of a start; None without one.
+    """Read the checkpoint that training resumes from; None without one.
 
     Raises:
-        InputError: it is not one of MXNet's.
+        InputError: it is not a checkpoint of MXNet's.
     """
     return None if resume_point.folder is None else load(resume_point.folder)
 
@@ -103,10 +103,10 @@ def read(resume_point: ResumePoint) -> LoadedCheckpoint | None:
 def prepare(
     options: Options, replicas: Replicas, resume_point: ResumePoint, loaded: LoadedCheckpoint | None
 ) -> None:
-    """Give the replicas their first values.
+    """Set the initial values of the replicas.
 
     Raises:
-        InputError: saved values are of another network.
+        InputError: the saved values belong to another network.
     """
     if loaded is not None:
         parameters, origin = loaded.parameters, resume_point.resumed_from
@@ -125,10 +125,10 @@ def prepare(
 def restore_optimizer(
     strategy: Strategy, resume_point: ResumePoint, loaded: LoadedCheckpoint | None
 ) -> None:
-    """Give the optimizer its saved state, where this training goes on with its own.
+    """Load the saved optimizer state if training resumes from its own checkpoint.
 
     Raises:
-        InputError: the state is another optimizer's.
+        InputError: the state belongs to another optimizer.
     """
     if loaded is None or loaded.states is None or not resume_point.continues:
         return
@@ -142,7 +142,7 @@ def restore_optimizer(
 
 
 def _initializer(options: Options) -> mx.init.Initializer:
-    """Make the initializer; `default` is what MXNet's example takes for the network."""
+    """Make the initializer; `default` is the one of MXNet's example for the network."""
     name = options.model.initializer
     if name == "default":
         name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
@@ -160,7 +160,7 @@ def _initializer(options: Options) -> mx.init.Initializer:
 
 
 def export_model(prefix: Path, replicas: Replicas, epoch: int) -> Mapping[str, str]:
-    """Write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's own checkpoints are called.
+    """Write PREFIX-symbol.json and PREFIX-NNNN.params, the names of MXNet's own checkpoints.
 
     Returns:
         the files' names.

@@ -1,8 +1,8 @@
-"""The data that the command line names, as MXNet reads it. Imports MXNet."""
+"""Opens the training and validation data of the command line for MXNet. Imports MXNet."""
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import mxnet as mx
@@ -16,14 +16,19 @@ from imagenet_workloads.frameworks.mxnet.records import (
     RecordValidation,
     augmentation_arguments,
 )
+from imagenet_workloads.reading.batches import ImageBatch
+from imagenet_workloads.reading.layouts import Normalized
+from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.train.data import (
     IMAGENET_MEAN,
     Batch,
     Data,
+    Inputs,
     choose_inputs,
     plain_inputs,
 )
 from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.options.reader import is_ordered
 from imagenet_workloads.train.sharding import MOST_BATCHES, batches_per_epoch, draw
 
 
@@ -35,6 +40,7 @@ class _Found:
     key: str | None = None
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    class_words: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scratch: Path) -> Data:
@@ -42,16 +48,18 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
 
     Args:
         options: the command line.
-        rank: of this worker.
-        ranks: how many workers.
-        accumulation_steps: batches that make one update.
+        rank: this worker's.
+        ranks: the number of workers.
+        accumulation_steps: batches per update.
         scratch: a folder for index files.
 
     Raises:
-        InputError: no data is named, or it cannot be read.
+        InputError: no option names data, or it cannot be read.
     """
     if options.data.benchmark:
         return _synthetic(options, rank, ranks, accumulation_steps)
+    if is_ordered(options):
+        return _ordered(options, rank, ranks, accumulation_steps)
     found = _find(options, scratch)
     inputs = choose_inputs(options, found.mean, found.std)
     reader = Reader(
@@ -72,7 +80,18 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
     if found.validation is not None and found.validation.images:
         validation = RecordValidation(reader, found.validation, inputs.resize)
     count = len(found.classes) or options.model.num_classes
-    return Data(training, validation, inputs, found.classes, count, found.key)
+    return Data(training, validation, inputs, found.classes, count, found.key, found.class_words)
+
+
+def _ordered(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:
+    def layout(inputs: Inputs) -> Normalized:
+        return Normalized(inputs.mean, inputs.std, channels_first=True)
+
+    return open_ordered(options, rank, ranks, accumulation_steps, layout, _to_arrays)
+
+
+def _to_arrays(batch: ImageBatch) -> Batch:
+    return Batch(mx.nd.from_numpy(batch.images), mx.nd.array(batch.labels), batch.count)
 
 
 def _find(options: Options, scratch: Path) -> _Found:
@@ -88,6 +107,7 @@ def _find(options: Options, scratch: Path) -> _Found:
             dataset.key,
             dataset.mean,
             dataset.std,
+            dataset.class_words,
         )
     if not data.data_train:
         raise InputError("no data: write --dataset FOLDER, --data-train FILE.rec or --benchmark 1")
@@ -115,6 +135,8 @@ def _synthetic(options: Options, rank: int, ranks: int, accumulation_steps: int)
 class SyntheticData:
     """Random images with random labels; implements `TrainingData`."""
 
+    ordered_batch = None
+
     def __init__(
         self,
         image_shape: tuple[int, int, int],
@@ -126,7 +148,7 @@ class SyntheticData:
         accumulation_steps: int,
         seed: int,
     ) -> None:
-        """Draw this rank's part of one batch; `images` only decides how long an epoch is."""
+        """Draw this rank's part of one batch; `images` only sets the length of an epoch."""
         data, label = draw(
             seed, rank * batch_size_per_process, batch_size_per_process, image_shape, classes
         )
@@ -138,7 +160,11 @@ class SyntheticData:
         self.images = self.batches_per_epoch * batch_size_per_process * ranks
 
     def epoch(
-        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Give the same batch for what is left of the epoch."""
+        """Yield the same batch for the rest of the epoch."""
         return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)

@@ -1,4 +1,4 @@
-"""What MXNet's side says of itself: strategies, options that do not go together, other members.
+"""The description of MXNet: its strategies, options that exclude each other, and other members.
 
 Imports no MXNet.
 """
@@ -10,6 +10,7 @@ from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.frameworks.mxnet.fast_import import lighten_mxnet
 from imagenet_workloads.frameworks.mxnet.record_files import require_records
 from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole
+from imagenet_workloads.train.options import reader
 from imagenet_workloads.train.options.description import (
     FrameworkDescription,
     StrategyModules,
@@ -38,22 +39,35 @@ COLOURS = (
     "saturation",
     "pca_noise",
 )
-"""Options that MXNet has for colour images alone. With grey ones it fails at the first batch; but
-`pca_noise` it does not check, and writes beyond the end of the image."""
+"""Options that MXNet supports for colour images only. With grey images it fails at the first batch.
+It does not check `pca_noise`, and writes beyond the end of a grey image."""
 
 
 def contradiction(options: Options) -> str | None:
-    """Name options that MXNet cannot use together, or give None."""
+    """Return an error for options that MXNet cannot combine; None if there are none."""
     cluster = options.cluster
-    if problem := _grey(options) or _aspect_ratio(options):
+    if problem := _grey(options) or _aspect_ratio(options) or reader.contradiction(options):
         return problem
     if cluster.kv_store == "nccl" and not cluster.gpus:
         return "argument --kv-store: nccl adds up over GPUs; write --gpus, or --kv-store device"
+    if cluster.deterministic and (problem := _nondeterministic(options)):
+        return f"argument --deterministic: {problem}, or leave --deterministic out"
     if cluster.gc_type != "none" and cluster.kv_store not in COMPRESSING:
         return (
             f"argument --gc-type: --kv-store {cluster.kv_store} cannot compress; write "
             "device or a dist one"
         )
+    return None
+
+
+def _nondeterministic(options: Options) -> str | None:
+    """Return what does not give the same bits each time, and what to write instead."""
+    if options.cluster.kv_store == "dist_async":
+        return "dist_async applies gradients as they arrive; write --kv-store dist_sync"
+    if options.cluster.gc_type != "none":
+        return "--gc-type keeps rounding errors that no checkpoint holds; write --gc-type none"
+    if not reader.is_ordered(options):
+        return "ImageRecordIter resumes with other images; write --reader Ordered"
     return None
 
 
@@ -69,7 +83,7 @@ def _grey(options: Options) -> str | None:
 
 
 def _aspect_ratio(options: Options) -> str | None:
-    """Check the ratio's largest change, whose 1 - change is the smallest ratio."""
+    """Check the largest change of the aspect ratio: 1 - change is the smallest ratio."""
     varied = options.augmentation
     largest = varied.max_random_aspect_ratio
     if varied.random_resized_crop and varied.min_random_aspect_ratio is None and largest >= 1:
@@ -82,7 +96,7 @@ def _aspect_ratio(options: Options) -> str | None:
 
 
 def serve(options: Options, variables: Mapping[str, str]) -> int | None:
-    """Run the scheduler or server that DMLC_ROLE names; give None in a worker.
+    """Run the scheduler or server that DMLC_ROLE names; return None in a worker.
 
     Raises:
         WorkloadError: a variable is wrong, or MXNet cannot serve.
@@ -95,14 +109,14 @@ def serve(options: Options, variables: Mapping[str, str]) -> int | None:
         return None
     from imagenet_workloads.frameworks.mxnet import server_process
 
-    return server_process.run(member, options.cluster.join_timeout, variables)
+    return server_process.run(member, options.cluster, variables)
 
 
 def explain_abort(options: Options) -> None:
-    """Look for the damaged record at which MXNet aborts the process.
+    """Search the dataset for a damaged record, at which MXNet aborts the process.
 
     Raises:
-        InputError: a shard of the dataset is damaged; names it.
+        InputError: a shard of the dataset is damaged; the message names it.
     """
     folder = options.data.dataset
     if folder is not None and (folder / FILE_NAME).exists():
@@ -115,8 +129,12 @@ DESCRIPTION = FrameworkDescription(
     package=__package__,
     option="kv_store",
     strategies=STRATEGIES,
+    lacks={"augmentation": ("mixup", "cutmix"), "optimizer": ("ema_decay",)},
+    lacks_values={"model": {"dtype": "bfloat16"}},
     contradiction=contradiction,
     before_import=lighten_mxnet,
     serve=serve,
     explain_abort=explain_abort,
+    # It computes activations again in the backward pass.
+    memory_variable="MXNET_BACKWARD_DO_MIRROR=1",
 )

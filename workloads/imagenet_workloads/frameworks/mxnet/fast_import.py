@@ -1,7 +1,7 @@
-"""Takes two thirds off the time of `import mxnet`, which every worker of every attempt waits for.
+"""Makes `import mxnet` three times as fast; every worker of every attempt waits for it.
 
-The entry points call `lighten_mxnet` before a process imports MXNet. Processes under test make
-operators late, too. It is written for MXNet 1.9.1, the last release.
+The entry points call `lighten_mxnet` before a process imports MXNet. The processes of tests create
+operators lazily, too. It is written for MXNet 1.9.1, the last release.
 """
 
 import functools
@@ -28,19 +28,19 @@ _Make = Callable[[Any, str, str], _Operator]
 
 
 def lighten_mxnet() -> None:
-    """Let the next `import mxnet` leave out what training does without; what is imported stays."""
+    """Let the next `import mxnet` skip what training does not need; loaded modules stay."""
     leave_out(UNUSED)
     make_operators_late()
 
 
 def make_operators_late() -> None:
-    """Let the next `import mxnet` make the function of an operator when it is called first."""
+    """Let the next `import mxnet` create the function of an operator at its first call."""
     if _BASE not in sys.modules:
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(MetaPathFinder):
-    """Finds MXNet's `base` where it is, and has it loaded by `_Loader`."""
+    """Finds MXNet's `base` on the path, and loads it with `_Loader`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -56,8 +56,8 @@ class _Finder(MetaPathFinder):
 class _Loader(SourceFileLoader):
     """Changes the two functions of `base` by which all namespaces get their operators.
 
-    Each is given what makes an operator's function: it writes Python and compiles it, 2,500 times
-    in an import, and a training calls some thirty of them.
+    Each takes the function that makes an operator's function. That one generates Python and
+    compiles it, 2,500 times in an import; training calls about thirty operators.
     """
 
     def exec_module(self, module: ModuleType) -> None:
@@ -78,7 +78,7 @@ def _with_late_operators(fill: Callable[..., None]) -> Callable[..., None]:
 
 
 def _made_when_called(make: _Make) -> _Make:
-    """Give stand-ins for operators; the first call of one makes it."""
+    """Return stand-ins for operators; the first call of one makes it."""
 
     def lazy_operator(handle: Any, name: str, func_name: str) -> _Operator:
         made = functools.cache(functools.partial(make, handle, name, func_name))
@@ -86,7 +86,7 @@ def _made_when_called(make: _Make) -> _Make:
         def operator(*arguments: Any, **options: Any) -> Any:
             return made()(*arguments, **options)
 
-        # MXNet files it under its name, and edits what must be a text.
+        # MXNet stores it under its name, and edits its docstring, which must be text.
         operator.__name__ = operator.__qualname__ = func_name
         operator.__doc__ = ""
         return operator

@@ -1,7 +1,7 @@
 """The networks that MXNet trains, as symbols that plain MXNet loads. Imports MXNet.
 
-`build` is the only way in. Symbols end in SoftmaxOutput `softmax`, and take `data` and
-`softmax_label`, as MXNet's Module expects.
+`build` is the only public function. Symbols take `data` and `softmax_label` and end in
+SoftmaxOutput `softmax`, as MXNet's Module expects.
 """
 
 import difflib
@@ -10,22 +10,31 @@ from collections.abc import Callable, Mapping
 import mxnet as mx
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.train.networks import SMALL_IMAGE, NetworkRequest, depth, plan_residual
 
 Builder = Callable[[NetworkRequest], mx.sym.Symbol]
 
 
 def data_input(request: NetworkRequest) -> mx.sym.Symbol:
-    """Give the variable `data`, cast to the network's precision."""
+    """Return the variable `data`, cast to the network's precision."""
     data = mx.sym.Variable("data")
     return mx.sym.Cast(data, dtype=request.dtype) if request.dtype != "float32" else data
 
 
 def with_softmax(scores: mx.sym.Symbol, request: NetworkRequest) -> mx.sym.Symbol:
-    """End a network: probabilities in float32, whose gradient is the cross-entropy's."""
+    """End a network: probabilities in float32, with the gradient of the cross-entropy.
+
+    Images with the label PADDING have no gradient.
+    """
     if request.dtype != "float32":
         scores = mx.sym.Cast(scores, dtype="float32")
-    return mx.sym.SoftmaxOutput(scores, name="softmax")
+    # MXNet's alpha is divided among the other classes, ours among all (Szegedy et al. 2016).
+    smoothing = request.smoothing * (request.classes - 1) / request.classes
+    further = {"smooth_alpha": smoothing} if smoothing else {}
+    return mx.sym.SoftmaxOutput(
+        scores, name="softmax", use_ignore=True, ignore_label=PADDING, **further
+    )
 
 
 def lenet(request: NetworkRequest) -> mx.sym.Symbol:
@@ -111,17 +120,17 @@ def _convolution(
 
 
 def one(name: str) -> Builder:
-    """Make the builder of a zoo network that comes in one depth."""
+    """Make the builder of a zoo network of one depth."""
     return lambda request: _compose(name, request)
 
 
 def deep(names: Mapping[int, str]) -> Builder:
-    """Make the builder of a zoo family, from depth to the zoo's name."""
+    """Make the builder of a zoo family from a map of depth to the zoo's name."""
     return lambda request: _compose(names[depth(request, names)], request)
 
 
 def _compose(name: str, request: NetworkRequest) -> mx.sym.Symbol:
-    # A prefix of our own: the default one counts the networks made so far in this process.
+    # An explicit prefix: the default one counts the networks made so far in this process.
     prefix = name.replace(".", "_") + "_"
     with mx.name.NameManager():
         network = mx.gluon.model_zoo.vision.get_model(name, classes=request.classes, prefix=prefix)
@@ -158,10 +167,10 @@ FAMILIES: dict[str, Builder] = {
 
 
 def build(request: NetworkRequest) -> mx.sym.Symbol:
-    """Build the symbol that a request asks for.
+    """Build the symbol of a request.
 
     Raises:
-        InputError: unknown family or depth, or a network that does not take images of this shape.
+        InputError: unknown family or depth, or the network does not accept this image shape.
     """
     builder = FAMILIES.get(request.network)
     if builder is None:

@@ -1,7 +1,7 @@
 """Makes MXNet's optimizer from the options, applies it on the worker, and saves its state.
 
-`LocalUpdater` is what strategies use that keep the optimizer on the workers (all but dist_async),
-which is why its state can be part of a checkpoint. Imports MXNet.
+Strategies that keep the optimizer on the workers (all but dist_async) use `LocalUpdater`, so its
+state can be part of a checkpoint. Imports MXNet.
 """
 
 import difflib
@@ -17,15 +17,15 @@ from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.train.options.groups import OptimizerOptions
 from imagenet_workloads.train.schedule import Schedule
 
-# Numbers that an optimizer of MXNet's changes as it goes, outside of its states.
-RUNNING_NUMBERS = ("m_schedule",)
+# Numbers that MXNet's optimizers change outside of their states.
+RUNNING_NUMBERS = ("m_schedule", "cur_lr", "last_lr")
 
 
 class ByUpdate:
     """A Schedule as MXNet's optimizers call it.
 
-    They count updates from 1; a server of dist_async counts one for each push of each worker, so
-    there `workers` of its counts are one update of ours.
+    They count updates from 1. A server of dist_async counts each push of each worker, so `workers`
+    of its counts are one update here.
 
     Attributes:
         base_lr: set by MXNet's optimizer, not used.
@@ -37,7 +37,7 @@ class ByUpdate:
         self.base_lr = schedule.peak
 
     def __call__(self, num_update: int) -> float:
-        """Give the rate for MXNet's `num_update`."""
+        """Return the rate for MXNet's `num_update`."""
         return self._schedule(max(num_update - 1, 0) // self._workers)
 
 
@@ -52,13 +52,13 @@ def create(
 
     Args:
         options: name and settings.
-        replicas: for the weights' names, which decide on weight decay.
+        replicas: have the weights' names, which decide on weight decay.
         rate: the learning rate.
-        images_per_update: gradients are sums over this many images, and become means.
-        updates_done: of the weights so far, for optimizers that count, such as Adam.
+        images_per_update: images in one sum of gradients, which is divided by it.
+        updates_done: updates of the weights so far, for optimizers that count, such as Adam.
 
     Raises:
-        InputError: MXNet has no such optimizer, or it does not work as set.
+        InputError: MXNet has no such optimizer, or rejects its settings.
     """
     return mx.optimizer.create(
         _known_name(options.optimizer),
@@ -86,7 +86,7 @@ def _known_name(given: str) -> str:
 
 
 def _settings(options: OptimizerOptions) -> dict[str, Any]:
-    """Give what only some optimizers take."""
+    """Return what only some optimizers take."""
     name = options.optimizer.lower()
     if name == "dcasgd" and options.mom:
         raise InputError("--optimizer: MXNet's dcasgd fails with momentum; write --mom 0 with it")
@@ -123,18 +123,20 @@ class LocalUpdater:
             )
 
     def states(self) -> dict[str, mx.nd.NDArray]:
-        """Give the optimizer's arrays by weight's name and place; empty before the first update."""
+        """Return the optimizer's arrays by weight and position; empty before an update."""
         found: dict[str, mx.nd.NDArray] = {}
         for index, state in sorted(self._updaters[0].states.items()):
             for place, array in _arrays(state):
                 found[f"{self._replicas.weight_names[index]}{place}"] = array.copyto(mx.cpu())
         for number in RUNNING_NUMBERS:
-            if hasattr(self._optimizer, number):
-                found[f":{number}"] = mx.nd.array([getattr(self._optimizer, number)])
+            value = getattr(self._optimizer, number, None)
+            if value is not None:
+                # In the precision of Python's numbers.
+                found[f":{number}"] = mx.nd.array([value], dtype="float64")
         return found
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Continue from saved states; KeyError where the optimizer is another one than saved."""
+        """Load saved states; KeyError if they belong to another optimizer."""
         if not states:
             return
         rebuilt = {}
@@ -143,10 +145,11 @@ class LocalUpdater:
             fresh = self._optimizer.create_state_multi_precision(index, weight)
             rebuilt[index] = _replaced(fresh, name, states)
         for updater in self._updaters:
-            # Each updater moves its own copy to its device when it first needs it.
+            # Each updater moves its own copy to its device at first use.
             updater.set_states(pickle.dumps(rebuilt))
         for number in RUNNING_NUMBERS:
-            if hasattr(self._optimizer, number):
+            # An older checkpoint has fewer of them.
+            if hasattr(self._optimizer, number) and f":{number}" in states:
                 setattr(self._optimizer, number, float(states[f":{number}"].asscalar()))
 
 
@@ -164,7 +167,7 @@ def _arrays(state: Any, place: str = "") -> list[tuple[str, mx.nd.NDArray]]:
 
 
 def _replaced(state: Any, place: str, saved: Mapping[str, mx.nd.NDArray]) -> Any:
-    """Give a state of the same structure with the saved arrays in it."""
+    """Return a state of the same structure with the saved arrays in it."""
     if isinstance(state, mx.nd.NDArray):
         return saved[place]
     if isinstance(state, tuple | list):

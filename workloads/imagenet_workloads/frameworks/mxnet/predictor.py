@@ -1,4 +1,4 @@
-"""A model that MXNet's training exported: PREFIX-symbol.json and PREFIX-NNNN.params."""
+"""Predicts with an exported model of MXNet: PREFIX-symbol.json and PREFIX-NNNN.params."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ class SymbolPredictor:
         self.origin = origin
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Give the probabilities of one image."""
+        """Return the probabilities of one image."""
         output = self._executor.forward(is_train=False, data=mx.nd.array(images))
         probabilities: npt.NDArray[np.float32] = output[0].asnumpy()
         return probabilities
@@ -34,7 +34,7 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Symb
     Raises:
         InputError: one is missing or damaged, or they do not fit together.
     """
-    # Otherwise MXNet says on stderr which back end it takes.
+    # Otherwise MXNet logs its back end on stderr.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     symbol, params = folder / files.file_name("symbol"), folder / files.file_name("params")
     return SymbolPredictor(_bind(symbol, params, image_shape), str(symbol))

@@ -1,6 +1,7 @@
-"""Joins the shards of a split into one indexed whole, as ImageRecordIter can read it.
+"""Joins the shards of a split under one index for ImageRecordIter.
 
-It takes several .rec files but one .idx: the index written here counts offsets over all of them.
+ImageRecordIter takes several .rec files but one .idx. The index here counts offsets over all of
+them.
 RecordIO's layout: `magic u32 | flag << 29 | length u32 | data, padded to 4 bytes`; flag 0 is a
 whole record, 1, 2, 3 are the first, a middle and the last piece of one.
 """
@@ -49,7 +50,7 @@ def of_split(split: Split, folder: Path, index: Path) -> RecordFiles:
 
 
 def require_records(dataset: Dataset, folder: Path) -> None:
-    """Walks over the headers of all records, without the images.
+    """Walks over the headers of all records without reading the images.
 
     Raises:
         InputError: a shard's records are not where its index says.
@@ -76,8 +77,8 @@ def _pair(shard: Shard, folder: Path) -> tuple[Path, Path]:
 def of_paths(records: str, indexes: str, index: Path) -> RecordFiles:
     """Join files named on the command line, `a.rec;b.rec`; writes `index`.
 
-    Without `indexes` the .idx beside each .rec is taken; where there is none, the records are
-    listed from their headers.
+    Without `indexes`, the .idx beside each .rec is used; if there is none, the headers of the
+    records are read.
 
     Raises:
         InputError: a file is missing, or there are more or fewer indexes than records.
@@ -92,7 +93,7 @@ def of_paths(records: str, indexes: str, index: Path) -> RecordFiles:
 
 
 def join(files: Sequence[tuple[Path, Path]], index: Path) -> RecordFiles:
-    """Join pairs of .rec and .idx; an .idx that does not exist is made up from the .rec.
+    """Join pairs of .rec and .idx; a missing .idx is replaced by the headers of the .rec.
 
     Raises:
         InputError: a file is missing or not RecordIO.

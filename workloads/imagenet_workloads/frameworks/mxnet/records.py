@@ -1,14 +1,14 @@
 """RecordIO images through MXNet's ImageRecordIter, which decodes and augments in C++.
 
-Its ways that matter here: with an index it shuffles over the whole of a rank's part, by its seed; a
-part is the same in every epoch; `round_batch` fills the last batch from the part's beginning, and
-without it the last batch is filled with zeros that are not reported as padding.
-
-The batches that an iterator still holds when it is deleted are never freed, and here there is a new
-iterator for every epoch. So it holds no batch but the one that is used (`prefetch_buffer`; others
-are still decoded ahead), and none at its end. The price is that a batch's memory is filled anew
-once the next batch is asked for. Before that MXNet waits for all that its engine was told to read
-from it, so a batch is safe with whoever begins, as an operation of MXNet's, what he does with it.
+Its properties that matter here:
+- With an index it shuffles a rank's whole part by its seed. A part is the same in every epoch.
+- `round_batch` fills the last batch from the beginning of the part. Without it the last batch is
+  filled with zeros, which are not reported as padding.
+- Batches that an iterator holds when it is deleted are never freed, and every epoch has a new
+  iterator. So `prefetch_buffer` limits it to the batch in use (others are still decoded ahead), and
+  at its end it holds none.
+- The next batch overwrites the memory of the last one. MXNet first waits for the operations in its
+  engine that read it, so a batch is safe for operations that were started before.
 """
 
 import itertools
@@ -31,7 +31,7 @@ _Arrays = tuple[mx.nd.NDArray, mx.nd.NDArray]
 
 
 class Reader:
-    """What training and validation share of ImageRecordIter's settings."""
+    """The settings of ImageRecordIter that training and validation share."""
 
     def __init__(
         self,
@@ -42,15 +42,15 @@ class Reader:
         threads: int,
         gpu: int | None = None,
     ) -> None:
-        """Take what stays the same.
+        """Take the settings.
 
         Args:
             image_shape: channels, height, width.
-            batch_size_per_process: images.
+            batch_size_per_process: in images.
             mean: red, green, blue in 0..255, subtracted.
-            std: likewise, divides.
-            threads: that decode; MXNet takes no more than half of the machine's cores.
-            gpu: whose pinned memory batches are put into; None without GPUs.
+            std: red, green, blue in 0..255, the divisor.
+            threads: for decoding; MXNet uses at most half of the machine's cores.
+            gpu: the GPU for whose copies batches are in pinned memory; None without GPUs.
         """
         self.batch_size_per_process = batch_size_per_process
         self._settings: dict[str, Any] = {
@@ -59,7 +59,7 @@ class Reader:
             "label_width": 1,
             "preprocess_threads": threads,
             "device_id": -1 if gpu is None else gpu,
-            # With 0, MXNet would hand out memory that is being filled.
+            # With 0, MXNet would return memory while it fills it.
             "prefetch_buffer": 1,
             "verbose": False,
         }
@@ -73,7 +73,7 @@ class Reader:
     def read(
         self, files: RecordFiles, part: int, parts: int, wanted: int, **more: Any
     ) -> Iterator[_Arrays]:
-        """Give images and labels of the first `wanted` batches of one part of the records."""
+        """Return images and labels of the first `wanted` batches of one part of the records."""
         if wanted < self.length(files, part, parts):
             return self._some(self._open(files, part, parts, ctx="cpu", **more), wanted)
         return self._all(self._open(files, part, parts, **more), wanted)
@@ -81,15 +81,15 @@ class Reader:
     def _all(self, source: mx.io.DataIter, length: int) -> Iterator[_Arrays]:
         for number, batch in enumerate(source, start=1):
             if number == length:
-                # Only an iterator that has said that it is at its end holds no batch. This one is
-                # not filled anew, and lives as long as its arrays do.
+                # Only an iterator that has reached its end holds no batch. This batch is not
+                # overwritten, and lives as long as its arrays.
                 next(source, None)
             yield batch.data[0], batch.label[0]
 
     def _some(self, source: mx.io.DataIter, wanted: int) -> Iterator[_Arrays]:
-        """Give what an iterator begins with that decodes nothing ahead, and so needs no end.
+        """Yield the first batches of an iterator that decodes nothing ahead, so needs no end.
 
-        It fills its one batch anew without waiting for who reads it, so all is copied.
+        It overwrites its one batch without waiting for readers, so all is copied.
         """
         for batch in itertools.islice(source, wanted):
             images, labels = batch.data[0].copy(), batch.label[0].copy()
@@ -111,6 +111,8 @@ class Reader:
 class RecordTraining:
     """Training images; implements `TrainingData`."""
 
+    ordered_batch = None
+
     def __init__(
         self,
         reader: Reader,
@@ -124,12 +126,12 @@ class RecordTraining:
         """Plan the epochs.
 
         Args:
-            reader: how.
-            files: what.
-            rank: of this worker.
-            ranks: how many workers.
-            seed: of order and augmentation.
-            accumulation_steps: batches that make one update.
+            reader: makes the iterators.
+            files: the records.
+            rank: this worker's.
+            ranks: the number of workers.
+            seed: decides order and augmentation.
+            accumulation_steps: batches per update.
             augmentation: arguments of ImageRecordIter.
 
         Raises:
@@ -137,7 +139,7 @@ class RecordTraining:
         """
         if share(files.images, ranks - 1, ranks) == 0:
             raise InputError(
-                f"{files.images} training images are too few for {ranks} workers: take fewer"
+                f"{files.images} training images are too few for {ranks} workers; use fewer"
             )
         self.images = files.images
         self.batches_per_epoch = batches_per_epoch(
@@ -148,23 +150,27 @@ class RecordTraining:
         self._augmentation = augmentation
 
     def epoch(
-        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Give an epoch's batches from `first_batch` on, decided by the seed and the number.
+        """Return an epoch's batches from `first_batch` on, decided by the seed and the number.
 
-        Those before are read and dropped: ImageRecordIter cannot begin in the middle.
+        Earlier batches are read and dropped: ImageRecordIter cannot start in the middle.
         """
         if first_batch:
-            _log.info("reads past %d batches of epoch %d", first_batch, number)
+            _log.info("skipping %d batches of epoch %d", first_batch, number)
         laps = self._laps(number)
         for _ in itertools.islice(laps, first_batch):
             passed()
         return laps
 
     def _laps(self, epoch: int) -> Iterator[Batch]:
-        """Give this worker's part again and again, until the epoch is full.
+        """Return this worker's part again and again, until the epoch is full.
 
-        Parts go round the workers by epoch, so that each sees all images.
+        Parts rotate among the workers by epoch, so each worker sees all images.
         """
         part = (self._rank + epoch) % self._ranks
         length = self._reader.length(self._files, part, self._ranks)
@@ -173,7 +179,7 @@ class RecordTraining:
             yield from self._once(part, wanted, seed_of(self._seed, epoch, lap))
 
     def _once(self, part: int, wanted: int, seed: int) -> Iterator[Batch]:
-        """Give a part's batches; by a new iterator, since only a new one obeys a seed."""
+        """Return a part's batches; by a new iterator, since only a new one obeys a seed."""
         batches = self._reader.read(
             self._files,
             part,
@@ -190,16 +196,16 @@ class RecordTraining:
 
 
 class RecordValidation:
-    """Validation images, as they are but for a central crop; implements `ValidationData`."""
+    """Validation images, changed by a central crop only; implements `ValidationData`."""
 
     def __init__(self, reader: Reader, files: RecordFiles, resize: int) -> None:
-        """Take `resize`, the shorter edge in pixels before the crop; 0 is as packed."""
+        """Take `resize`, the shorter edge in pixels before the crop; 0 keeps the packed size."""
         self.images = files.images
         self._reader, self._files = reader, files
         self._resize = {"resize": resize} if resize else {}
 
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
-        """Give one rank's batches, in the order of the records."""
+        """Return one rank's batches, in the order of the records."""
         left = share(self.images, rank, ranks)
         if left == 0:
             return

@@ -1,8 +1,8 @@
 """The network on this worker's devices: one executor a device, each with a share of the batch.
 
-The strategies read gradients and write weights here. Gradients of many weights lie in few buckets,
-so that few messages carry them: a message costs a parameter server, or Horovod's negotiation, as
-much for BatchNorm's 64 numbers as for a hundred thousand. Imports MXNet.
+The strategies read gradients and write weights here. A few buckets hold the gradients of many
+weights, because each message has a fixed cost: for a parameter server or Horovod's negotiation, 64
+numbers of BatchNorm cost as much as a hundred thousand. Imports MXNet.
 """
 
 import itertools
@@ -15,13 +15,13 @@ import mxnet as mx
 import numpy as np
 from numpy.typing import NDArray
 
-# MXNet's kvstore cuts an array of so many numbers into equal parts, one for each server
+# MXNet's kvstore cuts an array of this many numbers into equal parts, one for each server
 # (MXNET_KVSTORE_BIGARRAY_BOUND), so that all have as much to do; a smaller one goes to one of them.
 ENOUGH = 1_000_000
 
 
 class Weight(NamedTuple):
-    """What has to be known of a weight: its name, how many numbers it has, and their type."""
+    """A weight's name, its number of elements and their type."""
 
     name: str
     size: int
@@ -32,9 +32,9 @@ def plan(weights: Iterable[Weight], enough: int = ENOUGH) -> list[list[Weight]]:
     """Divide weights among buckets, each an array of one type; their order stays.
 
     Args:
-        weights: in the network's order, so that the gradients of a bucket are there soon after each
-            other, and those of the last layers travel while the first are still being computed.
-        enough: a bucket takes no more once it has so many numbers.
+        weights: in the network's order. The backward pass computes the gradients of a bucket one
+            after another, and sends those of the last layers while it computes the first.
+        enough: the number of elements at which a bucket is full.
     """
     buckets: list[list[Weight]] = []
     room = 0
@@ -50,10 +50,10 @@ def plan(weights: Iterable[Weight], enough: int = ENOUGH) -> list[list[Weight]]:
 def allocate(
     weights: Mapping[str, mx.nd.NDArray],
 ) -> tuple[list[mx.nd.NDArray], dict[str, mx.nd.NDArray]]:
-    """Make room for the gradients of weights, beside them on their device.
+    """Allocate the gradients of weights on their device.
 
     Returns:
-        the buckets, one-dimensional; and each weight's gradient, of its shape, a part of one.
+        the buckets, one-dimensional, and each weight's gradient as a view of one, in its shape.
     """
     whole, parts = [], {}
     sizes = (Weight(name, math.prod(of.shape), of.dtype) for name, of in weights.items())
@@ -92,8 +92,8 @@ class Replicas:
 
     Attributes:
         symbol: the network.
-        weight_names: names of what is trained, in the symbol's order.
-        statistic_names: names of what BatchNorm moves.
+        weight_names: of the trained arrays, in the symbol's order.
+        statistic_names: of BatchNorm's moving statistics.
         on_cpu: whether no device is a GPU.
     """
 
@@ -110,7 +110,7 @@ class Replicas:
         Args:
             symbol: ends in a softmax, takes `data` and `softmax_label`.
             contexts: the devices.
-            batch_size_per_process: images a step over all of them.
+            batch_size_per_process: images per step over all devices.
             image_shape: channels, height, width.
             accumulate: backward passes add to the gradients until `clear_gradients`.
         """
@@ -149,7 +149,7 @@ class Replicas:
         return self.symbol.bind(context, arguments, gradients, wanted, statistics)
 
     def initialize(self, initializer: mx.init.Initializer) -> None:
-        """Give every weight and statistic its first value, the same on every device."""
+        """Set the initial value of every weight and statistic, the same on every device."""
         attributes = self.symbol.attr_dict()
         first = self._executors[0]
         for name, array in [*first.arg_dict.items(), *first.aux_dict.items()]:
@@ -161,7 +161,7 @@ class Replicas:
         """Set every device's values.
 
         Raises:
-            ValueError: a value is missing, or has another shape than here.
+            ValueError: a value is missing, or its shape differs.
         """
         first = self._executors[0]
         for wanted, given in (
@@ -187,44 +187,64 @@ class Replicas:
         )
 
     def forward_backward(self, data: mx.nd.NDArray, label: mx.nd.NDArray) -> None:
-        """Start a training step's computation; nothing waits for it yet."""
+        """Start the computation of a training step; return without waiting."""
         for executor, share in zip(self._executors, self._shares, strict=True):
             executor.forward(is_train=True, **{DATA: data[share], LABEL: label[share]})
         for executor in self._executors:
             executor.backward()
 
     def forward(self, data: mx.nd.NDArray) -> None:
-        """Start a prediction, with BatchNorm's moving statistics."""
+        """Start a prediction with BatchNorm's moving statistics."""
         for executor, share in zip(self._executors, self._shares, strict=True):
             executor.forward(is_train=False, **{DATA: data[share]})
 
     def probabilities(self) -> NDArray[np.float32]:
-        """Wait for the last forward pass; (batch, classes) in float32."""
+        """Wait for the last forward pass; return (batch, classes) in float32."""
         return np.concatenate([executor.outputs[0].asnumpy() for executor in self._executors])
 
     def weights(self, name: str) -> list[mx.nd.NDArray]:
-        """Give one weight on each device."""
+        """Return one weight on each device."""
         return [executor.arg_dict[name] for executor in self._executors]
 
     def gradients(self, name: str) -> list[mx.nd.NDArray]:
-        """Give one weight's gradient on each device, of that device's share."""
+        """Return one weight's gradient on each device, of that device's share."""
         return [executor.grad_dict[name] for executor in self._executors]
 
     def gradient_buckets(self) -> list[list[mx.nd.NDArray]]:
-        """Give all gradients as `buckets` puts them together: each bucket on each device."""
+        """Return all gradients in their buckets: each bucket on each device."""
         return [list(parts) for parts in zip(*self._buckets, strict=True)]
 
     def statistics(self, name: str) -> list[mx.nd.NDArray]:
-        """Give one moving statistic on each device."""
+        """Return one moving statistic on each device."""
         return [executor.aux_dict[name] for executor in self._executors]
 
+    def read_statistics(self) -> NDArray[np.float32]:
+        """Copy the moving statistics of each device, (devices, numbers)."""
+        # MXNet 1.9.1 updates the statistics in the backward pass, unknown to its engine. Before the
+        # pass has ended, a read returns the values of the previous step.
+        mx.nd.waitall()
+        copies = [
+            [executor.aux_dict[name].asnumpy().ravel() for name in self.statistic_names]
+            for executor in self._executors
+        ]
+        return np.array([np.concatenate([*parts, []]) for parts in copies], np.float32)
+
+    def write_statistics(self, rows: NDArray[np.float32]) -> None:
+        """Set the moving statistics of each device, (devices, numbers)."""
+        for executor, row in zip(self._executors, rows, strict=True):
+            begin = 0
+            for name in self.statistic_names:
+                array = executor.aux_dict[name]
+                array[:] = row[begin : begin + array.size].reshape(array.shape)
+                begin += array.size
+
     def clear_gradients(self) -> None:
-        """Begin a new sum of gradients, where they are accumulated."""
+        """Start a new sum of gradients if they are accumulated."""
         if self._accumulate:
             for bucket in itertools.chain(*self._buckets):
                 bucket[:] = 0
 
     def watch(self, monitor: mx.mon.Monitor) -> None:
-        """Let a monitor look into the executors."""
+        """Install a monitor in the executors."""
         for executor in self._executors:
             monitor.install(executor)

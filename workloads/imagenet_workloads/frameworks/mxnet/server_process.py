@@ -2,51 +2,51 @@
 
 They run inside a C function of MXNet's that returns when the last worker has left, so everything
 else starts before. `import mxnet` would take seconds of a processor and 150 MB for each of them,
-and all members wait for the scheduler. So only a server to which a worker sends an optimizer, which
-is pickled Python, imports MXNet, and only then.
+and all members wait for the scheduler. So only a server to which a worker sends an optimizer
+imports MXNet, and only then: see `server_commands`.
 """
 
 import ctypes
 import importlib.util
 import logging
-import os
 import signal
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn
 
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
-from imagenet_workloads.process.program import leave_message, say
+from imagenet_workloads.frameworks.mxnet.server_commands import Controller, Workers
 from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole, wait_for_scheduler
 from imagenet_workloads.rendezvous.peer_connections import Listener
 from imagenet_workloads.rendezvous.waiting import give_up, watch
-from imagenet_workloads.telemetry import server
+from imagenet_workloads.telemetry import names, server
 from imagenet_workloads.telemetry.log import log_readably
+from imagenet_workloads.train.options.groups import ClusterOptions
 
 _log = logging.getLogger(__name__)
 
 
-def run(member: DmlcMember, timeout: float, variables: Mapping[str, str]) -> int:
-    """Serve until the job is over; SIGTERM and SIGINT end it at once.
+def run(member: DmlcMember, options: ClusterOptions, variables: Mapping[str, str]) -> int:
+    """Serve until the job ends; SIGTERM and SIGINT end the process immediately.
 
     Args:
         member: a scheduler or a server.
-        timeout: seconds to wait for the scheduler, and again for the other members.
+        options: the kvstore, and the seconds to wait for the scheduler, and again for the other
+            members.
         variables: the environment.
 
     Raises:
-        WorkloadError: the scheduler does not come, or MXNet cannot serve.
+        WorkloadError: the scheduler is not there in time, or MXNet cannot serve.
     """
-    # Nothing here is worth saving, and a handler of Python's would never run inside MXNet.
+    # There is nothing to save, and a Python handler would never run inside MXNet.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     log_readably()
     listener = Listener.of(member)
-    server.start(Environment.from_mapping(variables), listener.missing if listener else _unknown)
-    wait_for_scheduler(member, timeout)
+    environment = Environment.from_mapping(variables)
+    registry = server.start(environment, listener.missing if listener else _unknown)
+    wait_for_scheduler(member, options.join_timeout)
     _log.info(
         "%s for %d workers and %d servers, at %s:%d",
         member.role,
@@ -56,47 +56,47 @@ def run(member: DmlcMember, timeout: float, variables: Mapping[str, str]) -> int
         member.port,
     )
     if listener is not None:
-        threading.Thread(
-            target=watch,
-            args=(listener.missing, timeout, give_up, threading.Event()),
-            name="deadline",
-            daemon=True,
-        ).start()
-    serve()
+        _start_deadline(listener, options.join_timeout)
+    if member.role is DmlcRole.SERVER:
+        registry.add(names.PEER_REQUESTS_REFUSED, 0)
+    serve(
+        Workers(options.kv_store, environment.worker_program),
+        lambda: registry.add(names.PEER_REQUESTS_REFUSED, 1),
+    )
     return 0
 
 
+def _start_deadline(listener: Listener, timeout: float) -> None:
+    """End the process in a thread if a member has not joined in time."""
+    watched = (listener.missing, timeout, give_up, threading.Event())
+    threading.Thread(target=watch, args=watched, name="deadline", daemon=True).start()
+
+
 def _unknown() -> str:
-    return "who has joined is seen only where PORT and DMLC_NODE_HOST are set"
+    return "members that have joined are unknown: PORT or DMLC_NODE_HOST is not set"
 
 
-_Command = Callable[[int, bytes, None], None]
 # MXKVStoreServerController of MXNet's c_api.h: a command's number, its body, and what is handed
 # through to it.
-_Controller = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+_Function = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-def serve() -> None:
-    """Be the scheduler or server that DMLC_ROLE names; return when the last worker has left.
+def serve(workers: Workers, count_refusal: Callable[[], object]) -> None:
+    """Run as the scheduler or server of DMLC_ROLE; return when the last worker has left.
+
+    Args:
+        workers: What a server may be sent.
+        count_refusal: Is called for each command that a server refuses.
 
     Raises:
-        WorkloadError: MXNet is not installed, or is one without ps-lite.
+        WorkloadError: MXNet is not installed, or was built without ps-lite.
     """
     library = ctypes.CDLL(_library())
     library.MXGetLastError.restype = ctypes.c_char_p
     store = ctypes.c_void_p()
     _check(library, library.MXKVStoreCreate(b"dist", ctypes.byref(store)))
-    python: list[_Command] = []
-
-    def obey(command: int, body: bytes, _: None) -> None:
-        try:
-            if not python:
-                python.append(_controller_in_python(store))
-            python[0](command, body, None)
-        except BaseException as error:
-            _end_with(error)
-
-    _check(library, library.MXKVStoreRunServer(store, _Controller(obey), None))
+    controller = Controller(store, workers, count_refusal)
+    _check(library, library.MXKVStoreRunServer(store, _Function(controller), None))
 
 
 def _library() -> str:
@@ -116,33 +116,3 @@ def _library() -> str:
 def _check(library: ctypes.CDLL, code: int) -> None:
     if code != 0:
         raise WorkloadError(f"MXNet cannot serve: {library.MXGetLastError().decode().strip()}")
-
-
-def _end_with(error: BaseException) -> NoReturn:
-    """End a server that cannot obey a worker.
-
-    ctypes would drop the error, MXNet would tell the worker that all is done, and the training
-    would go on without its optimizer.
-    """
-    try:
-        leave_message(
-            f"the server cannot obey a worker: {type(error).__name__}: {error}; servers run the "
-            "operator's image, without the worker's own code: use an optimizer of MXNet's, or "
-            "update the weights in the worker",
-            os.environ,
-        )
-        say("".join(traceback.format_exception(error)))
-    finally:
-        # An exception cannot leave a function that C++ calls.
-        os._exit(WorkloadError.exit_code)
-
-
-def _controller_in_python(store: ctypes.c_void_p) -> _Command:
-    """Give MXNet's own answer to commands, whose import may not become a second server."""
-    os.environ["DMLC_ROLE"] = DmlcRole.WORKER
-    from mxnet.kvstore.kvstore import KVStore
-    from mxnet.kvstore.kvstore_server import KVStoreServer
-
-    os.environ["DMLC_ROLE"] = DmlcRole.SERVER
-    controller: _Command = KVStoreServer(KVStore(store))._controller()
-    return controller

@@ -1,15 +1,15 @@
-"""What a checkpoint's folder and an exported model hold of a training with TensorFlow.
+"""The files of a checkpoint and of an exported model, as TensorFlow writes them.
 
     weights.npz         weights and statistics by MXNet's names, in MXNet's layouts (see `weights`)
-    states.npz          the optimizer's arrays, and how many updates it has made
+    states.npz          the optimizer's arrays, and its number of updates
 
-`checkpoint` chooses the folder and checks that it is whole. An exported model is
+`checkpoint` chooses the folder and checks that it is complete. An exported model is
 
     PREFIX/             tf.saved_model.load(PREFIX).signatures["serving_default"](data=images)
     PREFIX-NNNN.npz     weights and statistics by MXNet's names, in MXNet's layouts
 
 The SavedModel takes (images, height, width, channels), normalised as result.json's inputs say, and
-gives `probabilities`. Imports TensorFlow.
+returns `probabilities`. Imports TensorFlow.
 """
 
 import secrets
@@ -20,7 +20,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from imagenet_workloads.errors import InputError, StorageError
+from imagenet_workloads.checkpoint import room
+from imagenet_workloads.errors import InputError, StorageError, output_error
+from imagenet_workloads.frameworks.tensorflow.layers import Dropout
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.weights import (
     Arrays,
@@ -45,10 +47,10 @@ def save(folder: Path, weights: list[Named], statistics: list[Named], states: Ar
 
 
 def restore(options: Options, model: Any, optimizer: Optimizer, resume_point: ResumePoint) -> bool:
-    """Give model and optimizer what the start names; whether it names anything.
+    """Load the start's checkpoint into model and optimizer; return whether there is one.
 
     Raises:
-        InputError: saved values are of another network, optimizer or framework.
+        InputError: the saved values belong to another network, optimizer or framework.
     """
     if resume_point.folder is not None:
         origin = resume_point.folder / WEIGHTS
@@ -78,7 +80,7 @@ def _restore_optimizer(optimizer: Optimizer, resume_point: ResumePoint) -> None:
 
 
 def export(prefix: Path, model: Any, epoch: int) -> Mapping[str, str]:
-    """Write PREFIX/ and PREFIX-NNNN.npz, each renamed into place when complete.
+    """Write PREFIX/ and PREFIX-NNNN.npz; each gets its name when it is complete.
 
     Returns:
         their names.
@@ -96,17 +98,22 @@ def export(prefix: Path, model: Any, epoch: int) -> Mapping[str, str]:
         if prefix.exists():
             shutil.rmtree(prefix)
         aside.rename(prefix)
-    except (OSError, tf.errors.OpError) as error:
-        raise StorageError(f"cannot write {prefix}: {error}") from error
+    except OSError as error:
+        raise output_error(f"cannot write {prefix}", error) from error
+    except tf.errors.OpError as error:
+        full = room.full_error(prefix.parent)
+        if full is None:
+            raise StorageError(f"cannot write {prefix}: {error}") from error
+        raise output_error(f"cannot write {prefix}", full) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return {"savedModel": prefix.name, "weights": arrays.name}
 
 
 def _save_model(folder: Path, model: Any) -> None:
-    """Save a copy that is on one device and asks no other worker for anything."""
+    """Save a copy that is on one device and needs no other worker."""
     with tf.device("CPU:0"):
-        alone = tf.keras.models.clone_model(model)
+        alone = tf.keras.models.clone_model(model, clone_function=_plain_copy)
     for one, copy in zip(_variables(model), _variables(alone), strict=True):
         copy.variable.assign(one.from_mxnet(read_values([one])[one.name]))
 
@@ -116,6 +123,13 @@ def _save_model(folder: Path, model: Any) -> None:
     images = tf.TensorSpec((None, *alone.input_shape[1:]), name="data")
     served = tf.function(classify, input_signature=[images], autograph=False)
     tf.saved_model.save(alone, str(folder), signatures={"serving_default": served})
+
+
+def _plain_copy(layer: Any) -> Any:
+    """Copy a layer; dropout becomes Keras's own, which needs no seed from a training."""
+    if isinstance(layer, Dropout):
+        return tf.keras.layers.Dropout(layer.rate, name=layer.name)
+    return type(layer).from_config(layer.get_config())
 
 
 def _variables(model: Any) -> list[Any]:

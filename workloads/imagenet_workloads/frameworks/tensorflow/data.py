@@ -1,4 +1,4 @@
-"""The data that the command line names, as TensorFlow reads it. Imports TensorFlow."""
+"""Opens the training and validation data of the command line for TensorFlow. Imports it."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from imagenet_workloads.dataset import read_dataset, require_whole
-from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.tensorflow import record_ranges
-from imagenet_workloads.frameworks.tensorflow.records import RecordTraining, RecordValidation
+from imagenet_workloads.reading.batches import ImageBatch
+from imagenet_workloads.reading.layouts import Normalized
+from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.train.data import (
     Batch,
     Data,
     Inputs,
-    choose_inputs,
     plain_inputs,
 )
 from imagenet_workloads.train.options import Options
@@ -26,60 +24,31 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int) -> 
 
     Args:
         options: the command line.
-        rank: of this worker.
-        ranks: how many workers.
-        accumulation_steps: batches that make one update.
+        rank: this worker's.
+        ranks: the number of workers.
+        accumulation_steps: batches per update.
 
     Raises:
-        InputError: no data is named, or it cannot be read.
+        InputError: no option names data, or it cannot be read.
     """
     classes, data = options.model.num_classes, options.data
     if data.benchmark:
         synthetic = SyntheticData(options, rank, ranks, accumulation_steps)
         return Data(synthetic, None, plain_inputs(options.model.image_shape), (), classes, None)
-    if data.dataset is not None:
-        return _dataset(options, rank, ranks, accumulation_steps)
-    if not data.data_train:
-        raise InputError(
-            "no data: write --dataset FOLDER, --data-train FILE.tfrecord or --benchmark 1"
-        )
-    inputs = choose_inputs(options)
-    training = RecordTraining(
-        options, inputs, record_ranges.of_paths(data.data_train), rank, ranks, accumulation_steps
-    )
-    validation = _validation(options, inputs, record_ranges.of_paths(data.data_val or ""))
-    return Data(training, validation, inputs, (), classes, None)
+    return open_ordered(options, rank, ranks, accumulation_steps, _normalized, _to_tensors)
 
 
-def _dataset(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:
-    folder = options.data.dataset
-    assert folder is not None
-    found = read_dataset(folder)
-    if found.format != "TFRecord":
-        raise InputError(
-            f"{folder}: its records are {found.format}, and TensorFlow reads TFRecord; prepare it "
-            "with --format TFRecord, or write --framework MXNet"
-        )
-    require_whole(found, folder)
-    inputs = choose_inputs(options, found.mean, found.std)
-    files = record_ranges.of_split(found.train, folder)
-    training = RecordTraining(options, inputs, files, rank, ranks, accumulation_steps)
-    validation = _validation(options, inputs, record_ranges.of_split(found.validation, folder))
-    return Data(training, validation, inputs, found.classes, len(found.classes), found.key)
-
-
-def _validation(
-    options: Options, inputs: Inputs, files: tuple[record_ranges.RecordFile, ...]
-) -> RecordValidation | None:
-    found = RecordValidation(options, inputs, files)
-    return found if found.images else None
+def _normalized(inputs: Inputs) -> Normalized:
+    return Normalized(inputs.mean, inputs.std, channels_first=False)
 
 
 class SyntheticData:
     """Random images with random labels; implements `TrainingData`."""
 
+    ordered_batch = None
+
     def __init__(self, options: Options, rank: int, ranks: int, accumulation_steps: int) -> None:
-        """Draw this rank's part of one batch, and bring it to TensorFlow's axes."""
+        """Draw this rank's part of one batch, in TensorFlow's axes."""
         size, model = options.optimizer.batch_size, options.model
         seed = options.cluster.seed
         drawn, label = draw(seed, rank * size, size, model.image_shape, model.num_classes)
@@ -90,7 +59,15 @@ class SyntheticData:
         self.images = self.batches_per_epoch * size * ranks
 
     def epoch(
-        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Give the same batch for what is left of the epoch."""
+        """Yield the same batch for the rest of the epoch."""
         return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)
+
+
+def _to_tensors(batch: ImageBatch) -> Batch:
+    return Batch(tf.constant(batch.images), tf.constant(batch.labels, tf.float32), batch.count)

@@ -1,4 +1,4 @@
-"""What TensorFlow's side says of itself: strategies, and options that it lacks.
+"""The description of TensorFlow: its strategies, and the options that it lacks.
 
 Imports no TensorFlow.
 """
@@ -11,12 +11,12 @@ from imagenet_workloads.train.options.description import (
     leave_out,
 )
 
-# Keras imports these if it finds them, for parts that training does without.
+# Keras imports these if it finds them, for parts that training does not use.
 UNUSED = ("scipy", "sklearn", "setuptools")
 
 
 def before_import() -> None:
-    """Make the import cheaper, and quiet about the processor."""
+    """Make the import cheaper, without messages about the processor."""
     leave_out(UNUSED)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
@@ -41,11 +41,15 @@ DESCRIPTION = FrameworkDescription(
             "max_random_l",
             "max_random_rotate_angle",
             "max_random_shear_ratio",
-            "max_random_scale",
-            "min_random_scale",
+            "mixup",
+            "cutmix",
         ),
+        "optimizer": ("ema_decay",),
         "data": ("data_train_idx", "data_val_idx"),
     },
-    lacks_values={"optimizer": {"warmup_strategy": "lars"}},
+    lacks_values={
+        "optimizer": {"warmup_strategy": "lars"},
+        "data": {"reader": "ImageRecordIter"},
+    },
     before_import=before_import,
 )

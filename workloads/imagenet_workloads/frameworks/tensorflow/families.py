@@ -51,7 +51,7 @@ def alexnet(request: NetworkRequest) -> Any:
             body = layers.largest(body, 3, 2)
     body = layers.flattened(body)
     for name in ("fc6", "fc7"):
-        body = tf.keras.layers.Dropout(0.5)(layers.relu(layers.dense(body, 4096, name)))
+        body = layers.dropout(layers.relu(layers.dense(body, 4096, name)))
     return layers.model(inputs, layers.dense(body, request.classes, "fc8"), request)
 
 
@@ -72,7 +72,7 @@ def vgg(request: NetworkRequest) -> Any:
         body = layers.largest(body, 2, 2)
     body = layers.flattened(body)
     for name in ("fc6", "fc7"):
-        body = tf.keras.layers.Dropout(0.5)(layers.relu(layers.dense(body, 4096, name)))
+        body = layers.dropout(layers.relu(layers.dense(body, 4096, name)))
     return layers.model(inputs, layers.dense(body, request.classes, "fc8"), request)
 
 
@@ -227,7 +227,7 @@ def squeezenet(request: NetworkRequest) -> Any:
     body = layers.relu(layers.convolution(inputs, 64, 3, 2, 0, True, "conv1"))
     for number, (squeezed, expanded, pools) in enumerate(SQUEEZENET_FIRES, start=2):
         if pools:
-            # The last pixel of an odd side counts as well.
+            # Pooling includes the last pixel of an odd side.
             body = tf.keras.layers.MaxPool2D(3, 2, padding="same")(body)
         name = f"fire{number}"
         body = layers.relu(layers.convolution(body, squeezed, 1, bias=True, name=f"{name}_squeeze"))
@@ -236,13 +236,13 @@ def squeezenet(request: NetworkRequest) -> Any:
             for size in (1, 3)
         ]
         body = tf.keras.layers.Concatenate()(branches)
-    body = tf.keras.layers.Dropout(0.5)(body)
+    body = layers.dropout(body)
     body = layers.relu(layers.convolution(body, request.classes, 1, bias=True, name="conv10"))
     return layers.model(inputs, layers.average(body), request)
 
 
 def inception_v3(request: NetworkRequest) -> Any:
-    """Build the network; it was made for 299 pixels."""
+    """Build the network, which is designed for 299 pixels."""
     channels, height, width = request.image_shape
     return tf.keras.applications.InceptionV3(
         weights=None,

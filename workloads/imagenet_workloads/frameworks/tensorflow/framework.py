@@ -1,6 +1,6 @@
-"""TensorFlow as a framework: devices, strategy, data, and the learner made of them.
+"""Trains with TensorFlow: devices, strategy, data, and the learner made of them.
 
-`worker` makes it; from then on everything goes through `Framework`. Imports TensorFlow.
+Implements the protocols of `train.framework`. Imports TensorFlow.
 """
 
 import logging
@@ -33,21 +33,25 @@ def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "TensorFlo
 
 
 class TensorFlow:
-    """Implements `Framework`."""
+    """TensorFlow as a framework; implements `Framework`."""
 
     name = "TensorFlow"
 
     def __init__(self, options: Options, rendezvous: Rendezvous, folder: Path) -> None:
-        """Take the command line, the others, and the attempt's folder for the tutorial's tables."""
+        """Take the command line, the rendezvous, and the attempt's folder for the tables."""
         self._options, self._rendezvous, self._folder = options, rendezvous, folder
 
     def check(self) -> None:
-        """Check the optimizer's options and the devices, and take them."""
+        """Check the optimizer's options, and take the devices."""
         optimizers.check(self._options.optimizer)
         _take_devices(self._options.cluster.gpus)
+        if self._options.cluster.deterministic:
+            tf.config.experimental.enable_op_determinism()
+            # One buffer for each gradient: its place in a common one depends on the time.
+            os.environ["HOROVOD_FUSION_THRESHOLD"] = "0"
 
     def join(self) -> Strategy:
-        """Make the strategy, which means to wait for the others."""
+        """Make the strategy; wait for the other members."""
         cluster = self._options.cluster
         with self._rendezvous.joining(cluster.join_timeout):
             self._strategy = join(cluster.distribution_strategy)
@@ -57,7 +61,7 @@ class TensorFlow:
         return self._strategy
 
     def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
-        """Open TFRecord files, or make images up."""
+        """Open TFRecord files, or make synthetic images."""
         return choose(
             self._options, self._strategy.rank, self._strategy.workers, accumulation_steps
         )
@@ -67,7 +71,7 @@ class TensorFlow:
         batch.data.numpy()
 
     def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> TensorFlowLearner:
-        """Build the network, load or draw its values, and give them to every rank."""
+        """Build the network, load or draw its values, and broadcast them."""
         options, strategy, model = self._options, self._strategy, self._options.model
         request = NetworkRequest(
             model.network, model.num_layers, data.class_count, model.image_shape, model.dtype
@@ -80,10 +84,14 @@ class TensorFlow:
                 strategy,
                 plan,
                 self._tables(data),
+                options.cluster.seed,
+                options.optimizer.label_smoothing,
             )
             if not restore(options, network, learner.optimizer, resume_point):
                 initialize(options, network)
         strategy.broadcast([*network.variables, *learner.optimizer.variables])
+        if resume_point.folder is not None and resume_point.continues:
+            learner.moving_statistics.load(resume_point.folder)
         return learner
 
     def _tables(self, data: Data) -> Tables | None:
@@ -94,10 +102,10 @@ class TensorFlow:
 
 
 def _take_devices(gpus: tuple[int, ...]) -> None:
-    """Let TensorFlow see the GPUs that are asked for, and use as many cores as it is told.
+    """Limit TensorFlow to the GPUs of --gpus and to the threads of its options.
 
     Raises:
-        InputError: there is no such GPU.
+        InputError: a GPU does not exist.
     """
     seen = tf.config.list_physical_devices("GPU")
     missing = [number for number in gpus if number >= len(seen)]
@@ -114,7 +122,7 @@ def _take_devices(gpus: tuple[int, ...]) -> None:
 
 
 def _log_less() -> None:
-    """Keep what TensorFlow tells of its own workings out of the training's log."""
+    """Keep TensorFlow's own messages out of the training's log."""
     tf.get_logger().handlers.clear()
     for logger in (tf.get_logger(), logging.getLogger("absl")):
         logger.setLevel(logging.WARNING)

@@ -1,6 +1,6 @@
-"""First values of a network, drawn as MXNet's initializers of the same names draw them.
+"""Initial values of a network, drawn as MXNet's initializers of the same names draw them.
 
-By the seed alone, so that every worker draws the same. Imports TensorFlow.
+They depend on the seed alone, so every worker draws the same. Imports TensorFlow.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ def _scaled(scale: float, mode: str, distribution: str = "untruncated_normal") -
     return lambda seed: _init.VarianceScaling(scale, mode, distribution, seed=seed)
 
 
-# MXNet's MSRAPrelu for a slope of 0.25, as its default is.
+# MXNet's MSRAPrelu for its default slope, 0.25.
 _PRELU = 2.0 / (1.0 + 0.25**2)
 MAKERS: Mapping[str, Callable[[int], Any]] = {
     "he": _scaled(2.0, "fan_in"),
@@ -33,9 +33,9 @@ MAKERS: Mapping[str, Callable[[int], Any]] = {
 
 
 def initialize(options: Options, model: Any) -> None:
-    """Draw every weight; biases, gammas, betas and statistics begin as Keras makes them.
+    """Draw every weight; biases, gammas, betas and statistics keep Keras's values.
 
-    `default` is what MXNet's example takes for the network.
+    `default` is the initializer of MXNet's example for the network.
     """
     name = options.model.initializer
     if name == "default":

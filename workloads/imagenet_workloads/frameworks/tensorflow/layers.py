@@ -1,7 +1,7 @@
-"""Layers as MXNet's networks have them, for Keras: the same padding, the same names.
+"""The layers of MXNet's networks for Keras: the same padding, the same names.
 
-`weights` calls a layer's variables as MXNet calls them, so the names given here are those of
-MXNet's symbols wherever there is an equal one. Imports TensorFlow.
+`weights` uses MXNet's names for a layer's variables. So the names here are those of MXNet's symbols
+if there is an equal one. Imports TensorFlow.
 """
 
 from typing import Any
@@ -14,18 +14,18 @@ keras = tf.keras
 
 
 def images(request: NetworkRequest) -> Any:
-    """Give the network's input: height, width, channels."""
+    """Return the network's input: height, width, channels."""
     channels, height, width = request.image_shape
     return keras.Input((height, width, channels), name="data")
 
 
 def model(inputs: Any, scores: Any, request: NetworkRequest) -> Any:
-    """End a network, in scores."""
+    """End a network with scores."""
     return keras.Model(inputs, scores, name=request.network.replace("-", "_"))
 
 
 def flattened(body: Any) -> Any:
-    """Flatten in MXNet's order, channels first, so that weights behind it are the same."""
+    """Flatten in MXNet's order, channels first, so the next layer's weights are the same."""
     return keras.layers.Flatten()(keras.layers.Permute((3, 1, 2))(body))
 
 
@@ -43,7 +43,7 @@ def convolution(
     bias: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Add a convolution that pads both sides alike, by half the kernel unless `pad` is given."""
+    """Add a convolution with equal padding on both sides, by default half the kernel."""
     body = padded(body, size // 2 if pad is None else pad)
     return keras.layers.Conv2D(filters, size, stride, use_bias=bias, name=name)(body)
 
@@ -77,10 +77,47 @@ def relu(body: Any) -> Any:
 
 
 def largest(body: Any, size: int, stride: int, pad: int = 0) -> Any:
-    """Add max pooling; what is padded is never the largest."""
+    """Add max pooling; padding is never the maximum."""
     return keras.layers.MaxPool2D(size, stride)(padded(body, pad, body.dtype.min))
 
 
 def average(body: Any) -> Any:
     """Average each channel over the whole image."""
     return keras.layers.GlobalAveragePooling2D()(body)
+
+
+class DropoutSeed:
+    """Two whole numbers that a step sets; Keras does not save them, as it would a layer's array."""
+
+    def __init__(self) -> None:
+        """Allocate them on each device of the strategy."""
+        self.value = tf.Variable([0, 0], trainable=False, dtype=tf.int64)
+
+
+class Dropout(tf.keras.layers.Layer):  # type: ignore[misc]
+    """Dropout that draws from a seed; Keras's own has a state that nothing saves.
+
+    Attributes:
+        rate: the share of values that become 0.
+        seed: of the next step; each device draws other numbers from it.
+    """
+
+    def __init__(self, rate: float) -> None:
+        """Take the rate."""
+        super().__init__()
+        self.rate = rate
+        self.seed = DropoutSeed()
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Drop values in training."""
+        if not training:
+            return inputs
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        layer_and_replica = self.seed.value[1] + tf.cast(replica, tf.int64) * 2**16
+        seed = tf.stack([self.seed.value[0], layer_and_replica])
+        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed)
+
+
+def dropout(body: Any) -> Any:
+    """Drop half of the values in training."""
+    return Dropout(0.5)(body)

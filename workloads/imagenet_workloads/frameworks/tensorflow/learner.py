@@ -1,11 +1,12 @@
 """A Keras model, its optimizer and a strategy: one training step, one prediction, on all devices.
 
-A step is a function of TensorFlow's, traced once: forward, gradients of the summed loss over the
-images of an update, their sum over all replicas of all workers, the optimizer. The workers' flags
-are added up beside the gradients. Implements `Learner`. Imports TensorFlow.
+A step is a function of TensorFlow, traced once: forward pass, gradients of the loss summed over the
+images of an update, their sum over all replicas of all workers, optimizer. The workers' flags are
+summed beside the gradients. Implements `Learner`. Imports TensorFlow.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,22 @@ import numpy as np
 import tensorflow as tf
 
 from imagenet_workloads.frameworks.tensorflow.checkpoint_files import export, save
+from imagenet_workloads.frameworks.tensorflow.layers import Dropout
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.strategies import Strategy
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
-from imagenet_workloads.frameworks.tensorflow.weights import local, named
+from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named
+from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.moving_statistics import (
+    DeviceStatistics,
+    MovingStatistics,
+    Rows,
+)
+from imagenet_workloads.train.sharding import seed_of
 
 
 class TensorFlowLearner:
@@ -33,34 +42,54 @@ class TensorFlowLearner:
         strategy: Strategy,
         plan: UpdatePlan,
         tables: Tables | None = None,
+        seed: int = 0,
+        smoothing: float = 0.0,
     ) -> None:
-        """Take what was made in the strategy's scope, and where rank 0's tables of figures go."""
+        """Take the model and optimizer of the strategy's scope, and rank 0's tables.
+
+        Args:
+            model: of Keras.
+            optimizer: of its weights.
+            strategy: of the exchange.
+            plan: of the updates.
+            tables: rank 0's; None for the others.
+            seed: of dropout.
+            smoothing: part of each label that all classes get alike (Szegedy et al. 2016).
+        """
         self.model, self.optimizer, self._strategy = model, optimizer, strategy
         self.weights, self.statistics = named(model)
         self._schedule, self._updates = plan.schedule, plan.updates_done
         self._images = plan.images_per_update
-        self._tables = tables
+        self._tables, self._smoothing = tables, smoothing
         self._sums = self._make_sums() if plan.accumulation_steps > 1 else []
-        # They have no branch or loop of Python's over tensors: nothing to translate.
+        # They have no Python branch or loop over tensors, so AutoGraph has nothing to translate.
         self._learn = tf.function(self._learn_everywhere, autograph=False)
         self._keep = tf.function(self._keep_everywhere, autograph=False)
         self._classify = tf.function(self._classify_everywhere, autograph=False)
-        self._average = tf.function(self._average_everywhere, autograph=False)
+        self._gather = tf.function(self._gather_everywhere, autograph=False)
+        self._seed, self._steps = seed, 0
+        self._dropouts = [layer for layer in model.layers if isinstance(layer, Dropout)]
+        self.moving_statistics = MovingStatistics(
+            DeviceStatistics(self._read_statistics, self._write_statistics, self._gathered),
+            strategy,
+        )
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         """Compute gradients; with an update, sum them over all workers and move the weights."""
+        self.moving_statistics.restore_own()
+        self._seed_dropout()
         images, labels = self._shares(batch)
         if not updates:
             return Flags(), self._outputs(batch, self._keep(images, labels))
         self.optimizer.learning_rate = self._schedule(self._updates)
-        self._updates += 1
+        self._updates, self._steps = self._updates + 1, 0
         flags_sent = tf.constant([flags.save, flags.stop], tf.float32)
         outputs, counted = self._learn(images, labels, flags_sent)
         save_now, stop = self._local(counted)[0].numpy() > 0
         return Flags(bool(save_now), bool(stop)), self._outputs(batch, outputs)
 
     def settle(self) -> None:
-        """Nothing to wait for: `tf.data` reads beside the step, in threads of its own."""
+        """Do nothing: the reader's threads work beside the step."""
 
     def predict(self, batch: Batch) -> Outputs:
         """Classify a batch."""
@@ -68,32 +97,58 @@ class TensorFlowLearner:
         return self._outputs(batch, self._classify(images))
 
     def average_statistics(self) -> None:
-        """Set BatchNorm's to their averages over all replicas of all workers."""
-        if self.statistics:
-            self._average()
+        """Average BatchNorm's statistics over all replicas of all workers, until the next step."""
+        self.moving_statistics.average()
 
     def save(self, folder: Path) -> None:
         """Write weights, statistics and the optimizer's arrays."""
         save(folder, self.weights, self.statistics, self.optimizer.states())
+        self.moving_statistics.save(folder)
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX/, a SavedModel, and PREFIX-NNNN.npz, its values by MXNet's names."""
         return export(prefix, self.model, epoch)
 
     def note(self, event: events.Event) -> None:
-        """Put an event into rank 0's tables."""
+        """Add an event to rank 0's tables."""
         if self._tables is not None:
             self._tables.write(event, self._penalty)
 
+    def _seed_dropout(self) -> None:
+        """Draw dropout from the step's number, so that a resumed training draws the same."""
+        place = self._steps * self._strategy.workers + self._strategy.rank
+        for number, layer in enumerate(self._dropouts):
+            layer.seed.value.assign([seed_of(self._seed, self._updates, place), number])
+        self._steps += 1
+
+    def _read_statistics(self) -> Rows:
+        rows = [
+            [copies[device].numpy().ravel() for copies in map(_copies, self.statistics)]
+            for device in range(self._strategy.devices)
+        ]
+        return np.array([np.concatenate([*parts, []]) for parts in rows], np.float32)
+
+    def _write_statistics(self, rows: Rows) -> None:
+        begin = 0
+        for copies in map(_copies, self.statistics):
+            end = begin + math.prod(copies[0].shape)
+            for copy, row in zip(copies, rows, strict=True):
+                copy.assign(row[begin:end].reshape(copy.shape))
+            begin = end
+
+    def _gathered(self, own: Rows) -> Rows:
+        found: Rows = self._local(self._gather(tf.constant(own)))[0].numpy()
+        return found
+
     def _penalty(self) -> float:
-        """Give what weight decay adds to the loss that is minimised."""
+        """Return the term that weight decay adds to the minimised loss."""
         decays = zip(self.weights, self.optimizer.decays, strict=True)
         return sum(
             decay * float(tf.nn.l2_loss(local(one.variable))) for one, decay in decays if decay
         )
 
     def _make_sums(self) -> list[Any]:
-        """Make room for gradients of earlier batches, for each replica its own."""
+        """Allocate a sum of earlier gradients for each replica."""
         with self._strategy.distribution.scope():
             return [
                 tf.Variable(
@@ -106,7 +161,7 @@ class TensorFlowLearner:
             ]
 
     def _shares(self, batch: Batch) -> tuple[Any, Any]:
-        """Cut a batch into one piece for each device of this worker."""
+        """Split a batch into one part for each device of this worker."""
         devices = self._strategy.devices
         if devices == 1:
             return batch.data, batch.label
@@ -140,8 +195,8 @@ class TensorFlowLearner:
     def _classify_everywhere(self, images: Any) -> Any:
         return self._strategy.distribution.run(self._classify_here, (images,))
 
-    def _average_everywhere(self) -> None:
-        self._strategy.distribution.run(self._average_here)
+    def _gather_everywhere(self, own: Any) -> Any:
+        return self._strategy.distribution.run(self._gather_here, (own,))
 
     def _learn_here(self, images: Any, labels: Any, flags_sent: Any) -> tuple[Any, Any]:
         gradients, probabilities = self._gradients(images, labels)
@@ -165,19 +220,31 @@ class TensorFlowLearner:
     def _classify_here(self, images: Any) -> Any:
         return tf.nn.softmax(self.model(images, training=False))
 
-    def _average_here(self) -> None:
-        variables = [one.variable for one in self.statistics]
-        replicas = self._strategy.devices * self._strategy.workers
-        totals = self._strategy.total(variables)
-        for variable, total in zip(variables, totals, strict=True):
-            variable.assign(total / replicas)
+    def _gather_here(self, own: Any) -> Any:
+        """Sum rows that are zero but on one replica."""
+        strategy = self._strategy
+        number = tf.distribute.get_replica_context().replica_id_in_sync_group % strategy.devices
+        place = strategy.rank * strategy.devices + number
+        is_own = tf.range(strategy.workers * strategy.devices) == place
+        return strategy.total([tf.where(is_own[:, None], own[number][None], 0.0)])[0]
 
     def _gradients(self, images: Any, labels: Any) -> tuple[list[Any], Any]:
-        """Give this replica's part of the mean gradient over all images of an update."""
-        wanted = tf.cast(labels, tf.int32)
+        """Return this replica's part of the mean gradient over all images of an update."""
+        real = labels != PADDING
+        wanted = tf.where(real, tf.cast(labels, tf.int32), 0)
         with tf.GradientTape() as tape:
             scores = self.model(images, training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, scores)
-            loss = tf.reduce_sum(losses) / self._images
+            if self._smoothing:
+                of_all = -tf.reduce_mean(tf.nn.log_softmax(scores), axis=1)
+                losses = (1 - self._smoothing) * losses + self._smoothing * of_all
+            loss = tf.reduce_sum(tf.where(real, losses, 0)) / self._images
         gradients = tape.gradient(loss, [one.variable for one in self.weights])
         return [tf.convert_to_tensor(part) for part in gradients], tf.nn.softmax(scores)
+
+
+def _copies(one: Named) -> Sequence[Any]:
+    """Return the copies of a variable on this worker's devices."""
+    variable = one.variable
+    is_distributed = isinstance(variable, tf.distribute.DistributedValues)
+    return variable.values if is_distributed else (variable,)

@@ -1,32 +1,13 @@
 """The networks that TensorFlow trains: a family, a depth and an image size, checked.
 
-Import-light: `families` builds them, and imports TensorFlow.
+Imports no TensorFlow: `families` builds the networks, and imports it.
 """
 
-import difflib
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.networks import SMALL_IMAGE, NetworkRequest, depth
-
-
-@dataclass(frozen=True)
-class Family:
-    """One family.
-
-    Attributes:
-        builder: function of `families` that makes the Keras model.
-        depths: those it comes in; none for a single one.
-        smallest: shortest side of an image that it takes, in pixels.
-    """
-
-    builder: str
-    depths: tuple[int, ...] = ()
-    smallest: int = 1
-
+from imagenet_workloads.train.networks import Family, NetworkRequest, find_builder
 
 FAMILIES: Mapping[str, Family] = {
     "alexnet": Family("alexnet", smallest=64),
@@ -42,27 +23,11 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def build(request: NetworkRequest) -> Any:
-    """Build the Keras model that a request asks for.
+    """Build the Keras model of a request.
 
     Raises:
         InputError: unknown family or depth, or images that are too small.
     """
-    family = FAMILIES.get(request.network)
-    if family is None:
-        near = difflib.get_close_matches(request.network, FAMILIES, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}? TensorFlow has" if near else "TensorFlow has"
-        raise InputError(
-            f"--network: {request.network!r} is unknown; {hint}: {', '.join(sorted(FAMILIES))}"
-        )
-    builder = family.builder
-    if builder == "resnet" and request.image_shape[1] <= SMALL_IMAGE:
-        builder = "resnet_cifar"
-    elif family.depths:
-        depth(request, family.depths)
-    if min(request.image_shape[1:]) < family.smallest:
-        raise InputError(
-            f"--image-shape: {request.network} takes images of at least {family.smallest} pixels a "
-            f"side, not {request.image_shape[1]}x{request.image_shape[2]}"
-        )
+    builder = find_builder(request, FAMILIES, "TensorFlow")
     families = importlib.import_module(f"{__package__}.families")
     return getattr(families, builder)(request)

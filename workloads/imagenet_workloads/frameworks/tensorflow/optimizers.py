@@ -1,12 +1,14 @@
 """MXNet's optimizers for Keras: the same formulas, the same weight decay. Imports TensorFlow.
 
     sgd     m = mom * m - lr * (g + wd * w);  w += m
-    nag     likewise with Nesterov's look ahead
+    nag     the same with Nesterov's lookahead
     adam    with the bias corrections in the learning rate, and wd * w in the gradient
-    rmsprop likewise, not centred, over the root of a moving mean of squares
+    rmsprop the same, not centred, over the root of a moving mean of squares
+    adamw   adam with wd * w in the update
+    lamb    adamw, scaled for each weight by |w| / |update|
 
-There are none of MXNet's others. g is the mean over the images of all workers; biases and betas do
-not decay.
+MXNet's other optimizers are not available. g is the mean over the images of all workers. Biases
+and betas do not decay.
 """
 
 import difflib
@@ -22,10 +24,10 @@ from imagenet_workloads.train.options.groups import OptimizerOptions
 
 
 class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
-    """What the optimizers share.
+    """The base of the optimizers.
 
     Attributes:
-        kept: names of the arrays that it keeps for each weight.
+        kept: names of its arrays for each weight.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -40,7 +42,7 @@ class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
         self.build([one.variable for one in weights])
 
     def build(self, variables: list[Any]) -> None:
-        """Make what is kept, as zeros."""
+        """Allocate the state arrays as zeros."""
         super().build(variables)
         if getattr(self, "_kept", None) is None:
             self._kept = {
@@ -49,7 +51,7 @@ class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
             }
 
     def update_step(self, gradient: Any, variable: Any) -> None:
-        """Move one weight."""
+        """Update one weight."""
         place = self._index_dict[self._var_key(variable)]
         kept = [self._kept[name][place] for name in self.kept]
         self.move(variable, gradient, self.decays[place], *kept)
@@ -59,13 +61,13 @@ class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
         raise NotImplementedError
 
     def clipped(self, gradient: Any) -> Any:
-        """Clip as asked for; some formulas do it before weight decay and some after."""
+        """Clip as the options say; some formulas clip before weight decay, some after."""
         if self._clip is None:
             return gradient
         return tf.clip_by_value(gradient, -self._clip, self._clip)
 
     def states(self) -> dict[str, Array]:
-        """Give what is kept, by the weight's name and the array's, in MXNet's layouts."""
+        """Return the state arrays by WEIGHT/ARRAY, in MXNet's layouts."""
         return {
             f"{one.name}/{name}": one.to_mxnet(local(arrays[place]).numpy())
             for name, arrays in self._kept.items()
@@ -73,14 +75,14 @@ class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
         } | {":updates": np.asarray(local(self.iterations).numpy(), np.int64)}
 
     def load_states(self, states: Mapping[str, Array]) -> None:
-        """Continue from saved states; KeyError where the optimizer is another one than saved."""
+        """Load saved states; KeyError if they belong to another optimizer."""
         for name, arrays in self._kept.items():
             for place, one in enumerate(self._weights):
                 arrays[place].assign(one.from_mxnet(states[f"{one.name}/{name}"]))
         self.iterations.assign(int(states[":updates"]))
 
     def get_config(self) -> dict[str, Any]:
-        """Not to be remade from a Keras file; checkpoints hold `states`."""
+        """Refuse: checkpoints hold `states`, and no Keras file restores an optimizer."""
         raise NotImplementedError
 
 
@@ -100,7 +102,7 @@ class SGD(Optimizer):
 class NAG(Optimizer):
     """Nesterov's accelerated gradient, as MXNet computes it.
 
-    Its momentum has the decay of the weight that was moved already.
+    Its momentum uses the decay of the updated weight.
     """
 
     kept = ("momentum",)
@@ -133,6 +135,35 @@ class Adam(Optimizer):
         variable.assign_sub(step * mean / (tf.sqrt(variance) + self.epsilon))
 
 
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
+        """Apply the formula."""
+        variable.assign_sub(self.learning_rate * decay * variable)
+        super().move(variable, gradient, 0.0, *kept)
+
+
+class LAMB(Optimizer):
+    """Adam with a scale for each layer (You et al. 2020), with MXNet's defaults."""
+
+    kept = ("mean", "variance")
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-6
+
+    def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
+        """Apply the formula."""
+        mean, variance = kept
+        gradient = self.clipped(gradient)
+        update = tf.cast(self.iterations + 1, variable.dtype)
+        mean.assign(self.beta1 * mean + (1 - self.beta1) * gradient)
+        variance.assign(self.beta2 * variance + (1 - self.beta2) * tf.square(gradient))
+        root = tf.sqrt(variance / (1 - self.beta2**update)) + self.epsilon
+        direction = mean / (1 - self.beta1**update) / root + decay * variable
+        sizes = tf.norm(variable), tf.norm(direction)
+        trust = tf.where(sizes[0] * sizes[1] > 0, tf.math.divide_no_nan(*sizes), 1.0)
+        variable.assign_sub(self.learning_rate * trust * direction)
+
+
 class RMSProp(Optimizer):
     """RMSProp (Tieleman and Hinton 2012) with MXNet's defaults."""
 
@@ -149,6 +180,8 @@ class RMSProp(Optimizer):
 
 OPTIMIZERS: Mapping[str, type[Optimizer]] = {
     "adam": Adam,
+    "adamw": AdamW,
+    "lamb": LAMB,
     "nag": NAG,
     "rmsprop": RMSProp,
     "sgd": SGD,
@@ -159,7 +192,7 @@ def check(options: OptimizerOptions) -> None:
     """Check the name.
 
     Raises:
-        InputError: TensorFlow's side has no such optimizer.
+        InputError: there is no such optimizer for TensorFlow.
     """
     if options.optimizer.lower() in OPTIMIZERS:
         return
@@ -172,5 +205,5 @@ def check(options: OptimizerOptions) -> None:
 
 
 def create(options: OptimizerOptions, weights: list[Named]) -> Optimizer:
-    """Make the optimizer; within the scope of the strategy."""
+    """Make the optimizer; call it in the strategy's scope."""
     return OPTIMIZERS[options.optimizer.lower()](options, weights)

@@ -1,4 +1,4 @@
-"""A model that TensorFlow's training exported: a SavedModel."""
+"""Predicts with an exported model of TensorFlow: a SavedModel."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ class SavedModelPredictor:
     """A SavedModel's signature; implements `Predictor`."""
 
     def __init__(self, model: Any, origin: str) -> None:
-        """Take a loaded model, which must stay alive for its signature."""
+        """Take a loaded model; its signature needs a reference to it."""
         self._model, self._classify = model, model.signatures["serving_default"]
         self.classes = int(self._classify.structured_outputs["probabilities"].shape[1])
         self.origin = origin
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Give the probabilities, with channels brought to TensorFlow's place."""
+        """Return the probabilities; move the channels to TensorFlow's axis."""
         channels_last = tf.constant(images.transpose(0, 2, 3, 1))
         found: npt.NDArray[np.float32] = self._classify(data=channels_last)["probabilities"].numpy()
         return found
@@ -31,7 +31,7 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Save
     """Load the folder that result.json names.
 
     Raises:
-        InputError: it is missing or damaged, or takes other images.
+        InputError: it is missing or damaged, or takes images of another shape.
     """
     path = folder / files.file_name("savedModel")
     if not path.is_dir():

@@ -1,18 +1,18 @@
-"""The tables that the Horovod-on-EC2 tutorial prints, beside this project's own logs.
+"""Writes the tables of the Horovod-on-EC2 tutorial beside this project's own logs.
 
-    training.log        Step Epoch Speed Loss FinLoss LR, a line whenever the loop reports
+    training.log        Step Epoch Speed Loss FinLoss LR, a line for each report of the loop
     evaluation.log      step epoch top1 top5 loss checkpoint_time(UTC), a line an epoch
 
-Accuracies are in percent. FinLoss is the loss with what weight decay adds to it. The time is that
-of the evaluation, which belongs to the checkpoint of the same epoch. Written by rank 0. No
-TensorFlow.
+Accuracies are in percent. FinLoss is the loss with the term of weight decay. The time is that of
+the evaluation, which belongs to the checkpoint of the same epoch. Rank 0 writes the tables. Imports
+no TensorFlow.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from imagenet_workloads.errors import StorageError
+from imagenet_workloads.errors import output_error
 from imagenet_workloads.telemetry import events
 
 TRAINING, EVALUATION = "training.log", "evaluation.log"
@@ -30,16 +30,16 @@ class Tables:
         workers: int,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Take the attempt's folder, what makes steps of batches, and speeds of one worker's."""
+        """Take the attempt's folder, and the factors of steps and speeds."""
         self._folder, self._batches, self._workers = folder, batches_per_epoch, workers
         self._clock = clock
 
     def write(self, event: events.Event, penalty: Callable[[], float]) -> None:
-        """Add a line for an event that belongs into a table.
+        """Add a line for an event that a table shows.
 
         Args:
-            event: any.
-            penalty: gives what weight decay adds to the loss.
+            event: of any kind.
+            penalty: returns the term that weight decay adds to the loss.
 
         Raises:
             StorageError: the line cannot be written.
@@ -70,4 +70,4 @@ class Tables:
                     file.write(head + "\n")
                 file.write(line + "\n")
         except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+            raise output_error(f"cannot write {path}", error) from error

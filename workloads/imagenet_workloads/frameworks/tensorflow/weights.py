@@ -6,8 +6,8 @@
     BatchNorm       gamma, beta                 NAME_gamma, NAME_beta
                     moving_mean, _variance      NAME_moving_mean, NAME_moving_var
 
-So the arrays of mlp, lenet and the small resnets are those that MXNet's networks of the same names
-have, and can be compared with theirs or started from. Imports TensorFlow.
+The arrays of mlp, lenet and the small resnets equal those of MXNet's networks of the same names.
+They can be compared, and training can start from them. Imports TensorFlow.
 """
 
 import io
@@ -45,7 +45,7 @@ class Named:
     Attributes:
         name: as MXNet calls it.
         variable: Keras's.
-        axes: of MXNet's layout, by the places of Keras's axes; None where they are the same.
+        axes: MXNet's layout, as positions of Keras's axes; None if both are the same.
     """
 
     name: str
@@ -54,20 +54,20 @@ class Named:
 
     @property
     def decays(self) -> bool:
-        """Whether weight decay applies, which MXNet leaves out for biases and betas."""
+        """Whether weight decay applies; as in MXNet, not to biases and betas."""
         return self.name.endswith(("_weight", "_gamma"))
 
     def to_mxnet(self, value: Array) -> Array:
-        """Bring a value (of the variable, or of what an optimizer keeps for it) to MXNet's axes."""
+        """Transpose a value of the variable, or of its optimizer state, to MXNet's axes."""
         return value if self.axes is None else np.ascontiguousarray(value.transpose(self.axes))
 
     def from_mxnet(self, value: Array) -> Array:
-        """Bring it back."""
+        """Transpose a value back to Keras's axes."""
         return value if self.axes is None else value.transpose(np.argsort(self.axes))
 
 
 def named(model: Any) -> tuple[list[Named], list[Named]]:
-    """List a model's weights, which are trained, and statistics, which BatchNorm moves."""
+    """List a model's trained weights, and BatchNorm's moving statistics."""
     trained = {id(variable) for variable in model.trainable_variables}
     weights: list[Named] = []
     statistics: list[Named] = []
@@ -85,7 +85,7 @@ def _named(layer: Any, variable: Any) -> Named:
 
 
 def local(variable: Any) -> Any:
-    """Give this process's first copy of a variable; no other worker is asked."""
+    """Return this process's first copy of a variable, without another worker."""
     return variable.values[0] if isinstance(variable, tf.distribute.DistributedValues) else variable
 
 
@@ -120,7 +120,7 @@ def load_arrays(path: Path) -> dict[str, Array]:
     """Read arrays by name.
 
     Raises:
-        InputError: the file is missing or no such file.
+        InputError: the file is missing, or no file of arrays.
     """
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:

@@ -1,4 +1,4 @@
-"""Which strategy stands behind a --kv-store."""
+"""The strategy of each --kv-store."""
 
 import importlib.util
 import sys

@@ -6,11 +6,11 @@ import pytest
 
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.mxnet import optimizers
-from imagenet_workloads.frameworks.mxnet.framework import average_statistics
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags, join
+from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.schedule import Schedule
 
@@ -50,23 +50,31 @@ def test_devices_take_the_step_of_one(kv_store: str, devices: int) -> None:
         np.testing.assert_allclose(found, expected.asnumpy(), atol=1e-6)
 
 
-def test_statistics_become_the_mean_of_the_devices() -> None:
-    made = replicas(2, "resnet")
+def statistics(made: Replicas) -> MovingStatistics:
     strategy = join(parse([]).cluster)
+    devices = DeviceStatistics(made.read_statistics, made.write_statistics, strategy.gather)
+    return MovingStatistics(devices, strategy)
+
+
+def test_statistics_are_the_mean_of_the_devices_until_the_next_step() -> None:
+    made = replicas(2, "resnet")
     first, second = made.statistics("bn1_moving_mean")
     first[:], second[:] = 1.0, 4.0
-    average_statistics(made, strategy)
+    averaged = statistics(made)
+    averaged.average()
     for part in made.statistics("bn1_moving_mean"):
         assert np.array_equal(part.asnumpy(), np.full(part.shape, 2.5, np.float32))
+    averaged.restore_own()
+    assert np.array_equal(first.asnumpy(), np.full(first.shape, 1.0, np.float32))
+    assert np.array_equal(second.asnumpy(), np.full(second.shape, 4.0, np.float32))
 
 
 def test_statistics_hold_the_step_that_was_just_started() -> None:
     made = replicas(2, "resnet")
     data = mx.nd.random.normal(5.0, 1.0, (8, *SHAPE))
     expected = 0.1 * data.asnumpy().mean(axis=(0, 2, 3))
-    strategy = join(parse([]).cluster)
     made.forward_backward(data, mx.nd.zeros(8))
-    average_statistics(made, strategy)
+    statistics(made).average()
     found = made.statistics("bn_data_moving_mean")[0].asnumpy()
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 

@@ -6,6 +6,8 @@ from typing import Any
 import mxnet as mx
 import pytest
 
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.mxnet.framework import check_order_of_sums
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
@@ -19,7 +21,7 @@ SHAPE = (1, 4, 4)
 class Servers:
     """MXNet's store on rank 1 of two workers, whose servers add nothing of the other's.
 
-    Rank 0 tells the servers of a compression before it comes to the barrier. They misread every
+    Rank 0 sends the compression to the servers before the barrier. They misread every
     gradient that is pushed before.
     """
 
@@ -68,6 +70,12 @@ def started(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Synchr
     strategy.start(replicas, mx.optimizer.SGD())
     yield strategy
     strategy.close()
+
+
+def test_a_deterministic_sum_has_at_most_two_workers() -> None:
+    check_order_of_sums(2)
+    with pytest.raises(InputError, match="3 workers in the order of arrival; use 2 workers"):
+        check_order_of_sums(3)
 
 
 def test_no_gradient_comes_before_the_servers_know_that_it_is_compressed(

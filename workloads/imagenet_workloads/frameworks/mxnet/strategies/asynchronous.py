@@ -1,8 +1,8 @@
-"""dist_async: servers update the weights with each worker's gradient as it comes.
+"""dist_async: servers update the weights with each worker's gradient as it arrives.
 
-The optimizer and its state live on the servers, from where MXNet cannot fetch them, so checkpoints
-hold none: a resumed training starts with fresh momentum. Workers do not keep in step: nothing is
-added up over them, rank 0 evaluates and saves the weights as it last got them.
+The optimizer and its state are on the servers, and MXNet cannot fetch them from there. So
+checkpoints do not hold the state, and a resumed training starts without momentum. Workers are not
+synchronised and sum nothing: rank 0 evaluates and saves the weights that it pulled last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     Compression,
     ServerStore,
-    average_over_devices,
     chosen_compression,
     compress,
 )
+from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.options.groups import ClusterOptions
 
 
@@ -40,27 +40,27 @@ class Asynchronous:
         self.workers = self._server.workers
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Give rank 0's numbers to every rank."""
+        """Broadcast rank 0's numbers."""
         return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
-        """Give rank 0's values to every device, and the optimizer to the servers."""
+        """Broadcast rank 0's values to every device, and send the optimizer to the servers."""
         self._replicas = replicas
         names = replicas.weight_names
         first = self._server.broadcast({name: replicas.weights(name) for name in names})
         self._server.broadcast_statistics(replicas)
-        # There the optimizer knows weights by number only, and biases must not decay.
+        # On the servers the optimizer knows weights by number only, and biases must not decay.
         optimizer.idx2name = dict(enumerate(names, start=first))
         if self._compression is not None:
             compress(self._server.store, self._compression)
         if self.rank == 0:
             # Only once: a second one would drop the state that the first has gathered.
             self._server.store.set_optimizer(optimizer)
-        # A gradient that comes before the optimizer ends the server.
+        # A gradient that arrives before the optimizer ends the server.
         self._server.wait_for_all()
 
     def update(self, flags: Flags) -> Flags:
-        """Send the gradients, take the weights as they are then; the flags are its own."""
+        """Push the gradients, pull the current weights; return this worker's own flags."""
         for place, name in enumerate(self._replicas.weight_names):
             self._server.store.push(name, self._replicas.gradients(name), priority=-place)
             self._server.store.pull(name, out=self._replicas.weights(name), priority=-place)
@@ -68,23 +68,23 @@ class Asynchronous:
 
     def add(self, numbers: Sequence[int]) -> list[int]:
         """Not possible; see `collective`."""
-        raise RuntimeError("dist_async does not add numbers up over workers")
+        raise RuntimeError("dist_async does not sum numbers over workers")
 
-    def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-        """Average over the devices of this worker; the others are somewhere else."""
-        average_over_devices(arrays)
+    def gather(self, own: Rows) -> Rows:
+        """Return those of this worker; others are at another step."""
+        return own
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Give None: the state is on the servers."""
+        """Return None: the state is on the servers."""
         return None
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Do nothing: the servers begin with fresh state."""
+        """Do nothing: the servers start without state."""
 
     def wait_for_all(self) -> None:
-        """Return when every worker has come here."""
+        """Return when every worker has called this."""
         self._server.wait_for_all()
 
     def close(self) -> None:
-        """Leave in good order."""
+        """Leave the group."""
         self._server.close()

@@ -1,9 +1,9 @@
-"""Horovod: every update is made of one batch from each slot, and nobody stands between them.
+"""Horovod: each update uses one batch from every slot, without a server.
 
-Gradients are added up among the slots themselves, over Gloo. Each bucket is its own operation, so
-that the last layers' travel while the backward pass still works on the first ones. Unlike with
-Horovod's DistributedTrainer the optimizer is this package's, on equal sums and equal weights, as
-with dist_sync, so its state can be saved and weights never differ.
+The slots sum gradients among themselves, over Gloo. Each bucket is a separate operation: gradients
+of the last layers are sent while the backward pass computes those of the first. In place of
+Horovod's DistributedTrainer, the optimizer of this package runs on equal sums and equal weights, as
+with dist_sync. So its state can be saved and weights never differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,17 @@ from imagenet_workloads.frameworks.mxnet.optimizers import LocalUpdater
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
-    average_over_devices,
     gradients_by_key,
     sum_gradients,
 )
+from imagenet_workloads.train.moving_statistics import Rows, padded
 from imagenet_workloads.train.options.groups import ClusterOptions
 
 try:
     import horovod.mxnet as hvd
 except ImportError as error:
     raise InputError(
-        f"--kv-store horovod: Horovod for MXNet is not installed here ({error}); make "
+        f"--kv-store horovod: Horovod for MXNet is not installed ({error}); make "
         "install-horovod makes an environment that has it"
     ) from error
 
@@ -47,13 +47,13 @@ class Horovod:
         self.images_divisor = self.workers
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Give rank 0's numbers to every rank."""
+        """Broadcast rank 0's numbers."""
         shared = mx.nd.array(numbers, dtype="int64")
         self._broadcast(shared, f"agree:{name}")
         return _whole(shared)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
-        """Give rank 0's values to every device, and keep the optimizer here."""
+        """Broadcast rank 0's values to every device, and keep the optimizer on the worker."""
         self._replicas = replicas
         values = {f"weight:{name}": replicas.weights(name) for name in replicas.weight_names}
         for name in replicas.statistic_names:
@@ -69,18 +69,18 @@ class Horovod:
                 self._store.init(key, gradients[0])
 
     def _broadcast(self, array: mx.nd.NDArray, name: str) -> None:
-        """Give rank 0's values to every rank, as the sum with nothing from the others.
+        """Broadcast rank 0's values as a sum with zeros from the other ranks.
 
-        Not by `hvd.broadcast_`: Horovod 0.28.1 logs the operation's name after it has handed the
-        operation over (`EnqueueTensorBroadcast`), and where that is done by then, MXNet has freed
-        the name, which now and then ends the process. `EnqueueTensorAllreduces` logs it before.
+        `hvd.broadcast_` is not used, because it can crash. Horovod 0.28.1 logs the operation's name
+        after it has enqueued the operation (`EnqueueTensorBroadcast`). If the operation has ended
+        by then, MXNet has freed the name. `EnqueueTensorAllreduces` logs it before.
         """
         if self.rank != 0:
             array[:] = 0
         hvd.allreduce_(array, op=hvd.Sum, name=name)
 
     def update(self, flags: Flags) -> Flags:
-        """Add gradients up, move the weights; the flags are everybody's."""
+        """Sum the gradients and update the weights; return the flags of all slots."""
         flags_sent = mx.nd.array([flags.save, flags.stop], dtype="int32")
         # Before the gradients: no worker's flags wait for another's backward pass.
         hvd.allreduce_(flags_sent, op=hvd.Sum, name="flags", priority=1)
@@ -94,32 +94,31 @@ class Horovod:
         return Flags(bool(save), bool(stop))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Add up over the slots."""
+        """Sum over the slots."""
         sums = mx.nd.array(numbers, dtype="int64")
         return _whole(hvd.allreduce_(sums, op=hvd.Sum, name=f"sum:{len(numbers)}"))
 
-    def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-        """Average over the devices of all slots; each has as many."""
-        average_over_devices(arrays)
-        for name, parts in arrays.items():
-            hvd.allreduce_(parts[0], op=hvd.Average, name=f"average:{name}")
-            _copy_to_others(parts)
+    def gather(self, own: Rows) -> Rows:
+        """Sum rows that are zero but on one slot; each slot has the same number of devices."""
+        sent = mx.nd.array(padded(own, self.rank, self.workers))
+        found: Rows = hvd.allreduce_(sent, op=hvd.Sum, name="statistics").asnumpy()
+        return found
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Give the optimizer's state, equal on every slot."""
+        """Return the optimizer's state, equal on every slot."""
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Continue from saved states."""
+        """Load saved states."""
         self._updater.load_states(states)
 
     def wait_for_all(self) -> None:
-        """Return when every slot has come here and has nothing under way."""
+        """Return when every slot has called this and has no operation in progress."""
         mx.nd.waitall()
         self.add([0])
 
     def close(self) -> None:
-        """Leave in good order."""
+        """Leave the group."""
         hvd.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""What the strategies over an MXNet kvstore share, and a worker's end of a parameter server's."""
+"""What the strategies over an MXNet kvstore share, and the worker of a distributed kvstore."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,46 +12,38 @@ from imagenet_workloads.train.options.groups import ClusterOptions
 
 @dataclass(frozen=True)
 class Compression:
-    """Compression of gradients on their way: `kind` is 2bit, `threshold` its step."""
+    """Compression of gradients in transfer: `kind` is 2bit, `threshold` its step."""
 
     kind: str
     threshold: float
 
 
 def chosen_compression(options: ClusterOptions) -> Compression | None:
-    """Give what --gc-type asks for; None for none."""
+    """Return the compression of --gc-type; None if it is none."""
     if options.gc_type == "none":
         return None
     return Compression(options.gc_type, options.gc_threshold)
 
 
 def compress(store: mx.kv.KVStore, compression: Compression) -> None:
-    """Switch compression on; everything that is pushed from then on is compressed."""
+    """Switch compression on for everything that is pushed from now on."""
     store.set_gradient_compression({"type": compression.kind, "threshold": compression.threshold})
 
 
 def gradients_by_key(replicas: Replicas) -> dict[str, list[mx.nd.NDArray]]:
-    """Give the buckets of gradients on each device, by their keys in a kvstore."""
+    """Return the buckets of gradients on each device, by their keys in a kvstore."""
     return {f"gradient:{place}": parts for place, parts in enumerate(replicas.gradient_buckets())}
 
 
 def sum_gradients(store: mx.kv.KVStore, replicas: Replicas) -> None:
     """Replace every gradient by its sum over devices and workers; the store has their keys.
 
-    Push and pull apart, since pushpull does not work with compression. The first layers, which the
-    next step needs first, have the highest priority.
+    Push and pull are separate, because pushpull does not work with compression. The first layers
+    have the highest priority: the next step needs them first.
     """
     for place, (key, gradients) in enumerate(gradients_by_key(replicas).items()):
         store.push(key, gradients, priority=-place)
         store.pull(key, out=gradients, priority=-place)
-
-
-def average_over_devices(arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-    """Set arrays, by name and device, to their average over this worker's devices."""
-    for parts in arrays.values():
-        mean = mx.nd.add_n(*[part.as_in_context(mx.cpu()) for part in parts]) / len(parts)
-        for part in parts:
-            mean.copyto(part)
 
 
 # A kvstore that is garbage-collected waits for all other workers in its destructor. A worker that
@@ -60,16 +52,16 @@ _open: list[mx.kv.KVStore] = []
 
 
 class ServerStore:
-    """A worker's end of a distributed kvstore.
+    """A worker of a distributed kvstore.
 
     Attributes:
         store: MXNet's.
         rank: given by the scheduler; not the pod's index.
-        workers: how many there are.
+        workers: their number.
     """
 
     def __init__(self, kv_store: str) -> None:
-        """Join; returns when every worker and server has."""
+        """Join; return when every worker and server has joined."""
         self.store = mx.kv.create(kv_store)
         _open.append(self.store)
         self._keys = 0
@@ -79,20 +71,20 @@ class ServerStore:
             raise ValueError(f"{self.workers} workers; counts are exact for up to {MOST_WORKERS}")
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Give rank 0's numbers to every rank: a kvstore takes first values from rank 0 only."""
+        """Broadcast rank 0's numbers: a kvstore takes initial values from rank 0 only."""
         limbs = mx.nd.array(to_limbs(numbers))
         self._init([f"broadcast:{name}"], [limbs])
         self.store.pull(f"broadcast:{name}", out=limbs)
         return from_limbs(limbs.asnumpy().tolist())
 
     def broadcast(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> int:
-        """Give rank 0's values to every device of every worker, under keys that stay.
+        """Broadcast rank 0's values to every device of every worker, under permanent keys.
 
         Args:
             arrays: by key and device.
 
         Returns:
-            the number by which the servers know the first key; the others follow.
+            the servers' number of the first key; the other keys follow.
         """
         first = self._keys
         if arrays:
@@ -102,32 +94,32 @@ class ServerStore:
         return first
 
     def broadcast_statistics(self, replicas: Replicas) -> None:
-        """Give rank 0's moving statistics to every device of every worker."""
+        """Broadcast rank 0's moving statistics to every device of every worker."""
         self.broadcast(
             {statistic_key(name): replicas.statistics(name) for name in replicas.statistic_names}
         )
 
     def reserve(self, key: str, size: int) -> None:
-        """Make a key that numbers can be pushed to later."""
+        """Create a key for numbers that are pushed later."""
         self._init([key], [mx.nd.zeros(size)])
 
     def _init(self, keys: list[str], values: list[mx.nd.NDArray]) -> None:
-        # Every worker comes by here in the same order: MXNet numbers keys as they come.
+        # MXNet numbers keys by their creation; every worker creates them in the same order.
         self.store.init(keys, values)
         self._keys += len(keys)
 
     def wait_for_all(self) -> None:
-        """Return when every worker has come here and has nothing under way."""
+        """Return when every worker has called this and has no operation in progress."""
         mx.nd.waitall()
-        # MXNet has no public name for it.
+        # MXNet has no public method for this.
         self.store._barrier()
 
     def close(self) -> None:
-        """Leave; the last worker to do so lets servers and scheduler end."""
+        """Leave; when the last worker has left, servers and scheduler end."""
         _open.remove(self.store)
         del self.store
 
 
 def statistic_key(name: str) -> str:
-    """Give the kvstore's key of a moving statistic of BatchNorm."""
+    """Return the kvstore's key of a moving statistic of BatchNorm."""
     return f"statistic:{name}"

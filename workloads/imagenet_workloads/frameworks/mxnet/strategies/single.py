@@ -1,4 +1,4 @@
-"""The strategy of one process: its devices' gradients are added up by a kvstore of one machine."""
+"""The strategy of one process: a kvstore of one machine sums its devices' gradients."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,12 +9,12 @@ from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     Compression,
-    average_over_devices,
     chosen_compression,
     compress,
     gradients_by_key,
     sum_gradients,
 )
+from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.options.groups import ClusterOptions
 
 
@@ -24,7 +24,7 @@ def join(options: ClusterOptions) -> "Single":
 
 
 class Single:
-    """One worker that is alone; implements `Strategy`."""
+    """The only worker; implements `Strategy`."""
 
     rank = 0
     workers = 1
@@ -38,7 +38,7 @@ class Single:
             compress(self._store, compression)
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Give the numbers back."""
+        """Return the numbers."""
         return list(numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
@@ -51,30 +51,30 @@ class Single:
                 self._store.init(key, gradients[0])
 
     def update(self, flags: Flags) -> Flags:
-        """Add gradients up over devices, move the weights; the flags are its own."""
+        """Sum gradients over devices and update the weights; return this worker's flags."""
         if self._devices > 1:
             sum_gradients(self._store, self._replicas)
         self._updater()
         return flags
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Give the numbers back."""
+        """Return the numbers."""
         return list(numbers)
 
-    def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-        """Average over the devices."""
-        average_over_devices(arrays)
+    def gather(self, own: Rows) -> Rows:
+        """Return those of this worker."""
+        return own
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Give the optimizer's state."""
+        """Return the optimizer's state."""
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Continue from saved states."""
+        """Load saved states."""
         self._updater.load_states(states)
 
     def wait_for_all(self) -> None:
-        """Return at once."""
+        """Return immediately."""
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing."""

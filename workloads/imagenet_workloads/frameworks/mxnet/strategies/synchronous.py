@@ -1,8 +1,8 @@
-"""dist_sync and dist_device_sync: every update is made of one batch from each worker.
+"""dist_sync and dist_device_sync: each update uses one batch from every worker.
 
-The servers only add up; the optimizer runs on every worker, on equal sums and equal weights, so
-its state can be saved and weights never differ. A server that ran the optimizer would take every
-sum for a gradient, and evaluation counts could not be added up.
+The servers only sum. The optimizer runs on every worker, on equal sums and equal weights, so its
+state can be saved and weights never differ. If a server ran the optimizer, it would treat every sum
+as a gradient, and evaluation counts could not be summed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     Compression,
     ServerStore,
-    average_over_devices,
     chosen_compression,
     compress,
     gradients_by_key,
-    statistic_key,
     sum_gradients,
 )
 from imagenet_workloads.train.counts import LIMBS, from_limbs, to_limbs
+from imagenet_workloads.train.moving_statistics import Rows, padded
 from imagenet_workloads.train.options.groups import ClusterOptions
 
 _FLAGS = "flags"
 _SUM = "sum"
-# Numbers that `add` takes at most; a key of the kvstore has one size for ever.
+_STATISTICS = "statistics"
+# The most numbers that `add` takes; the size of a key in the kvstore is fixed.
 SUM_WIDTH = 16
 
 
@@ -37,10 +37,10 @@ def join(options: ClusterOptions) -> "Synchronous":
 
 
 class Synchronous:
-    """One of several workers in step; implements `Strategy`.
+    """One of several synchronised workers; implements `Strategy`.
 
-    With compression nothing but gradients can be pushed (all is rounded to the threshold), so then
-    it is not collective.
+    With compression, all that is pushed is rounded to the threshold. Only gradients can be pushed
+    then, so the strategy is not collective.
     """
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
@@ -53,27 +53,29 @@ class Synchronous:
         self.images_divisor = self.workers
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Give rank 0's numbers to every rank."""
+        """Broadcast rank 0's numbers."""
         return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
-        """Give rank 0's values to every device, and keep the optimizer here."""
+        """Broadcast rank 0's values to every device, and keep the optimizer on the worker."""
         self._replicas = replicas
         self._broadcast_weights(replicas)
         self._server.broadcast_statistics(replicas)
         self._updater = LocalUpdater(optimizer, replicas)
         self._server.reserve(_FLAGS, 2)
         self._server.reserve(_SUM, SUM_WIDTH * LIMBS)
+        if statistics := replicas.read_statistics().size:
+            self._server.reserve(_STATISTICS, statistics * self.workers)
         if self._compression is not None:
             compress(self._server.store, self._compression)
-            # Only rank 0 tells the servers. A gradient that comes before they know is taken for
-            # one that is not compressed.
+            # Only rank 0 sends the setting. A server takes earlier gradients for uncompressed
+            # ones.
             self._server.wait_for_all()
 
     def _broadcast_weights(self, replicas: Replicas) -> None:
-        """Give rank 0's weights to every device, by way of the gradients: servers know only those.
+        """Broadcast rank 0's weights to every device under the keys of the gradients.
 
-        They would keep what has a key of its own for as long as they live.
+        Servers would keep further keys until they end.
         """
         pairs = [
             pair
@@ -88,10 +90,10 @@ class Synchronous:
         replicas.clear_gradients()
 
     def update(self, flags: Flags) -> Flags:
-        """Add gradients up, move the weights; the flags are everybody's."""
+        """Sum the gradients and update the weights; return the flags of all workers."""
         flags_sent = mx.nd.array([flags.save, flags.stop])
         if self.collective:
-            # Before the gradients: no worker's flags wait for another's backward pass.
+            # Before the gradients, so that flags do not wait for a backward pass.
             self._server.store.push(_FLAGS, flags_sent, priority=1)
             self._server.store.pull(_FLAGS, out=flags_sent, priority=1)
         sum_gradients(self._server.store, self._replicas)
@@ -100,37 +102,35 @@ class Synchronous:
         return Flags(bool(save), bool(stop))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Add up over the workers; up to SUM_WIDTH numbers."""
+        """Sum up to SUM_WIDTH numbers over the workers."""
         padded = [*numbers, *[0] * (SUM_WIDTH - len(numbers))]
         limbs = mx.nd.array(to_limbs(padded))
         self._server.store.push(_SUM, limbs)
         self._server.store.pull(_SUM, out=limbs)
         return from_limbs(limbs.asnumpy().tolist())[: len(numbers)]
 
-    def average(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> None:
-        """Average the network's moving statistics over devices, and workers where it can."""
+    def gather(self, own: Rows) -> Rows:
+        """Sum rows that are zero but on one worker; only this worker's if it is not collective."""
         if not self.collective:
-            average_over_devices(arrays)
-            return
-        for name, parts in arrays.items():
-            key = statistic_key(name)
-            self._server.store.push(key, list(parts))
-            self._server.store.pull(key, out=list(parts))
-            for part in parts:
-                part[:] = part / (len(parts) * self.workers)
+            return own
+        sent = mx.nd.array(padded(own, self.rank, self.workers).ravel())
+        self._server.store.push(_STATISTICS, sent)
+        self._server.store.pull(_STATISTICS, out=sent)
+        found: Rows = sent.asnumpy().reshape(-1, own.shape[1])
+        return found
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Give the optimizer's state, equal on every worker."""
+        """Return the optimizer's state, equal on every worker."""
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Continue from saved states."""
+        """Load saved states."""
         self._updater.load_states(states)
 
     def wait_for_all(self) -> None:
-        """Return when every worker has come here."""
+        """Return when every worker has called this."""
         self._server.wait_for_all()
 
     def close(self) -> None:
-        """Leave in good order."""
+        """Leave the group."""
         self._server.close()

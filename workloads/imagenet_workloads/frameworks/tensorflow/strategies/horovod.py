@@ -1,6 +1,6 @@
-"""Horovod: one process a device, which add their gradients up in rings (here over Gloo).
+"""Horovod: one process a device; the processes sum gradients in rings, here over Gloo.
 
-Each is a worker of its own; HOROVOD_RANK, HOROVOD_SIZE and so on say which, and where to meet.
+Each process is a worker. HOROVOD_RANK, HOROVOD_SIZE and others name its rank and the rendezvous.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import device_
 
 
 class Horovod:
-    """One of several processes in step; implements `Strategy`."""
+    """One of several synchronised processes; implements `Strategy`."""
 
     collective = True
     devices = 1
@@ -27,38 +27,38 @@ class Horovod:
         self.distribution = tf.distribute.OneDeviceStrategy(device)
 
     def total(self, tensors: Sequence[Any]) -> list[Any]:
-        """Add up in one go; called within the only replica."""
+        """Sum in one operation; call it in the only replica."""
         return list(hvd.grouped_allreduce([tf.identity(tensor) for tensor in tensors], op=hvd.Sum))
 
     def broadcast(self, variables: Sequence[Any]) -> None:
-        """Give rank 0's values to every worker."""
+        """Broadcast rank 0's values to every worker."""
         hvd.broadcast_variables(list(variables), root_rank=0)
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Give rank 0's numbers to every rank."""
+        """Broadcast rank 0's numbers."""
         received = hvd.broadcast(tf.constant(list(numbers), tf.int64), root_rank=0, name=name)
         return [int(number) for number in received]
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Add up, as 64-bit integers."""
+        """Sum, as 64-bit integers."""
         sums = hvd.allreduce(tf.constant(list(numbers), tf.int64), op=hvd.Sum, name="add")
         return [int(number) for number in sums]
 
     def wait_for_all(self) -> None:
-        """Return when every worker has come here."""
+        """Return when every worker has called this."""
         self.add([0])
 
     def close(self) -> None:
-        """Leave; the others must have come here too, or they would miss this one."""
+        """Leave; every other worker must leave too, because it cannot go on without this one."""
         hvd.shutdown()
 
 
 def join() -> Horovod:
-    """Join; returns when every process has."""
+    """Join; return when every process has joined."""
     devices = device_names()
     if len(devices) > 1:
         raise InputError(
-            f"--gpus: Horovod gives each of its processes one, not {len(devices)}; start as many "
+            f"--gpus: Horovod gives each process one GPU, not {len(devices)}; start as many "
             "slots as there are GPUs"
         )
     return Horovod(devices[0])

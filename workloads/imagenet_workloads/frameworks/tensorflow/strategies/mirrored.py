@@ -1,6 +1,6 @@
 """MirroredStrategy: one worker, a copy of the network on each of its devices. Imports TensorFlow.
 
-`Distributed` is what it has in common with the strategy of several workers.
+The strategy of several workers shares `Distributed`.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ import tensorflow as tf
 
 
 class Distributed:
-    """A worker whose replicas are tf.distribute's; implements `Strategy`."""
+    """A worker with the replicas of tf.distribute; implements `Strategy`."""
 
     collective = True
 
     def __init__(self, distribution: Any, rank: int, workers: int) -> None:
-        """Take the strategy, joined already."""
+        """Take the strategy, which has joined."""
         self.distribution = distribution
         self.rank, self.workers = rank, workers
         self.images_divisor = workers
@@ -24,33 +24,34 @@ class Distributed:
         self._add = tf.function(self._add_up, autograph=False)
 
     def total(self, tensors: Sequence[Any]) -> list[Any]:
-        """Add up in one go; called within a replica."""
+        """Sum in one operation; call it in a replica."""
         replica = tf.distribute.get_replica_context()
         # Copies are on this replica's device; arguments and variables' values may be on none.
         copies = [tf.identity(tensor) for tensor in tensors]
         return list(replica.all_reduce(tf.distribute.ReduceOp.SUM, copies))
 
     def broadcast(self, variables: Sequence[Any]) -> None:
-        """Do nothing: variables begin with rank 0's values, and files are read by every rank."""
+        """Do nothing: variables start with rank 0's values, and every rank reads the files."""
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Give rank 0's numbers to every rank."""
+        """Broadcast rank 0's numbers."""
         return self.add(numbers if self.rank == 0 else [0] * len(numbers))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Add up, as 64-bit integers."""
+        """Sum, as 64-bit integers."""
         sums = self._add(tf.constant(list(numbers), tf.int64))
         return [int(number) for number in self.distribution.experimental_local_results(sums)[0]]
 
     def wait_for_all(self) -> None:
-        """Return when every worker has come here."""
+        """Return when every worker has called this."""
         self.add([0])
 
     def close(self) -> None:
-        """Stay until the others have got the last sum, too.
+        """Wait until the others have received the last sum, too.
 
-        Workers fetch the parts of a sum from one another, so that who has all of it may leave
-        somebody without. Of this further sum nobody needs a part: who misses one is the last here.
+        Workers fetch the parts of a sum from one another. A worker that has all parts could leave
+        before another worker has fetched them. This further sum is not used, so a worker that
+        misses a part of it has lost nothing.
         """
         with suppress(tf.errors.OpError):
             self.wait_for_all()
@@ -59,18 +60,18 @@ class Distributed:
         return self.distribution.run(self._of_first_device, (numbers,))
 
     def _of_first_device(self, numbers: Any) -> Any:
-        # One replica of each worker speaks for it.
+        # One replica of each worker contributes.
         number = tf.distribute.get_replica_context().replica_id_in_sync_group
         first = tf.cast(number % self.devices == 0, tf.int64)
         return self.total([numbers * first])[0]
 
 
 def device_names() -> list[str]:
-    """Name this worker's devices: its GPUs, or else all that its CPU is cut into."""
+    """Return this worker's devices: its GPUs, or all virtual devices of its CPU."""
     kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
     return [f"{kind}:{number}" for number in range(len(tf.config.list_logical_devices(kind)))]
 
 
 def join() -> Distributed:
-    """Make the strategy; there is nobody to wait for."""
+    """Make the strategy; there are no other workers."""
     return Distributed(tf.distribute.MirroredStrategy(device_names()), rank=0, workers=1)

@@ -1,6 +1,6 @@
 """MultiWorkerMirroredStrategy: copies of the network on the devices of several workers.
 
-TF_CONFIG names the workers, and which of them this is:
+TF_CONFIG names the workers and this worker's index:
 
     {"cluster": {"worker": ["host:port", …]}, "task": {"type": "worker", "index": 0}}
 """
@@ -13,7 +13,7 @@ from imagenet_workloads.rendezvous.tf_config import apart
 
 
 def join() -> Distributed:
-    """Join; returns when every worker has. It takes all GPUs that are visible."""
+    """Join; return when every worker has joined. It uses all visible GPUs."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     workers = apart(resolver.cluster_spec().as_dict()["worker"])
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -28,14 +28,14 @@ def join() -> Distributed:
 
 
 def _wait_where_signals_are_heard() -> None:
-    """Have TensorFlow wait for the others in a sum, and not in its coordination service.
+    """Make TensorFlow wait for its peers in a sum, not in its coordination service.
 
-    The service takes SIGTERM for itself, and waits with Python's lock held: neither a signal's
-    handler nor a thread could end a worker whose others never come. A sum waits without the lock.
+    The service handles SIGTERM itself and waits while it holds Python's lock. If peers do not join,
+    neither a signal handler nor a thread could end the worker. A sum waits without the lock.
 
-    In place of the service's heartbeats a thread of TensorFlow's then asks the others every 30 s
-    whether they live. That is for who falls silent: whoever ends breaks the sum under way, as ever.
+    Without the service's heartbeats, a thread of TensorFlow checks the peers every 30 s. It detects
+    a peer that does not answer. A peer that ends breaks the current sum, with or without it.
     """
-    # Not public, and there is no public way: the strategy asks for the service unless the context
-    # has been told about one already. The empty name is none; TensorFlow's own tests tell it so.
+    # There is no public function for this. The strategy starts the service unless the context is
+    # configured already. The empty name means no service, as in TensorFlow's own tests.
     context.context().configure_coordination_service(service_type="")

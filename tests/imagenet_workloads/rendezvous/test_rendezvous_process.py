@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_workloads.telemetry import names
 from support import loopback
 from support.processes import wait_until
 from support.training_cluster import METRICS_PORT, ask, plain_environment
@@ -44,6 +45,13 @@ class Rendezvous:
         finally:
             connection.close()
 
+    def refused(self) -> float:
+        """How many requests it has refused, by its metrics."""
+        page = ask(self.address, METRICS_PORT, "/metrics")[1]
+        name = names.PEER_REQUESTS_REFUSED.name
+        (line,) = (line for line in page.splitlines() if line.startswith(f"{name}{{"))
+        return float(line.rpartition(" ")[2])
+
     def listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((self.address, PORT)) == 0
@@ -61,7 +69,7 @@ def rendezvous(address: str) -> Iterator[Rendezvous]:
     wait_until(made.listens, "it listens")
     yield made
     made.process.kill()
-    made.process.communicate()
+    made.process.wait()
 
 
 def test_slots_find_what_others_have_told(rendezvous: Rendezvous) -> None:
@@ -117,6 +125,72 @@ def test_old_addresses_are_gone_when_all_slots_have_met(rendezvous: Rendezvous) 
     """Slots that meet again read no address of the first time, whatever else is complete before."""
     for rank in (0, 1):
         assert rendezvous.request("PUT", f"/global/{rank}", "old")[0] == 200
-    for path in ("/global/0", "/local_pod-0/0", "/global/1"):
+    # One that got no answer asks again.
+    for path in ("/global/0", "/global/0", "/local_pod-0/0"):
         assert rendezvous.request("DELETE", path)[0] == 200
+        assert rendezvous.request("GET", "/global/0") == (200, "old")
+    assert rendezvous.request("DELETE", "/global/1")[0] == 200
     assert rendezvous.request("GET", "/global/0")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "/elsewhere/0", 403),
+        ("GET", "/elsewhere/0", 403),
+        ("DELETE", "/elsewhere/0", 403),
+        ("PUT", "/local_pod-2/0", 403),
+        ("PUT", "/cross_1/0", 403),
+        ("PUT", "/global_process_set_hash_/0", 403),
+        ("PUT", f"/global_process_set_hash_{'a' * 17}/0", 403),
+        ("PUT", "/global/2", 403),
+        ("PUT", "/global/-1", 403),
+        ("PUT", "/global/00", 403),
+        ("PUT", "/global/rank_2", 403),
+        ("PUT", f"/global/{'1' * 5000}", 403),
+        ("DELETE", "/global/rank_0", 403),
+        ("PUT", "/global", 400),
+        ("PUT", "/global/0/1", 400),
+        ("GET", "/../../etc/passwd", 400),
+        ("HEAD", "/", 501),
+        ("POST", "/global/0", 501),
+    ],
+)
+def test_what_no_slot_asks_for_is_refused(
+    rendezvous: Rendezvous, method: str, path: str, status: int
+) -> None:
+    assert rendezvous.request(method, path, "x" if method == "PUT" else "")[0] == status
+    assert rendezvous.refused() == (status != 501)
+
+
+def test_a_key_that_is_set_does_not_change(rendezvous: Rendezvous) -> None:
+    assert rendezvous.request("PUT", "/global/0", "its address")[0] == 200
+    # A slot that got no answer sends the same again.
+    assert rendezvous.request("PUT", "/global/0", "its address")[0] == 200
+    assert rendezvous.refused() == 0
+    assert rendezvous.request("PUT", "/global/0", "a stranger's")[0] == 409
+    assert rendezvous.request("GET", "/global/0") == (200, "its address")
+    assert rendezvous.refused() == 1
+    rendezvous.process.kill()
+    error = rendezvous.process.communicate()[1]
+    assert "refused 'PUT /global/0 HTTP/1.1' of a client: its key has another value" in error
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [("", 411), ("x", 411), ("-1", 411), ("2000", 413), ("9" * 99, 413)]
+)
+def test_a_value_of_another_length_is_not_read(
+    rendezvous: Rendezvous, length: str, status: int
+) -> None:
+    header = f"Content-Length: {length}\r\n" if length else ""
+    with socket.create_connection((rendezvous.address, PORT), timeout=30) as client:
+        client.sendall(f"PUT /global/0 HTTP/1.1\r\n{header}\r\n".encode())
+        assert client.recv(12).decode() == f"HTTP/1.0 {status}"
+
+
+def test_an_incomplete_value_is_not_published(rendezvous: Rendezvous) -> None:
+    with socket.create_connection((rendezvous.address, PORT), timeout=30) as client:
+        client.sendall(b"PUT /global/0 HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf")
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(12) == b"HTTP/1.0 400"
+    assert rendezvous.request("GET", "/global/0") == (404, "")

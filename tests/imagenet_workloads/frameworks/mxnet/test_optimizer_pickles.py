@@ -1,0 +1,214 @@
+"""The optimizers that parameter servers take from workers, and what they refuse."""
+
+import inspect
+import os
+import pickle
+import pickletools
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from imagenet_workloads.frameworks.mxnet import optimizer_pickles
+from imagenet_workloads.frameworks.mxnet.optimizer_pickles import (
+    ADMITTED,
+    RefusedCommandError,
+    decode,
+)
+from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
+from imagenet_workloads.train.options.kinds import PolynomialDecay, StepDecay
+from imagenet_workloads.train.schedule import Schedule
+
+OPTIMIZERS = sorted(
+    set(mx.optimizer.Optimizer.opt_registry.values()), key=lambda kind: kind.__name__
+)
+SCHEDULERS = [
+    mx.lr_scheduler.LRScheduler(),
+    mx.lr_scheduler.FactorScheduler(step=2),
+    mx.lr_scheduler.MultiFactorScheduler(step=[2, 3]),
+    mx.lr_scheduler.PolyScheduler(max_update=5),
+    mx.lr_scheduler.CosineScheduler(max_update=5),
+    ByUpdate(Schedule(0.1, 10, 2, 0.5, decay=StepDecay((1,)))),
+    ByUpdate(Schedule(0.1, 10, 2, decay=PolynomialDecay(2.0)), workers=4),
+]
+
+
+def state(optimizer: mx.optimizer.Optimizer) -> dict[str, object]:
+    scheduler = optimizer.lr_scheduler
+    return {**vars(optimizer), "lr_scheduler": (type(scheduler), vars(scheduler))}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL])
+def test_every_optimizer_of_the_wheel_arrives_as_it_was(
+    kind: type, scheduler: Callable[[int], float], protocol: int
+) -> None:
+    weight = mx.sym.Variable("weight", lr_mult=2.0)
+    sent = kind(
+        learning_rate=0.1,
+        lr_scheduler=scheduler,
+        sym=mx.sym.FullyConnected(mx.sym.Variable("data"), weight, num_hidden=2),
+        param_idx2name={0: "weight"},
+        **({} if kind.__name__ == "GroupAdaGrad" else {"wd": 1e-4}),
+    )
+    found = decode(pickle.dumps(sent, protocol))
+    assert type(found) is kind
+    assert state(found) == state(sent)
+
+
+def test_only_the_classes_of_the_wheel_and_our_scheduler_are_admitted() -> None:
+    schedulers = [
+        kind
+        for kind in vars(mx.lr_scheduler).values()
+        if inspect.isclass(kind) and issubclass(kind, mx.lr_scheduler.LRScheduler)
+    ]
+    ours = [ByUpdate, Schedule, StepDecay, PolynomialDecay]
+    known = {(kind.__module__, kind.__qualname__) for kind in (*OPTIMIZERS, *schedulers, *ours)}
+    assert known | {("__builtin__", "object")} == ADMITTED
+
+
+@pytest.mark.parametrize(
+    "number", [np.float64(0.1), np.float32(0.5), np.float16(2), np.int64(3), np.int32(-3)]
+)
+@pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL])
+def test_numbers_of_numpy_become_numbers(number: np.generic, protocol: int) -> None:
+    found = decode(pickle.dumps(mx.optimizer.SGD(learning_rate=number), protocol))
+    assert type(found.lr) in (int, float)
+    assert found.lr == number
+
+
+class Runs:
+    """A pickle that would write a file."""
+
+    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self.call
+
+
+def test_a_function_is_named_and_not_called(tmp_path: Path) -> None:
+    marker = tmp_path / "it-ran"
+    for call in (
+        Runs(os.system, f"touch {marker}"),
+        Runs(eval, f"open({str(marker)!r}, 'w')"),
+        Runs(Path.touch, marker),
+        Runs(getattr, mx.optimizer.SGD, "__init__"),
+    ):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(RefusedCommandError, match="it needs"):
+                decode(pickle.dumps(call, protocol))
+        # Also as a part of an optimizer that would be taken.
+        optimizer = mx.optimizer.SGD()
+        optimizer.lr_mult = {"weight": call}
+        with pytest.raises(RefusedCommandError, match="it needs"):
+            decode(pickle.dumps(optimizer, 0))
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "it is no pickle of MXNet's: EOFError"),
+        (b"\x00\xff", "it is no pickle of MXNet's: KeyError"),
+        # Attributes of an admitted class.
+        (b"\x80\x04\x8c\x19mxnet.optimizer.optimizer\x8c\x0cSGD.__init__\x93.", "SGD.__init__"),
+        (b"\x80\x04\x8c\x19mxnet.optimizer.optimizer\x8c\x06pickle\x93.", "optimizer.pickle"),
+        (b"cmxnet.optimizer\ncreate\n.", "it needs 'mxnet.optimizer.create'"),
+        (b"cnumpy\nload\n.", "it needs 'numpy.load'"),
+        (pickle.dumps({"lr": 1}), "it is of the type dict, which is no optimizer"),
+        (b"cmxnet.optimizer.optimizer\nSGD\n.", "it is of the type type, which is no optimizer"),
+        (pickle.dumps(SCHEDULERS[0]), "it is of the type LRScheduler, which is no optimizer"),
+        (b"cnumpy\ndtype\n(S'O'\ntR.", "NumPy's type 'O', which is no number"),
+        (b"cnumpy.core.multiarray\nscalar\n(I1\nI2\ntR.", "without a type"),
+        (
+            b"ccopy_reg\n_reconstructor\n(cmxnet.lr_scheduler\nLRScheduler\nc__builtin__\nobject\n"
+            b"I1\ntR.",
+            "in a way that no optimizer needs",
+        ),
+        (b"ccopy_reg\n_reconstructor\n(c__builtin__\ndict\nNNtR.", "it needs '__builtin__.dict'"),
+        # A tuple of tuples is a text of any length.
+        (b"cnumpy\ndtype\n((ttR.", "a type of NumPy's without a name"),
+        (b"c_codecs\nencode\n((t(ttR.", "bytes that are no text"),
+    ],
+)
+def test_what_is_no_optimizer_is_refused_with_the_reason(body: bytes, reason: str) -> None:
+    with pytest.raises(RefusedCommandError, match=f".*{reason}"):
+        decode(body)
+
+
+def test_a_pickle_that_ends_early_is_refused() -> None:
+    whole = pickle.dumps(mx.optimizer.SGD(lr_scheduler=SCHEDULERS[1]), 0)
+    ends = [place for _, _, place in pickletools.genops(whole) if place]
+    for end in ends:
+        with pytest.raises(RefusedCommandError):
+            decode(whole[:end])
+
+
+# A class, a stand-in for a function, and an optimizer, each with a state that sets attributes.
+CLASS = b"cmxnet.lr_scheduler\nFactorScheduler\n"
+FUNCTION = b"ccopy_reg\n_reconstructor\n"
+SLOTS = b"(N(S'__defaults__'\n(I1\nI2\ntS'forged'\nI1\ndtb."
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (CLASS + SLOTS, "sets attributes of a class or a function"),
+        (FUNCTION + SLOTS, "sets attributes of a class or a function"),
+        (FUNCTION + b"(S'forged'\nI1\ndb.", "sets attributes of a class or a function"),
+        (CLASS + b")\x81" + SLOTS, "state that is no dictionary"),
+    ],
+)
+def test_no_pickle_changes_a_class_or_a_function(body: bytes, reason: str) -> None:
+    stand_in = optimizer_pickles._new_object
+    with pytest.raises(RefusedCommandError, match=reason):
+        decode(body)
+    assert not hasattr(mx.lr_scheduler.FactorScheduler, "forged")
+    assert not hasattr(stand_in, "forged") and stand_in.__defaults__ is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A place in the memo: LONG_BINPUT of 10,000,000.
+        b"\x80\x02}r" + (10_000_000).to_bytes(4, "little") + b".",
+        # A length: BYTEARRAY8 and BINBYTES8 of 1 GiB.
+        b"\x80\x05\x96" + (2**30).to_bytes(8, "little") + b".",
+        b"\x80\x04\x8e" + (2**30).to_bytes(8, "little") + b".",
+        b"\x80\x04\x95" + (2**30).to_bytes(8, "little") + b"}.",
+    ],
+    ids=["memo", "bytearray", "bytes", "frame"],
+)
+def test_a_number_in_a_short_pickle_takes_no_memory(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(RefusedCommandError):
+            decode(body)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x80\x04X%b\x8c\x01n\x93.",
+        b"\x80\x04\x8c\x01mX%b\x93.",
+        b"\x80\x02cnumpy\ndtype\nX%b\x85R.",
+        # Python's error quotes the line.
+        b"g%b\n.",
+    ],
+    ids=["module", "name", "type", "line"],
+)
+def test_a_refusal_is_one_short_line(body: bytes) -> None:
+    forged = b"SGD\nrefused nothing " * 50_000
+    text = len(forged).to_bytes(4, "little") + forged if b"X%b" in body else b"1\r" * 50_000
+    with pytest.raises(RefusedCommandError) as caught:
+        decode(body.replace(b"%b", text))
+    said = str(caught.value)
+    assert len(said) < 300 and said.isprintable()

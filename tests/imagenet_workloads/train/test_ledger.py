@@ -1,0 +1,187 @@
+"""The ledger over random kills and changes of the number of workers, and with wrong readers."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.data import RecordsRead
+from imagenet_workloads.train.ledger import FOLDER, Identities, Ledger, LedgerHead, Start
+from imagenet_workloads.train.ledger_check import EpochReport, check, find_runs
+from imagenet_workloads.train.order import Integers, Order, worker_positions
+
+SEED = 3
+# Made from the identities that should be read at some positions of an epoch.
+Reader = Callable[[int, Integers, Identities], Identities]
+
+
+def identities(images: int) -> Identities:
+    """Those of a split's records, in packed order."""
+    return np.random.default_rng(images).permutation(10 * images)[:images].astype(np.uint64)
+
+
+def honest(epoch: int, positions: Integers, wanted: Identities) -> Identities:
+    return wanted
+
+
+@dataclass
+class Training:
+    """A training without a network: its order, checkpoints, attempts and ledgers.
+
+    Attributes:
+        output: the job's folder.
+        images: of the split.
+        epochs: planned.
+        read: what the workers read.
+    """
+
+    output: Path
+    images: int
+    epochs: int
+    read: Reader = honest
+
+    def attempt(
+        self, number: int, start: Start, workers: int, batch: int, steps: int, checkpoint_every: int
+    ) -> Start:
+        """Train until killed after some steps; return the newest checkpoint's place."""
+        order, expected = Order(self.images, SEED), identities(self.images)
+        folder = self.output / f"attempts/r{number}"
+        heads = [
+            LedgerHead("hash", start, worker, workers, self.images, SEED)
+            for worker in range(workers)
+        ]
+        ledgers = [Ledger(folder, head) for head in heads]
+        saved = start
+        for step, (epoch, begin, end) in enumerate(self._batches(start, batch * workers), start=1):
+            for worker, ledger in enumerate(ledgers):
+                own = worker_positions(begin, end, worker, workers)
+                read = self.read(epoch, own, expected[order.at(epoch, own)])
+                ledger.record(RecordsRead(epoch, begin, read))
+            place = Start(epoch + 1, 0) if end == self.images else Start(epoch, end)
+            if step % checkpoint_every == 0 or place.epoch == self.epochs:
+                saved = place
+            if step == steps:
+                break
+        return saved
+
+    def _batches(self, start: Start, size: int) -> Iterator[tuple[int, int, int]]:
+        """Yield epoch, first position and end of the batches, as a resumed training has them."""
+        for epoch in range(start.epoch, self.epochs):
+            first = start.image if epoch == start.epoch else 0
+            for batch in range(first // size, -(-self.images // size)):
+                yield epoch, max(batch * size, first), min((batch + 1) * size, self.images)
+
+    def check(self, is_finished: bool = True, with_dataset: bool = True) -> list[EpochReport]:
+        dataset = identities(self.images) if with_dataset else None
+        return list(check(find_runs(self.output), is_finished, dataset))
+
+
+@pytest.mark.parametrize("first_seed", range(0, 1000, 250))
+def test_random_kills_and_numbers_of_workers(tmp_path: Path, first_seed: int) -> None:
+    redone = 0
+    for seed in range(first_seed, first_seed + 250):
+        drawn = random.Random(seed)
+        training = Training(tmp_path / str(seed), drawn.randint(8, 90), drawn.randint(1, 3))
+        place, number = Start(0, 0), 0
+        while place.epoch < training.epochs:
+            place = training.attempt(
+                number,
+                place,
+                workers=drawn.choice((1, 2, 3, 4, 7)),
+                batch=drawn.randint(1, 6),
+                # In the end one is not killed.
+                steps=drawn.randint(0, 25) if number < 5 else 1_000_000,
+                checkpoint_every=drawn.randint(1, 9),
+            )
+            number += 1
+        reports = training.check(with_dataset=bool(seed % 2))
+        assert [report.epoch for report in reports] == list(range(training.epochs)), seed
+        for report in reports:
+            assert (report.trained, report.mistakes) == (training.images, ()), seed
+            redone += report.redone
+    assert redone > 0
+
+
+def skips_one(epoch: int, positions: Integers, wanted: Identities) -> Identities:
+    """Take the next record wherever it should have been 7, as if that one were not there."""
+    expected = identities(40)
+    return np.where(wanted == expected[7], expected[8], wanted)
+
+
+def doubles_one(epoch: int, positions: Integers, wanted: Identities) -> Identities:
+    read = wanted.copy()
+    if epoch == 1 and len(read) > 1:
+        read[1] = read[0]
+    return read
+
+
+def swaps(epoch: int, positions: Integers, wanted: Identities) -> Identities:
+    return wanted[::-1] if epoch == 1 else wanted
+
+
+@pytest.mark.parametrize("with_dataset", [True, False])
+@pytest.mark.parametrize("reader", [skips_one, doubles_one, swaps])
+def test_a_wrong_reader_is_found(tmp_path: Path, reader: Reader, with_dataset: bool) -> None:
+    training = Training(tmp_path, 40, 2, reader)
+    training.attempt(0, Start(0, 0), workers=2, batch=4, steps=1000, checkpoint_every=1)
+    mistakes = [
+        mistake for report in training.check(True, with_dataset) for mistake in report.mistakes
+    ]
+    assert mistakes
+    assert all("record 0x" in mistake for mistake in mistakes if "more" not in mistake)
+
+
+def test_what_lost_steps_have_trained_is_redone(tmp_path: Path) -> None:
+    training = Training(tmp_path, 40, 1)
+    place = training.attempt(0, Start(0, 0), workers=2, batch=4, steps=4, checkpoint_every=3)
+    assert place == Start(0, 24)
+    training.attempt(1, place, workers=3, batch=2, steps=1000, checkpoint_every=1)
+    (report,) = training.check()
+    assert (report.trained, report.redone, report.mistakes) == (40, 8, ())
+
+
+def test_an_attempt_that_starts_too_late_leaves_a_gap(tmp_path: Path) -> None:
+    training = Training(tmp_path, 40, 1)
+    training.attempt(0, Start(0, 0), workers=2, batch=4, steps=2, checkpoint_every=1)
+    training.attempt(1, Start(0, 18), workers=2, batch=4, steps=1000, checkpoint_every=1)
+    (report,) = training.check()
+    assert report.mistakes == ("position 16 was not trained", "position 17 was not trained")
+
+
+def test_an_epoch_in_progress_may_lack_its_end(tmp_path: Path) -> None:
+    training = Training(tmp_path, 40, 1)
+    training.attempt(0, Start(0, 0), workers=2, batch=4, steps=2, checkpoint_every=1)
+    (report,) = training.check(is_finished=False)
+    assert (report.trained, report.mistakes) == (16, ())
+    assert len(training.check(is_finished=True)[0].mistakes) == 6
+
+
+def test_a_batch_that_a_kill_has_cut_off_is_ignored(tmp_path: Path) -> None:
+    training = Training(tmp_path, 40, 1)
+    training.attempt(0, Start(0, 0), workers=1, batch=4, steps=2, checkpoint_every=1)
+    (path,) = (tmp_path / "attempts/r0" / FOLDER).iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert training.check(is_finished=False)[0].trained == 4
+    damaged = bytearray(whole)
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match="damaged at byte"):
+        training.check(is_finished=False)
+
+
+def test_a_folder_without_a_ledger_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no ledger \(attempts/rN/ledger\)"):
+        find_runs(tmp_path)
+
+
+def test_an_image_takes_few_bytes(tmp_path: Path) -> None:
+    images = 100_000
+    training = Training(tmp_path, images, 1)
+    training.attempt(0, Start(0, 0), workers=1, batch=256, steps=10**6, checkpoint_every=1)
+    (path,) = (tmp_path / "attempts/r0" / FOLDER).iterdir()
+    assert path.stat().st_size / images < 4

@@ -1,0 +1,66 @@
+"""The place of one process among all of a job and of its pod, by its environment.
+
+Libraries have other names for the same four variables. `horovod` and `ddp` have the subclasses;
+`slots` starts several processes in one pod.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from imagenet_workloads.rendezvous import number
+
+MOST_PROCESSES = 65536
+
+
+class SlotVariables(NamedTuple):
+    """The names of the variables: over all pods, and within one."""
+
+    rank: str
+    size: str
+    local_rank: str
+    local_size: str
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One process of a job; a pod runs one or several.
+
+    Attributes:
+        variables: The names of the first four in the environment.
+        awaited: What listens on host and port before a pod starts its processes; empty if one of
+            the processes opens the port itself.
+        rank: The rank over all pods.
+        size: The number of processes.
+        local_rank: The rank in its pod.
+        local_size: The number of processes in its pod.
+        host: The name or address where the processes meet.
+        port: The port there.
+    """
+
+    variables: ClassVar[SlotVariables]
+    awaited: ClassVar[str] = ""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    host: str
+    port: int
+
+    @classmethod
+    def read_places(cls, environment: Mapping[str, str]) -> dict[str, Any]:
+        """Read the first four attributes.
+
+        Raises:
+            InputError: A variable is missing or invalid.
+        """
+        names = cls.variables
+        size = number(environment, names.size, 1, MOST_PROCESSES)
+        local_size = number(environment, names.local_size, 1, size)
+        return {
+            "rank": number(environment, names.rank, 0, size - 1),
+            "size": size,
+            "local_rank": number(environment, names.local_rank, 0, local_size - 1),
+            "local_size": local_size,
+        }

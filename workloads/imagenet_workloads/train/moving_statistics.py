@@ -1,0 +1,99 @@
+"""BatchNorm's moving statistics: averaged for evaluation and files, each device's own in training.
+
+Each device of each worker moves its own statistics. A learner averages them before it evaluates,
+saves or exports; the next training step goes on with those of each device, so that saving changes
+nothing. A checkpoint holds the averages with the weights, and here those of every device, which an
+attempt of as many devices goes on with. Imports no framework.
+
+    statistics.npy      (devices of all workers, numbers), float32
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.group import Group
+
+FILE_NAME = "statistics.npy"
+
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class DeviceStatistics:
+    """Access to the statistics of this worker's devices.
+
+    Attributes:
+        read: returns a copy, (devices, numbers).
+        write: sets them, of the same shape.
+        gather: returns those of all workers by rank, (workers * devices, numbers); if the strategy
+            is not collective, those of this worker.
+    """
+
+    read: Callable[[], Rows]
+    write: Callable[[Rows], None]
+    gather: Callable[[Rows], Rows]
+
+
+class MovingStatistics:
+    """The statistics of this worker's devices, averaged or each device's own."""
+
+    def __init__(self, devices: DeviceStatistics, group: Group) -> None:
+        """Take the devices, with each one's own statistics."""
+        self._devices, self._group = devices, group
+        # What the next training step goes on with; None if the devices have it.
+        self._own: Rows | None = None
+        self._of_all: Rows | None = None
+
+    def average(self) -> None:
+        """Give all devices the averages; all workers of a collective strategy come here."""
+        if self._own is not None:
+            return
+        own = self._devices.read()
+        if own.size:
+            self._of_all, self._own = self._devices.gather(own), own
+            mean = self._of_all.mean(axis=0, dtype=np.float64).astype(np.float32)
+            self._devices.write(np.broadcast_to(mean, own.shape))
+
+    def restore_own(self) -> None:
+        """Give each device its own statistics again, before a training step."""
+        if self._own is not None:
+            self._devices.write(self._own)
+            self._own = None
+
+    def save(self, folder: Path) -> None:
+        """Write the statistics of all devices, as they were when they were averaged."""
+        if self._of_all is not None:
+            np.save(folder / FILE_NAME, self._of_all, allow_pickle=False)
+
+    def load(self, folder: Path) -> None:
+        """Go on with a checkpoint's statistics, if they are those of as many devices.
+
+        The devices have the averages already, which come with the weights.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        path = folder / FILE_NAME
+        if not path.exists():
+            return
+        try:
+            saved: Rows = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{path}: not a file of an array by NumPy (.npy): {error}") from None
+        own = self._devices.read()
+        devices, numbers = own.shape
+        if saved.shape == (devices * self._group.workers, numbers):
+            first = devices * self._group.rank
+            self._own, self._of_all = saved[first : first + devices], saved
+
+
+def padded(own: Rows, rank: int, workers: int) -> Rows:
+    """Return the rows of all workers with zeros for the others: their sum gathers them exactly."""
+    rows = np.zeros((workers * len(own), own.shape[1]), np.float32)
+    rows[rank * len(own) : (rank + 1) * len(own)] = own
+    return rows
