@@ -1,4 +1,4 @@
-"""`spec.training.augmentation`: the options of MXNet's image augmenter, in camelCase."""
+"""`spec.training.augmentation`: MXNet's image augmenter in camelCase, and what came after it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le
 
-from imagenet_operator.api.base import Model, Rule, Unit
-from imagenet_operator.api.fields import Fraction
+from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
+from imagenet_operator.api.fields import Count, Fraction
 
 Change = Annotated[float, Ge(0), Le(100)]
 Scale = Annotated[float, Gt(0), Le(100)]
@@ -84,6 +84,25 @@ class Augmentation(Model):
 
     fill_value: Level = 127
     """The pixel value of the padding."""
+
+    random_erasing: Annotated[Fraction, DefaultWhenRead()] = 0.0
+    """The fraction of images of which a random rectangle gets `fillValue` (Zhong et al. 2017)."""
+
+    rand_augment_operations: Annotated[int, Ge(0), Le(8), DefaultWhenRead()] = 0
+    """The number of random operations of RandAugment on each image (Cubuk et al. 2019)."""
+
+    rand_augment_magnitude: Annotated[int, Ge(0), Le(30), DefaultWhenRead()] = 9
+    """The strength of RandAugment's operations, of 30."""
+
+    mixup: Annotated[Change, DefaultWhenRead()] = 0.0
+    """The alpha of mixup (Zhang et al. 2017), such as 0.2. With `cutmix`, each image gets one of
+    both."""
+
+    cutmix: Annotated[Change, DefaultWhenRead()] = 0.0
+    """The alpha of CutMix (Yun et al. 2019), such as 1."""
+
+    off_in_last_epochs: Annotated[Count, Unit("epochs"), DefaultWhenRead()] = 0
+    """The number of last epochs that train on images without random changes."""
 
     rules = (
         Rule(

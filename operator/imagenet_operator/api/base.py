@@ -43,6 +43,16 @@ class MapList:
 
 
 @dataclass(frozen=True)
+class DefaultWhenRead:
+    """Marks a field whose default the API server does not write into stored jobs.
+
+    An upgrade replaces the definition first. A default that it wrote would be an unknown field to
+    the operator of the release before, which ends jobs because of one. So the definition has no
+    default for a field that is newer than 0.1.0; this operator's model has it.
+    """
+
+
+@dataclass(frozen=True)
 class Rule:
     """A constraint between fields: in CEL for the API server, and in Python.
 

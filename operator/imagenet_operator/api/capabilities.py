@@ -10,16 +10,36 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, get_args
+
+from pydantic.alias_generators import to_camel
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Framework
+from imagenet_operator.api.frameworks.descriptor import READERS
 from imagenet_operator.api.optimizer import OptimizerName
+from imagenet_operator.api.precision import Precision
+from imagenet_operator.api.schema import is_default_when_read
+
+ONLY_IMAGE_RECORD_ITER = (
+    "max_random_h",
+    "max_random_s",
+    "max_random_l",
+    "max_random_rotate_angle",
+    "max_random_shear_ratio",
+)
+"""The augmentations that the ordered reader lacks."""
+
+ONLY_ORDERED = ("random_erasing", "rand_augment_operations", "off_in_last_epochs")
+"""The augmentations that ImageRecordIter lacks."""
 
 
 def rules() -> Iterator[Rule]:
     """Yield the rules for `spec.training` that follow from the registered frameworks."""
+    yield _ordered_reader()
+    yield _image_record_iter()
     for framework in FRAMEWORKS.values():
         yield from (_only_for(framework, rule) for rule in _rules_of(framework))
 
@@ -30,10 +50,15 @@ def _rules_of(framework: Framework) -> Iterator[Rule]:
         yield _networks(framework)
     if framework.lacks_optimizers:
         yield _optimizers(framework)
+    if framework.lacks_precisions:
+        yield _precisions(framework)
+    if framework.readers != READERS:
+        yield _readers(framework)
     if framework.lacks_augmentations:
         yield _augmentations(framework)
     if framework.lacks_grey_augmentations:
         yield _grey_augmentations(framework)
+    yield from (_field(framework, path) for path in framework.lacks_fields)
     if framework.lacks_options:
         yield _options(framework)
     if not all(support.gpu_image for support in framework.strategies.values()):
@@ -101,21 +126,118 @@ def _optimizers(framework: Framework) -> Rule:
     )
 
 
+def _precisions(framework: Framework) -> Rule:
+    lacking = framework.lacks_precisions
+
+    def explain(training: Any) -> tuple[str, str]:
+        return precision_problem(framework, training.precision)
+
+    return Rule(
+        cel=f"!has(self.precision) || !(self.precision in {list(lacking)})",
+        message=f"cannot be {' or '.join(lacking)} with the framework {framework.name}",
+        field="precision",
+        holds=lambda training: training.precision not in lacking,
+        explain=explain,
+    )
+
+
+def precision_problem(framework: Framework, precision: str) -> tuple[str, str]:
+    """Return what is wrong with a precision that a framework lacks, and what to write."""
+    having = [name for name in get_args(Precision) if name not in framework.lacks_precisions]
+    return (
+        f"{framework.name} has no {precision}",
+        _or(
+            lambda other: precision not in other.lacks_precisions,
+            f"write {' or '.join(having)}",
+        ),
+    )
+
+
+def _ordered_reader() -> Rule:
+    lacking = ONLY_IMAGE_RECORD_ITER
+
+    def explain(training: Any) -> tuple[str, str]:
+        found = changed(training.augmentation, lacking)
+        return f"Ordered has no {none_of(found)}", "remove it, or write reader: ImageRecordIter"
+
+    return Rule(
+        cel=f"!has(self.reader) || self.reader != 'Ordered' || ({unchanged_cel(lacking)})",
+        message=f"must not be Ordered with these in augmentation: {listed(lacking)}",
+        field="reader",
+        holds=lambda training: (
+            training.reader != "Ordered" or not changed(training.augmentation, lacking)
+        ),
+        explain=explain,
+    )
+
+
+def _image_record_iter() -> Rule:
+    """Return the rule for jobs that ImageRecordIter reads, named or because of an augmentation."""
+    lacking, others = ONLY_ORDERED, ONLY_IMAGE_RECORD_ITER
+
+    def holds(training: Any) -> bool:
+        varied, reader = training.augmentation, training.reader
+        is_read_by_it = reader == "ImageRecordIter" or (not reader and changed(varied, others))
+        return not is_read_by_it or not changed(varied, lacking)
+
+    def explain(training: Any) -> tuple[str, str]:
+        varied = training.augmentation
+        remedies = [name for name in (_named(others, varied), training.reader) if name]
+        return (
+            f"ImageRecordIter has no {none_of(changed(varied, lacking))}",
+            f"remove it, or remove {' and '.join(remedies)}",
+        )
+
+    return Rule(
+        cel=(
+            "(has(self.reader) ? self.reader != 'ImageRecordIter'"
+            f" : ({unchanged_cel(others)})) || ({unchanged_cel(lacking)})"
+        ),
+        message=f"must not have these with ImageRecordIter as reader: {listed(lacking)}",
+        field="augmentation",
+        holds=holds,
+        explain=explain,
+    )
+
+
+def _named(names: Iterable[str], augmentation: Augmentation) -> str:
+    return listed(changed(augmentation, names))
+
+
+def _readers(framework: Framework) -> Rule:
+    known = list(framework.readers)
+
+    def explain(training: Any) -> tuple[str, str]:
+        reader = training.reader
+        return (
+            f"{framework.name} has no {reader}",
+            _or(lambda other: reader in other.readers, f"write {' or '.join(known)}"),
+        )
+
+    return Rule(
+        cel=f"!has(self.reader) || self.reader in {known}",
+        message=f"must be {' or '.join(known)} with the framework {framework.name}",
+        field="reader",
+        holds=lambda training: training.reader is None or training.reader in known,
+        explain=explain,
+    )
+
+
 def _augmentations(framework: Framework) -> Rule:
     lacking = framework.lacks_augmentations
 
     def explain(training: Any) -> tuple[str, str]:
-        changed = _changed(training.augmentation, lacking)
+        found = changed(training.augmentation, lacking)
         return (
-            f"{framework.name} has no {_none_of(changed)}",
-            _or(lambda other: not set(changed) & set(other.lacks_augmentations), "remove it"),
+            f"{framework.name} has no {none_of(found)}",
+            _or(lambda other: not set(found) & set(other.lacks_augmentations), "remove it"),
         )
 
     return Rule(
-        cel=_unchanged_cel(lacking),
-        message=f"must not have these with the framework {framework.name}: {_listed(lacking)}",
+        cel=unchanged_cel(lacking),
+        message=f"must not have these with the framework {framework.name}: {listed(lacking)}",
         field="augmentation",
-        holds=lambda training: not _changed(training.augmentation, lacking),
+        holds=lambda training: not changed(training.augmentation, lacking),
         explain=explain,
     )
 
@@ -124,27 +246,42 @@ def _grey_augmentations(framework: Framework) -> Rule:
     lacking = framework.lacks_grey_augmentations
 
     def explain(training: Any) -> tuple[str, str]:
-        changed = _changed(training.augmentation, lacking)
+        found = changed(training.augmentation, lacking)
         _, height, width = training.model.image_shape
         return (
-            f"{framework.name} has no {_none_of(changed)} for images of 1 channel",
+            f"{framework.name} has no {none_of(found)} for images of 1 channel",
             f"remove it, or write model.imageShape: [3, {height}, {width}]",
         )
 
     return Rule(
         cel=(
             "self.model.imageShape.size() != 3 || self.model.imageShape[0] != 1"
-            f" || ({_unchanged_cel(lacking)})"
+            f" || ({unchanged_cel(lacking)})"
         ),
         message=(
             f"must not have these with the framework {framework.name} and a model.imageShape of 1"
-            f" channel: {_listed(lacking)}"
+            f" channel: {listed(lacking)}"
         ),
         field="augmentation",
         holds=lambda training: (
-            training.model.image_shape[0] != 1 or not _changed(training.augmentation, lacking)
+            training.model.image_shape[0] != 1 or not changed(training.augmentation, lacking)
         ),
         explain=explain,
+    )
+
+
+def _field(framework: Framework, path: str) -> Rule:
+    name = ".".join(map(to_camel, path.split(".")))
+    read = attrgetter(path)
+    return Rule(
+        cel=f"!has(self.{name})",
+        message=f"must be absent with the framework {framework.name}",
+        field=name,
+        holds=lambda training: read(training) is None,
+        explain=lambda training: (
+            f"{framework.name} has no {name.rpartition('.')[2]}",
+            _or(lambda other: path not in other.lacks_fields, "remove it"),
+        ),
     )
 
 
@@ -207,33 +344,44 @@ def _images(framework: Framework) -> Rule:
     )
 
 
-def _changed(augmentation: Augmentation, names: Iterable[str]) -> list[str]:
+def changed(augmentation: Augmentation, names: Iterable[str]) -> list[str]:
     """Return the Python names of the fields that differ from their defaults."""
     fields = Augmentation.model_fields
     return [name for name in names if getattr(augmentation, name) != fields[name].default]
 
 
-def _none_of(names: Iterable[str]) -> str:
+def none_of(names: Iterable[str]) -> str:
+    """Return fields as what is missing: A and no B."""
     return " and no ".join(str(Augmentation.model_fields[name].alias) for name in names)
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return the names of fields in a manifest: A, B."""
     return ", ".join(str(Augmentation.model_fields[name].alias) for name in names)
 
 
-def _unchanged_cel(names: Iterable[str]) -> str:
+def unchanged_cel(names: Iterable[str], augmentation: str = "self.augmentation") -> str:
+    """Return the CEL expression that fields have their defaults.
+
+    Args:
+        names: The Python names of the fields.
+        augmentation: The place of the augmentation.
+    """
     clauses = []
     for name in names:
         field = Augmentation.model_fields[name]
-        path = f"self.augmentation.{field.alias}"
-        # A field without a default has none in the schema, and may be absent.
+        path = f"{augmentation}.{field.alias}"
+        # A field whose default is not in the schema may be absent.
         if field.default is None:
             clauses.append(f"!has({path})")
+            continue
+        absent = f"!has({path}) || " if is_default_when_read(field) else ""
         # CEL treats a whole number in a number field as an integer.
-        elif isinstance(field.default, float):
-            clauses.append(f"double({path}) == {field.default}")
+        if isinstance(field.default, float):
+            clause = f"double({path}) == {field.default}"
         else:
-            clauses.append(f"{path} == {str(field.default).lower()}")
+            clause = f"{path} == {str(field.default).lower()}"
+        clauses.append(f"({absent}{clause})" if absent else clause)
     return " && ".join(clauses)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MaxLen, MinLen
 
-from imagenet_operator.api.base import Model, Rule, Unit
+from imagenet_operator.api.base import DefaultWhenRead, Model, OneOf, Rule, Unit
+from imagenet_operator.api.buckets import BucketFolder
 from imagenet_operator.api.fields import (
     SPLIT_DEFAULT,
     Count,
@@ -20,6 +21,8 @@ from imagenet_operator.api.frameworks import DEFAULT_FORMAT, Format
 from imagenet_operator.api.sources import DATASET_RULES, Source
 from imagenet_operator.api.volumes import VolumeClaim
 
+Words = Annotated[str, MinLen(1), MaxLen(200)]
+
 
 class Split(Model):
     """Validation images that are drawn from the training images, by `preprocessing.seed`."""
@@ -29,34 +32,35 @@ class Split(Model):
 
 
 class Validation(Model):
-    """The validation images: a `split`, or `path` and `labels` in the source."""
+    """The validation images: a `split`, or `path` in the source."""
 
     split: Split | None = None
     """Draw them from the training images."""
 
     path: RelativePath | None = None
-    """A flat tar or folder of validation images on the source's claim, as
-    ILSVRC2012_img_val.tar."""
+    """A folder or archive of validation images in the source: class folders, or flat with `labels`,
+    as ILSVRC2012_img_val.tar. A path on the claim of a volume, the name of a file of an http
+    source, or a key (an archive with its suffix) or prefix of a bucket."""
 
     labels: RelativePath | None = None
     """The label file of `path`: lines of ``NAME CLASS``, or of ``CLASS`` in the order of the
-    images' names, as in ILSVRC2012."""
+    images' names, as in ILSVRC2012. Absent: the folders in `path` are the classes."""
 
     rules = (
         Rule(
             cel="has(self.split) != (has(self.path) || has(self.labels))",
-            message="exactly one of split, path with labels must be given",
+            message="exactly one of split, path must be given",
             holds=lambda validation: (
                 (validation.split is not None)
                 != (validation.path is not None or validation.labels is not None)
             ),
-            hint="write {split: {imagesPerClass: 50}} or {path: …, labels: …}",
+            hint="write {split: {imagesPerClass: 50}}, {path: …} or {path: …, labels: …}",
         ),
         Rule(
-            cel="has(self.path) == has(self.labels)",
-            message="path and labels must be given together",
-            holds=lambda validation: (validation.path is None) == (validation.labels is None),
-            hint="add the other",
+            cel="has(self.path) || !has(self.labels)",
+            message="labels need their images",
+            holds=lambda validation: validation.path is not None or validation.labels is None,
+            hint="add path",
         ),
         stays_below("path"),
         stays_below("labels"),
@@ -90,6 +94,10 @@ class Preprocessing(Model):
     """The number of classes that the dataset must have, without the dropped ones. If it has another
     number, preparation fails and lists the classes."""
 
+    class_words: Annotated[dict[str, Words], MinLen(1), MaxLen(1000)] | None = None
+    """Words for classes, such as ``n01440764: tench``, up to 1000. They precede those of the file
+    `classWords` of a volume."""
+
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     """The seed of the validation split and of the order of images."""
 
@@ -98,7 +106,14 @@ class Preprocessing(Model):
     beyond which preparation fails."""
 
     template: Template | None = None
-    """A PodTemplateSpec, merged strategically into the pods of index, pack and seal."""
+    """A PodTemplateSpec, merged strategically into the pods of fetch, index, pack and seal."""
+
+
+class Publish(OneOf):
+    """Exactly one place to which the prepared dataset is uploaded."""
+
+    s3: BucketFolder | None = None
+    """A prefix of a bucket, from which `prepared.s3` reads it."""
 
 
 class DatasetSpec(Model):
@@ -108,7 +123,8 @@ class DatasetSpec(Model):
     """The source of the images: exactly one kind."""
 
     validation: Validation | None = None
-    """The validation images. Absent: 50 images of each class."""
+    """The validation images. Absent: those of the source, such as the folder ``val`` beside
+    ``train``; without any, 50 images of each class."""
 
     preprocessing: Preprocessing = Preprocessing()
     """The preparation of the images."""
@@ -117,4 +133,19 @@ class DatasetSpec(Model):
     """The volume of the prepared dataset, in ``datasets/KEY``. Required, except for a `prepared`
     source."""
 
+    publish: Publish | None = None
+    """Upload the prepared dataset while training runs. A failure sets the condition
+    DatasetPublished to False with its reason, and does not fail the job."""
+
+    verify: Annotated[Literal["Lengths", "Checksums"], DefaultWhenRead()] = "Lengths"
+    """What is compared before training on a dataset that was sealed before, also a `prepared` one:
+    the lengths of its shards, or their checksums too, for which the seal Job reads every byte. A
+    damaged shard fails the job, which names it."""
+
     rules = DATASET_RULES
+
+    @property
+    def publish_url(self) -> str | None:
+        """The address to which the dataset is uploaded."""
+        folder = None if self.publish is None else self.publish.s3
+        return None if folder is None else folder.url

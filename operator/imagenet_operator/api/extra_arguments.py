@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from imagenet_operator.api import capabilities
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.frameworks import FRAMEWORKS
@@ -60,8 +61,12 @@ def problems(training: TrainingSpec) -> list[Problem]:
     ]
     # Another rule refuses a job with no strategy, or two.
     if not refused and len(training.strategy.given) == 1:
-        contradictions = FRAMEWORKS[training.framework].contradictions(training, given)
+        framework = FRAMEWORKS[training.framework]
+        contradictions = framework.contradictions(training, given)
         refused = [*_preset_problems(training, given), *contradictions]
+        precision = given.get("--dtype")
+        if precision is not None and precision in framework.lacks_precisions:
+            refused.append(capabilities.precision_problem(framework, precision))
     return [Problem(FIELD, message, hint, "operator") for message, hint in refused]
 
 

@@ -1,13 +1,14 @@
 """The types of several fields: bounded texts and numbers, paths, times, templates.
 
-Every text and list is bounded, because the API server estimates the cost of a rule from the bounds
-and rejects a CRD whose rules could cost too much.
+Every text and list is bounded. The API server estimates the cost of a rule from the bounds, and
+rejects a CRD whose rules could cost too much.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import AfterValidator, AwareDatetime, Field
@@ -25,7 +26,13 @@ Message = Annotated[str, MaxLen(32768)]
 _SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 ObjectName = Annotated[str, MaxLen(253), Field(pattern=_SUBDOMAIN)]
-"""A DNS-1123 subdomain: the name of a claim, a Secret."""
+"""A DNS-1123 subdomain: the name of a claim."""
+
+NAMES_SECRET: Final = object()
+"""Marks the name of a Secret: the admission policy asks whether the requester may read it."""
+
+SecretName = Annotated[ObjectName, NAMES_SECRET]
+"""The name of a Secret in the job's namespace."""
 
 _SUBDOMAIN_OR_NONE = f"^$|{_SUBDOMAIN}"
 
@@ -44,11 +51,33 @@ _DOMAIN_PATH = (
 Manager = Annotated[str, MaxLen(63), Field(pattern=_DOMAIN_PATH)]
 """A domain and a path, as in the ``managedBy`` of a Kubernetes Job."""
 
+_FILE_NAME = r"^[A-Za-z0-9][-A-Za-z0-9._]*$"
+
+FileName = Annotated[str, MaxLen(253), Field(pattern=_FILE_NAME)]
+"""The name of a file, without folders."""
+
+_SECRET_KEY = r"^[-._A-Za-z0-9]+$"
+
+SecretKey = Annotated[str, MaxLen(253), Field(pattern=_SECRET_KEY)]
+"""A key of a Secret."""
+
+_CHECKSUM = r"^(sha256:[0-9a-f]{64}|md5:[0-9a-f]{32})$"
+
+Checksum = Annotated[str, MaxLen(71), Field(pattern=_CHECKSUM)]
+"""The checksum of a file, with its algorithm."""
+
+BUCKET_NAME: Final = r"^[a-z0-9][-.a-z0-9]{1,61}[a-z0-9]$"
+"""The name of a bucket."""
+
 FORMS = {
     _SUBDOMAIN: "a name of a-z, 0-9, - and dots",
     _SUBDOMAIN_OR_NONE: 'a name of a-z, 0-9, - and dots, or ""',
     _RELATIVE: "a path from the volume's root, without a leading / and without $",
     _DOMAIN_PATH: "a domain and a path, such as kueue.x-k8s.io/multikueue",
+    BUCKET_NAME: "a name of 3 to 63 of a-z, 0-9, - and .",
+    _FILE_NAME: "a name of A-Z, a-z, 0-9, -, . and _, such as train.tar",
+    _SECRET_KEY: "a key of A-Z, a-z, 0-9, -, . and _",
+    _CHECKSUM: "sha256: or md5: and the hexadecimal digits",
     POSITIVE_BYTES: "a quantity above zero, such as 200Gi",
 }
 """Each pattern in words."""
@@ -99,3 +128,15 @@ def stays_below(field: str) -> Rule:
         holds=holds,
         hint="write the path from the volume's root",
     )
+
+
+_ENDPOINT: Final = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/?$"
+
+ENDPOINT_RULE: Final = Rule(
+    cel=f"!has(self.endpoint) || self.endpoint.matches('{_ENDPOINT}')",
+    message="must be an http or https URL without user, path and query",
+    field="endpoint",
+    holds=lambda model: model.endpoint is None or re.search(_ENDPOINT, model.endpoint) is not None,
+    hint="write https://HOST",
+)
+"""The rule for a field `endpoint`: the address of a server without a path."""

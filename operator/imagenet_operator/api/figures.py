@@ -106,10 +106,12 @@ class Column:
     Attributes:
         name: Its heading.
         priority: 0 for `kubectl get`, 1 for `kubectl get -o wide`.
+        text: The field below ``status.training`` with the figure in words; the figure if empty.
     """
 
     name: str
     priority: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,7 @@ FIGURES: Final = (
         Combine.RANK_0,
         "imagenet_train_epoch",
         lasts=True,
-        worth_a_write=Change(above=0),
-        column=Column("Epoch"),
+        column=Column("Epoch", text="finishedEpochs"),
     ),
     Figure(
         SPEED,
@@ -187,7 +188,7 @@ FIGURES: Final = (
         column=Column("Top-1"),
         label="validation",
     ),
-    Figure(REMAINING, COUNT, Combine.DERIVED),
+    Figure(REMAINING, COUNT, Combine.DERIVED, column=Column("ETA", text="eta")),
     Figure(
         "data_wait_share",
         SHARE,
@@ -207,8 +208,8 @@ def columns(priority: int) -> list[Manifest]:
     return [
         {
             "name": figure.column.name,
-            "type": figure.number.type,
-            "jsonPath": f".status.training.{figure.path}",
+            "type": "string" if figure.column.text else figure.number.type,
+            "jsonPath": f".status.training.{figure.column.text or figure.path}",
             **({"priority": priority} if priority else {}),
         }
         for figure in FIGURES

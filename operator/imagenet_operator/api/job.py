@@ -14,6 +14,8 @@ from imagenet_operator.api.fields import Time
 from imagenet_operator.api.immutability import IMMUTABILITY
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.api.run_policy import RunPolicy
+from imagenet_operator.api.size import SIZE
+from imagenet_operator.api.sources import remote
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec
 
@@ -59,7 +61,7 @@ class ImageNetJobSpec(Model):
     run_policy: RunPolicy = RunPolicy()
     """Clean-up, deadlines and limits."""
 
-    rules = (*compatibility.rules(), *sharing.RULES)
+    rules = (*compatibility.rules(), *sharing.RULES, *remote.RULES)
 
 
 class ImageNetJob(Model):
@@ -103,6 +105,7 @@ class ImageNetJob(Model):
                 "write a-z, 0-9 and -, with a letter first and no - last",
             ),
         ),
+        SIZE,
     )
 
     transition_rules: ClassVar[tuple[TransitionRule, ...]] = IMMUTABILITY

@@ -6,18 +6,19 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
-from imagenet_operator.api.base import Model, Rule, Unit
-from imagenet_operator.api.fields import Count, PositiveInt
+from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
+from imagenet_operator.api.fields import Count, Fraction, PositiveInt
 
-OptimizerName = Literal["sgd", "nag", "lbsgd", "adam", "rmsprop"]
-"""MXNet's names of optimizers."""
+OptimizerName = Literal["sgd", "nag", "lbsgd", "adam", "rmsprop", "adamw", "lamb"]
+"""Names of optimizers: MXNet's, and adamw."""
 
 
 class Optimizer(Model):
     """The update rule and the learning rate over the epochs."""
 
     name: OptimizerName = "sgd"
-    """MXNet's name of the optimizer."""
+    """The optimizer. adam adds weight decay to the gradient, adamw to the update (Loshchilov and
+    Hutter 2019). lamb scales the update of each layer (You et al. 2020)."""
 
     learning_rate: Annotated[float, Gt(0), Le(1000)] = 0.1
     """The learning rate after warm-up, before the first step."""
@@ -40,10 +41,21 @@ class Optimizer(Model):
     """The factor of the learning rate at each of `stepEpochs`."""
 
     step_epochs: Annotated[tuple[PositiveInt, ...], MaxLen(64), Unit("epochs")] = (30, 60)
-    """The epochs at which the learning rate is reduced."""
+    """The epochs at which the schedule step reduces the learning rate."""
 
     warmup_epochs: Annotated[Count, Unit("epochs")] = 5
     """Epochs over which the learning rate rises from near zero; 0 turns warm-up off."""
+
+    schedule: Annotated[Literal["step", "cosine", "polynomial"], DefaultWhenRead()] = "step"
+    """The fall of the learning rate after warm-up. `step` falls at `stepEpochs`. `cosine` and
+    `polynomial` fall to 0 at the end of the last epoch."""
+
+    power: Annotated[float, Gt(0), Le(100), DefaultWhenRead()] = 2.0
+    """The power of the schedule polynomial."""
+
+    ema_decay: Fraction | None = None
+    """The decay of an exponential moving average of the weights, such as 0.9999. Validation and the
+    exported model use the average. Absent: no average."""
 
     warmup_strategy: Literal["linear", "power2", "sqrt", "lars"] = "linear"
     """The shape of the rise; lars is layer-wise and needs the optimizer lbsgd."""

@@ -16,6 +16,12 @@ _TRAINING = "spec.training"
 
 OPERATOR_OPTIONS: dict[str, str] = {
     "--dataset": "spec.dataset",
+    "--dataset-url": "spec.dataset",
+    "--dataset-endpoint": "spec.dataset",
+    "--dataset-region": "spec.dataset",
+    "--dataset-query-key": "spec.dataset",
+    "--cache": f"{_TRAINING}.workers.cache",
+    "--cache-size": f"{_TRAINING}.workers.cache.size",
     "--data-train": "spec.dataset",
     "--data-train-idx": "spec.dataset",
     "--data-val": "spec.dataset",
@@ -32,6 +38,8 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--batch-size": f"{_TRAINING}.batchSize",
     "--num-epochs": f"{_TRAINING}.epochs",
     "--data-nthreads": f"{_TRAINING}.dataThreads",
+    "--reader": f"{_TRAINING}.reader",
+    "--deterministic": f"{_TRAINING}.deterministic",
     "--gpus": f"{_TRAINING}.workers.gpus",
     "--optimizer": f"{_TRAINING}.optimizer.name",
     "--lr": f"{_TRAINING}.optimizer.learningRate",
@@ -42,6 +50,10 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--lr-factor": f"{_TRAINING}.optimizer.learningRateFactor",
     "--lr-step-epochs": f"{_TRAINING}.optimizer.stepEpochs",
     "--warmup-epochs": f"{_TRAINING}.optimizer.warmupEpochs",
+    "--lr-schedule": f"{_TRAINING}.optimizer.schedule",
+    "--lr-power": f"{_TRAINING}.optimizer.power",
+    "--ema-decay": f"{_TRAINING}.optimizer.emaDecay",
+    "--label-smoothing": f"{_TRAINING}.labelSmoothing",
     "--warmup-strategy": f"{_TRAINING}.optimizer.warmupStrategy",
     "--checkpoint-every-epochs": f"{_TRAINING}.checkpoint.everyEpochs",
     "--checkpoint-every-seconds": f"{_TRAINING}.checkpoint.everySeconds",
@@ -74,3 +86,21 @@ NO_REPEATED_OPTION = Rule(
     explain=_explain,
 )
 """The rule for `spec.training`."""
+
+_DTYPE = "^--dtype(=|$)"
+
+# `--dtype` is older than the field, so extraArgs may have it where the field is absent.
+NO_SECOND_PRECISION = Rule(
+    cel=(
+        "!has(self.precision) || !has(self.extraArgs)"
+        f" || !self.extraArgs.exists(text, text.matches('{_DTYPE}'))"
+    ),
+    message="must not have --dtype beside precision",
+    field="extraArgs",
+    holds=lambda training: (
+        training.precision is None
+        or not any(re.match(_DTYPE, text) for text in training.extra_args)
+    ),
+    hint="remove --dtype",
+)
+"""The rule for `spec.training` that its precision is given once."""

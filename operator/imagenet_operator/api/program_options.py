@@ -6,7 +6,7 @@
 CHOICES: dict[str, tuple[str, ...]] = {
     "--preset": ("cifar10", "imagenet"),
     "--use-imagenet-data-augmentation": ("0", "1"),
-    "--dtype": ("float32", "float16"),
+    "--dtype": ("float32", "bfloat16", "float16"),
     "--initializer": (
         "default",
         "xavier",

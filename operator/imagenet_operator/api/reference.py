@@ -28,7 +28,7 @@ The API server checks unknown fields, then types and constraints of each field, 
 fields. The operator then checks what the CRD cannot, such as the contents of pod templates.
 `imagenetctl validate FILE` makes all of these checks without a cluster.
 
-`metadata.name` {{name_rule}}.
+`metadata.name` {{name_rule}}. In a new job, {{others}}.
 
 Short name `{{short_name}}`; `kubectl get {{short_name}}` shows {{columns}}.
 """
@@ -37,9 +37,17 @@ Short name `{{short_name}}`; `kubectl get {{short_name}}` shows {{columns}}.
 def render() -> str:
     """Return the page."""
     names = crd.definition()["spec"]["names"]
-    rules = "; it ".join(rule.message for rule in ImageNetJob.rules)
+    of_name, others = (
+        [rule.message for rule in ImageNetJob.rules if (rule.field == "metadata.name") is wanted]
+        for wanted in (True, False)
+    )
     columns = ", ".join(column["name"] for column in crd.COLUMNS if "priority" not in column)
-    head = _HEAD.format(name_rule=rules, short_name=names["shortNames"][0], columns=columns)
+    head = _HEAD.format(
+        name_rule="; it ".join(of_name),
+        others="; ".join(others),
+        short_name=names["shortNames"][0],
+        columns=columns,
+    )
     parts = [
         head,
         *_sections(ImageNetJobSpec, "spec", crd.root_schema()["properties"]["spec"]),
@@ -60,7 +68,8 @@ def _sections(model: type[Model], path: str, node: Schema) -> Iterator[str]:
     for name, field in model.model_fields.items():
         alias = field.alias or name
         child = node["properties"][alias]
-        lines.append(_row(alias, child, field.is_required(), schema.unit(hints[name])))
+        shown = {**child, "default": field.default} if schema.is_default_when_read(field) else child
+        lines.append(_row(alias, shown, field.is_required(), schema.unit(hints[name])))
         if inner := _model_in(hints[name]):
             below.append((inner, *_step_into(f"{path}.{alias}", child)))
     if model.rules:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 
-from imagenet_operator.api.base import Model, Unit
+from imagenet_operator.api.base import DefaultWhenRead, Model, Unit
 from imagenet_operator.api.fields import INT32_MAXIMUM, Count, Manager, Seconds
 
 MANAGER = "imagenet.dev/imagenet-operator"
@@ -44,6 +44,11 @@ class RunPolicy(Model):
 
     preparation_deadline_seconds: Seconds | None = None
     """The longest time of the preparation. Suspension does not count."""
+
+    start_deadline_seconds: Annotated[Seconds, DefaultWhenRead()] = 600
+    """The time after which a job fails that cannot start because of an image or the configuration
+    of its pods: a missing image, an invalid name, a missing Secret. It counts from the first such
+    error and ends when the error does. A slow pull does not count."""
 
     progress_deadline_seconds: Seconds = 1800
     """The time without progress after which an attempt fails. It ends hangs in which every pod

@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
-from imagenet_operator.api.base import MapList, Model, Rule, TransitionRule, Unit
+from imagenet_operator.api.base import DefaultWhenRead, MapList, Model, Rule, TransitionRule, Unit
 
 Schema = dict[str, Any]
 
@@ -38,7 +38,8 @@ def of_model(model: type[Model], defaults: bool = True) -> Schema:
         described = describe(field, hints[name])
         node = _node(hints[name], defaults)
         default = field.get_default(call_default_factory=True)
-        if defaults and not field.is_required() and default is not None:
+        is_filled = not field.is_required() and not is_default_when_read(field)
+        if defaults and is_filled and default is not None:
             node["default"] = _plain(default)
         properties[field.alias or name] = {"description": described, **node}
     required = [
@@ -58,6 +59,11 @@ def of_rule(rule: Rule | TransitionRule) -> Schema:
     return {**entry, "fieldPath": f".{rule.field}"} if rule.field else entry
 
 
+def is_default_when_read(field: FieldInfo) -> bool:
+    """Whether a field has a default that only the operator applies."""
+    return any(isinstance(mark, DefaultWhenRead) for mark in field.metadata)
+
+
 def describe(field: FieldInfo, hint: Any) -> str:
     """Return a field's description in one line, with its unit."""
     text = " ".join((field.description or "").split()).replace("``", "`")
@@ -67,12 +73,12 @@ def describe(field: FieldInfo, hint: Any) -> str:
 
 def unit(hint: Any) -> str | None:
     """Return the unit of a type, also in Optional and Annotated."""
-    _, metadata = _unwrapped(hint)
+    _, metadata = unwrapped(hint)
     return next((mark.name for mark in metadata if isinstance(mark, Unit)), None)
 
 
 def _node(hint: Any, defaults: bool) -> Schema:
-    inner, metadata = _unwrapped(hint)
+    inner, metadata = unwrapped(hint)
     node = _typed(inner, defaults)
     for mark in metadata:
         node.update(_constraint(node["type"], mark))
@@ -81,16 +87,16 @@ def _node(hint: Any, defaults: bool) -> Schema:
     return node
 
 
-def _unwrapped(hint: Any) -> tuple[Any, Sequence[Any]]:
+def unwrapped(hint: Any) -> tuple[Any, Sequence[Any]]:
     """Strip Annotated and Optional from a type; the markers come outermost last."""
     origin = get_origin(hint)
     if origin is Annotated:
         first, *metadata = get_args(hint)
-        inner, more = _unwrapped(first)
+        inner, more = unwrapped(first)
         return inner, (*more, *metadata)
     if origin in (Union, types.UnionType):
         (only,) = (option for option in get_args(hint) if option is not types.NoneType)
-        return _unwrapped(only)
+        return unwrapped(only)
     return hint, ()
 
 
@@ -150,8 +156,13 @@ def _plain(default: Any) -> Any:
     """Return a default in JSON's terms.
 
     A model's default is expanded. The API server checks a default by the rules before it fills in
-    nested defaults, so an empty object would fail a rule that reads one of its fields.
+    nested defaults. So an empty object would fail a rule that reads one of its fields.
     """
     if isinstance(default, Model):
-        return default.to_manifest()
-    return list(default) if isinstance(default, tuple) else default
+        values = {
+            field.alias or name: getattr(default, name)
+            for name, field in type(default).model_fields.items()
+            if not is_default_when_read(field)
+        }
+        return {name: _plain(value) for name, value in values.items() if value is not None}
+    return [_plain(item) for item in default] if isinstance(default, tuple) else default

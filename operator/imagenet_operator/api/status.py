@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from annotated_types import MaxLen
+from annotated_types import Ge, Le, MaxLen
 from pydantic import Field
 
 from imagenet_operator.api.base import MapList, Model, Unit
+from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.api.fields import (
+    INT32_MAXIMUM,
     Count,
     Fraction,
     LongCount,
@@ -18,9 +20,18 @@ from imagenet_operator.api.fields import (
     Text,
     Time,
 )
+from imagenet_operator.api.start_errors import StartErrors
+from imagenet_operator.api.time_status import TimeStatus, WorkerSeconds
 
 ConditionType = Literal[
-    "Created", "DatasetReady", "Running", "Restarting", "Suspended", "Succeeded", "Failed"
+    "Created",
+    "DatasetReady",
+    "DatasetPublished",
+    "Running",
+    "Restarting",
+    "Suspended",
+    "Succeeded",
+    "Failed",
 ]
 Phase = Literal[
     "Created",
@@ -32,6 +43,9 @@ Phase = Literal[
     "Succeeded",
     "Failed",
 ]
+MEMBERS_MAXIMUM = 20_001
+"""Members of an attempt in any stored status."""
+
 Role = Literal["scheduler", "server", "rendezvous", "worker"]
 
 
@@ -55,67 +69,6 @@ class Condition(Model):
 
     observed_generation: LongCount | None = None
     """The generation of the job for which it was set."""
-
-
-class ImageCounts(Model):
-    """Images of a dataset."""
-
-    train: LongCount = 0
-    """Training images."""
-
-    validation: LongCount = 0
-    """Validation images."""
-
-
-class DatasetStatus(Model):
-    """The prepared dataset."""
-
-    key: Text
-    """The hash of all that determines the dataset's bytes; its folder is ``datasets/KEY``."""
-
-    classes: LongCount
-    """Classes in the dataset."""
-
-    images: ImageCounts
-    """Images in the dataset."""
-
-    shards: LongCount
-    """Shards of both splits together."""
-
-    dropped_classes: LongCount = 0
-    """Classes that were dropped for too few images."""
-
-    skipped_images: LongCount = 0
-    """Damaged images that were skipped; skipped.jsonl in the dataset's folder lists them."""
-
-    unknown_labels: LongCount | None = None
-    """Validation images that were left out because their label names a class that the training
-    images lack; dataset.json names the classes."""
-
-    passed_over: Annotated[dict[str, LongCount], MaxLen(32)] | None = None
-    """Files of the source that are no images, by suffix."""
-
-    sealed: bool = False
-    """Whether the dataset is complete."""
-
-    @property
-    def left_out(self) -> str:
-        """What the dataset lacks of its source, in words; empty if nothing."""
-        others = self.passed_over or {}
-        suffixes = ", ".join(f"{suffix} {count:,}" for suffix, count in others.items())
-        unknown = self.unknown_labels or 0
-        of_unknown = "of an unknown class" if unknown == 1 else "of unknown classes"
-        kinds = (
-            (self.dropped_classes, "class", "classes", " with too few images"),
-            (self.skipped_images, "damaged image", "damaged images", ""),
-            (unknown, "validation image", "validation images", f" {of_unknown}"),
-            (sum(others.values()), "other file", "other files", f" ({suffixes})"),
-        )
-        return ", ".join(
-            f"{count:,} {one if count == 1 else many}{more}"
-            for count, one, many, more in kinds
-            if count
-        )
 
 
 class MemberStatus(Model):
@@ -150,6 +103,34 @@ class MemberStatus(Model):
 
     finished_at: Time | None = None
     """When its container ended."""
+
+
+class MemberGroup(Model):
+    """Pods of a large attempt with the same role and state."""
+
+    role: Role
+    """The members' role."""
+
+    phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
+    """The pods' phase."""
+
+    pods: Annotated[str, MaxLen(131_072)]
+    """The pods' names, with their indices in brackets: ``NAME-r0-worker-[0-311,313-999]``."""
+
+    uids: Annotated[str, MaxLen(262_144)] | None = None
+    """Fingerprints of the pods' UIDs, 8 characters each, in the order of their indices."""
+
+    exit_code: Annotated[int, Ge(-INT32_MAXIMUM - 1), Le(INT32_MAXIMUM)] | None = None
+    """The main containers' exit code."""
+
+    reason: Annotated[str, MaxLen(1024)] | None = None
+    """Why they ended: the reason of Kubernetes."""
+
+    first_finished_at: Time | None = None
+    """When the first of them ended."""
+
+    last_finished_at: Time | None = None
+    """When the last of them ended."""
 
 
 class ReplicaStatus(Model):
@@ -224,6 +205,12 @@ class TrainingFigures(Model):
 class TrainingStatus(TrainingFigures):
     """The current attempt, or the last."""
 
+    finished_epochs: Annotated[str, MaxLen(64)] | None = None
+    """The finished epochs and all epochs, such as ``3/10``, for `kubectl get`."""
+
+    eta: Annotated[str, MaxLen(16)] | None = None
+    """The estimated remaining time, rounded, such as ``2h10m``, for `kubectl get`."""
+
     attempt: LongCount = 0
     """The attempt's number; its pods are named ``NAME-rATTEMPT-ROLE-INDEX``."""
 
@@ -245,11 +232,21 @@ class TrainingStatus(TrainingFigures):
     outcome: AttemptOutcome | None = None
     """The end of the attempt, if it ended without success."""
 
-    members: Annotated[tuple[MemberStatus, ...], MaxLen(20_001), MapList("name")] = ()
-    """The attempt's pods."""
+    expects_result: bool = False
+    """Whether success needs a result in a worker's termination message."""
+
+    members: Annotated[tuple[MemberStatus, ...], MaxLen(MEMBERS_MAXIMUM), MapList("name")] = ()
+    """The attempt's pods. Of more than 500, those with an own message: the first that failed, and
+    the worker with the result."""
+
+    member_groups: Annotated[tuple[MemberGroup, ...], MaxLen(1024)] | None = None
+    """The other pods of an attempt of more than 500, grouped by role and state."""
 
     replica_statuses: Annotated[dict[str, ReplicaStatus], MaxLen(8)] = Field(default_factory=dict)
     """The attempt's pods, counted by role."""
+
+    seconds: WorkerSeconds | None = None
+    """The time of rank 0 by phase, since its process started."""
 
     last_progress_time: Time | None = None
     """When training last progressed."""
@@ -277,7 +274,7 @@ class Status(Model):
     """The generation of the job that this status describes."""
 
     dataset: DatasetStatus | None = None
-    """The prepared dataset, once its images are listed."""
+    """The prepared dataset, once its images are fetched or listed."""
 
     single_node_claims: Annotated[tuple[ObjectName, ...], MaxLen(4)] | None = None
     """Claims in `spec` without ReadWriteMany at the job's start, which only the pods of one node
@@ -286,12 +283,30 @@ class Status(Model):
     preparation: Clock | None = None
     """The time of the preparation; for `preparationDeadlineSeconds`."""
 
+    start_errors: StartErrors | None = None
+    """Image and configuration errors, once there was one."""
+
     training: TrainingStatus | None = None
     """The current attempt, or the last."""
+
+    time: TimeStatus | None = None
+    """Where the time of the job went."""
 
     restarts: Count = 0
     """Restarts after a failure: they count towards `backoffLimit`."""
 
+    full_volume_attempts: Count = 0
+    """Attempts in a row that found the output volume full. The first one counts as a restart."""
+
     disruptions: Count = 0
     """Restarts after a preemption, an eviction, or the loss of a node or pod. They have a separate
     limit. A gang without capacity does not count."""
+
+    metrics_left_out: Text | None = None
+    """Pods whose metrics exceed a limit of the operator, each with the limit. The operator leaves
+    them out; figures that need all workers are then missing."""
+
+    @property
+    def listed(self) -> DatasetStatus | None:
+        """The dataset, once its images are listed."""
+        return self.dataset if self.dataset is not None and self.dataset.key else None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Le, MaxLen
+from pydantic import Field
 
-from imagenet_operator.api import capabilities
+from imagenet_operator.api import capabilities, determinism
 from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.api.base import Model, Rule, Unit
+from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
 from imagenet_operator.api.fields import (
-    ObjectName,
+    Fraction,
     PositiveInt,
     RelativePath,
     Replicas,
     Seconds,
+    SecretName,
+    StorageClassName,
     Template,
     Text,
     stays_below,
@@ -22,9 +25,13 @@ from imagenet_operator.api.fields import (
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FrameworkName
 from imagenet_operator.api.networks import Network
 from imagenet_operator.api.optimizer import Optimizer
-from imagenet_operator.api.options import NO_REPEATED_OPTION
+from imagenet_operator.api.options import NO_REPEATED_OPTION, NO_SECOND_PRECISION
+from imagenet_operator.api.precision import Precision
+from imagenet_operator.api.quantities import POSITIVE_BYTES
 from imagenet_operator.api.strategies import DEVICES_CEL, TRAINING_RULES, Strategy
 from imagenet_operator.api.volumes import VolumeClaim
+
+Reader = Literal["Ordered", "ImageRecordIter"]
 
 
 class Checkpoint(Model):
@@ -45,6 +52,31 @@ class Checkpoint(Model):
     rules = (stays_below("initFrom"),)
 
 
+class Cache(Model):
+    """The volume of each worker for the records that it reads from a bucket or a server."""
+
+    size: Annotated[str, MaxLen(32), Field(pattern=POSITIVE_BYTES), Unit("bytes, as 200Gi")]
+    """The size. The training images divided by the workers and their validation images must fit;
+    if not, the job fails before it trains and says how much is needed."""
+
+    medium: Annotated[Literal["Disk", "Memory"], DefaultWhenRead()] = "Disk"
+    """Disk of the node, or its memory, which counts towards the memory limit of the worker."""
+
+    storage_class_name: StorageClassName | None = None
+    """The storage class of a claim that is made for each worker and deleted with its pod. Absent:
+    an emptyDir on the node."""
+
+    rules = (
+        Rule(
+            cel="!has(self.storageClassName) || !has(self.medium) || self.medium == 'Disk'",
+            message="is for the medium Disk",
+            field="storageClassName",
+            holds=lambda cache: cache.storage_class_name is None or cache.medium == "Disk",
+            hint="remove storageClassName or medium",
+        ),
+    )
+
+
 class Workers(Model):
     """The pods that compute gradients."""
 
@@ -57,6 +89,10 @@ class Workers(Model):
     template: Template | None = None
     """A PodTemplateSpec, merged strategically into the workers' pods."""
 
+    cache: Cache | None = None
+    """The volume for the records that a worker reads from a bucket or a server. Absent: they are
+    fetched in every epoch."""
+
 
 class Output(Model):
     """The volume of the results."""
@@ -68,7 +104,7 @@ class Output(Model):
 class SecretReference(Model):
     """A Secret in the job's namespace."""
 
-    name: ObjectName
+    name: SecretName
     """The Secret's name."""
 
 
@@ -103,11 +139,28 @@ class TrainingSpec(Model):
     epochs: Annotated[PositiveInt, Unit("epochs")]
     """Passes over the training images."""
 
+    precision: Precision | None = None
+    """The precision of the network's operations. With `bfloat16` and `float16` the optimizer keeps
+    weights in `float32`. Absent: `float32`."""
+
     data_threads: Annotated[int, Ge(1), Le(1024), Unit("threads")] = 4
-    """Image decoding threads of each worker."""
+    """Image decoding threads of each worker, at most one for each of its cores."""
+
+    reader: Reader | None = None
+    """What reads the records. `Ordered` has one order for any number of workers, and resumes within
+    an epoch without reading again what was trained. `ImageRecordIter` is MXNet's. Absent:
+    `ImageRecordIter` for jobs with an augmentation that only it has, otherwise `Ordered`."""
+
+    deterministic: bool | None = None
+    """Whether each run gives the same bits, for the same workers and hardware: only algorithms that
+    do so are used, which may be slower. `parameterServer` then takes at most 2 workers.
+    Absent: false."""
 
     optimizer: Optimizer = Optimizer()
     """The update rule and the learning rate."""
+
+    label_smoothing: Fraction | None = None
+    """The part of each label that all classes get alike. Absent: 0."""
 
     augmentation: Augmentation = Augmentation()
     """Random changes to training images."""
@@ -149,6 +202,8 @@ class TrainingSpec(Model):
             explain=_explain_batch,
         ),
         NO_REPEATED_OPTION,
+        NO_SECOND_PRECISION,
         *capabilities.RULES,
+        *determinism.RULES,
         *TRAINING_RULES,
     )

@@ -17,12 +17,15 @@ from pydantic_core import ErrorDetails
 from imagenet_operator.api import extra_arguments, hints, plain, templates
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
+from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.errors import InvalidJob, Problem
 
 API_VERSION = f"{GROUP}/{VERSION}"
 
 
-def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem]:
+def validate(
+    document: Any, previous: ImageNetJob | None = None, profile: TemplateProfile = STANDARD
+) -> list[Problem]:
     """Return every reason why a manifest would be rejected.
 
     Never raises for an invalid manifest.
@@ -30,6 +33,7 @@ def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem
     Args:
         document: A document from `load`.
         previous: The stored job, if the manifest updates it; its status determines what may change.
+        profile: The operator's template profile.
     """
     if problems := _document_problems(document):
         return problems
@@ -37,10 +41,10 @@ def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem
         job = _read(document)
     except ValidationError as error:
         return [
-            _problem(details)
-            for details in error.errors(include_url=False)
-            if not _is_echo(details)
+            problem(details) for details in error.errors(include_url=False) if not _is_echo(details)
         ]
+    if previous is not None:
+        job = job.model_copy(update={"status": previous.status})
     problems = list(_broken_rules(job, ""))
     if previous is not None:
         problems += [
@@ -48,7 +52,11 @@ def validate(document: Any, previous: ImageNetJob | None = None) -> list[Problem
             for rule in ImageNetJob.transition_rules
             if not rule.holds(job, previous)
         ]
-    return problems + extra_arguments.problems(job.spec.training) + templates.operator_problems(job)
+    return [
+        *problems,
+        *extra_arguments.problems(job.spec.training),
+        *templates.operator_problems(job, profile),
+    ]
 
 
 def parse(document: Any) -> ImageNetJob:
@@ -187,7 +195,8 @@ def _is_echo(error: ErrorDetails) -> bool:
     return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
-def _problem(error: ErrorDetails) -> Problem:
+def problem(error: ErrorDetails) -> Problem:
+    """Return an error of a model in the API server's words."""
     wording = _WORDINGS.get(error["type"])
     message, hint = wording(error) if wording else (error["msg"].lower(), None)
     return Problem(hints.path_of(error["loc"]), message, hint)

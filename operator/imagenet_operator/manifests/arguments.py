@@ -7,17 +7,22 @@ and in the program, which contract tests check.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.optimizer import Optimizer
-from imagenet_operator.manifests.volumes import DATASET, OUTPUT, RESULTS
+from imagenet_operator.api.training import TrainingSpec
+from imagenet_operator.manifests.volumes import CACHE, DATASET, OUTPUT, RESULTS
 
-_SCALING = {
+_CHANGED = {
     "learning_rate_scaling": "--lr-scaling",
     "learning_rate_scaling_base": "--lr-scaling-base",
+    "schedule": "--lr-schedule",
+    "power": "--lr-power",
+    "ema_decay": "--ema-decay",
 }
 
 
@@ -32,16 +37,20 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
     training = job.spec.training
     processes = training.workers.replicas * slots
     return (
-        *("--dataset", f"$({DATASET})"),
+        *_dataset(job, slots),
         *("--output", f"$({RESULTS})"),
         *_network(job),
         *of_strategy(job),
         *options,
         *("--batch-size", str(training.batch_size // processes)),
         *("--num-epochs", str(training.epochs)),
+        *(() if training.precision is None else ("--dtype", training.precision)),
         *_gpus(training.workers.gpus // slots),
         *("--data-nthreads", str(training.data_threads)),
+        *(() if training.reader is None else ("--reader", training.reader)),
+        *(("--deterministic", "1") if training.deterministic else ()),
         *_optimizer(job),
+        *_loss(training),
         *_augmentation(training.augmentation),
         *_checkpoint(job),
         *training.extra_args,
@@ -53,6 +62,19 @@ def of_strategy(job: ImageNetJob) -> tuple[str, ...]:
     training = job.spec.training
     framework = FRAMEWORKS[training.framework]
     return (*framework.options, *framework.strategies[training.strategy.kind].options)
+
+
+def _dataset(job: ImageNetJob, slots: int) -> tuple[str, ...]:
+    """Return the options for the dataset: a folder, or an address with its cache."""
+    source, cache = job.spec.dataset.source.fields, job.spec.training.workers.cache
+    if source.remote_url is None:
+        return ("--dataset", f"$({DATASET})")
+    kept: tuple[str, ...] = ()
+    if cache is not None:
+        # The processes of a worker share its volume.
+        size = math.floor(quantities.parse(cache.size) / slots)
+        kept = ("--cache", f"$({CACHE})", "--cache-size", str(size))
+    return ("--dataset-url", f"$({DATASET})", *source.remote_arguments, *kept)
 
 
 def _network(job: ImageNetJob) -> tuple[str, ...]:
@@ -78,14 +100,19 @@ def _optimizer(job: ImageNetJob) -> tuple[str, ...]:
         *("--lr-step-epochs", ",".join(map(str, optimizer.step_epochs))),
         *("--warmup-epochs", str(optimizer.warmup_epochs)),
         *("--warmup-strategy", optimizer.warmup_strategy),
-        *_scaling(optimizer),
+        *_changed(optimizer),
     )
 
 
-def _scaling(optimizer: Optimizer) -> tuple[str, ...]:
+def _changed(optimizer: Optimizer) -> tuple[str, ...]:
     """Return the options that differ from their defaults, for those that MXNet's programs lack."""
-    changed = optimizer.model_dump(include=set(_SCALING), exclude_defaults=True)
-    return tuple(text for name, value in changed.items() for text in (_SCALING[name], str(value)))
+    changed = optimizer.model_dump(include=set(_CHANGED), exclude_defaults=True)
+    return tuple(text for name, value in changed.items() for text in (_CHANGED[name], str(value)))
+
+
+def _loss(training: TrainingSpec) -> tuple[str, ...]:
+    smoothing = training.label_smoothing
+    return () if smoothing is None else ("--label-smoothing", str(smoothing))
 
 
 def _augmentation(augmentation: Augmentation) -> tuple[str, ...]:

@@ -112,6 +112,8 @@ def _template(job: ImageNetJob, attempt: int, replicas: Replicas, settings: Sett
         gated=job.spec.run_policy.scheduling_policy.gang == "Wait",
     )
     pod_labels = labels.of_role(name, attempt, program.role, job.metadata.generation)
+    if program.leaves_result:
+        pod_labels |= labels.of_result()
     template = pod.pod_template(job, program, pod_labels, settings)
     template["spec"]["subdomain"] = names.service(name, attempt)
     return template

@@ -1,7 +1,8 @@
-"""Preparation: the Jobs that index the source, pack its shards and seal the dataset.
+"""Preparation: the Jobs that fetch and index the source, pack its shards and seal the dataset.
 
 `decide` creates them one after the other: what `index` returned (the dataset's key and how many
-shards it has) is part of the manifests of `pack` and `seal`. A `prepared` source has none of them.
+shards it has) is part of the manifests of `pack` and `seal`. A `prepared` source has none of them,
+unless `verify` asks for its checksums: `seal` compares them.
 """
 
 from __future__ import annotations
@@ -10,20 +11,36 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.dataset import Validation
+from imagenet_operator.api.dataset import Preprocessing, Validation
+from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.api.fields import SPLIT_DEFAULT
-from imagenet_operator.api.status import DatasetStatus
 from imagenet_operator.manifests import labels, names, pod, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 from imagenet_operator.manifests.volumes import DATA
 
+FETCH = "fetch"
 INDEX = "index"
 PACK = "pack"
 SEAL = "seal"
+PUBLISH = "publish"
 
 BAD_ARGUMENTS = 2
 PERMANENT = 3
 """Exit codes of the programs after which a retry would fail in the same way."""
+
+VOLUME_FULL = 4
+"""Exit code of a worker that lacks room on the output volume."""
+
+
+def fetch_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
+    """Return the Job that stores the files of a server in a cache; only it has the Secret."""
+    spec = job.spec.dataset
+    source = spec.source.fields
+    arguments = [
+        *source.reading_arguments(spec.validation),
+        *source.index_arguments(spec.validation),
+    ]
+    return _preparation_job(job, FETCH, arguments, settings)
 
 
 def index_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
@@ -55,8 +72,30 @@ def pack_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFA
 
 
 def seal_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFAULTS) -> Manifest:
-    """Return the Job that verifies every shard and completes the dataset."""
-    return _preparation_job(job, SEAL, _location(dataset), settings)
+    """Return the Job that verifies every shard and completes the dataset.
+
+    For a dataset that was sealed before, it reads all checksums again.
+    """
+    verify = ["--verify"] if dataset.sealed else []
+    return _preparation_job(job, SEAL, [*_location(dataset), *verify], settings)
+
+
+def verify_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
+    """Return the Job that reads all checksums of a prepared dataset again; it writes nothing."""
+    arguments = ["--dataset", volumes.dataset_path(job), "--verify"]
+    return _preparation_job(job, SEAL, arguments, settings)
+
+
+def publish_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
+    """Return the Job that uploads the sealed dataset; it only reads the volume.
+
+    The job must have a dataset, and `spec.dataset.publish`.
+    """
+    assert job.spec.dataset.publish is not None and job.spec.dataset.publish.s3 is not None
+    folder = job.spec.dataset.publish.s3
+    arguments = ["--dataset", volumes.dataset_path(job), "--to", folder.url]
+    arguments += folder.api_arguments("--endpoint", "--region")
+    return _preparation_job(job, PUBLISH, arguments, settings)
 
 
 def _index_arguments(job: ImageNetJob) -> list[str]:
@@ -75,9 +114,16 @@ def _index_arguments(job: ImageNetJob) -> list[str]:
         *("--shards", str(preprocessing.shards)),
         *("--min-images-per-class", str(preprocessing.min_images_per_class)),
         *([] if expected is None else ["--expected-classes", str(expected)]),
+        *_class_words(preprocessing),
         *("--seed", str(preprocessing.seed)),
         *("--max-skipped-fraction", str(preprocessing.max_skipped_fraction)),
     ]
+
+
+def _class_words(preprocessing: Preprocessing) -> list[str]:
+    """Return one argument for each class with words; $$ is a $ that Kubernetes does not expand."""
+    words = preprocessing.class_words or {}
+    return [f"--class-word={name}={text}".replace("$", "$$") for name, text in words.items()]
 
 
 def _location(dataset: DatasetStatus) -> list[str]:
@@ -86,7 +132,7 @@ def _location(dataset: DatasetStatus) -> list[str]:
 
 def _drawn_validation(validation: Validation | None) -> list[str]:
     if validation is None:
-        return ["--validation-per-class", str(SPLIT_DEFAULT)]
+        return ["--default-validation-per-class", str(SPLIT_DEFAULT)]
     if validation.split is None:
         return []
     return ["--validation-per-class", str(validation.split.images_per_class)]
@@ -126,26 +172,37 @@ def _preparation_job(
 def _program(
     job: ImageNetJob, role: str, arguments: list[str], settings: Settings, parallelism: int
 ) -> pod.Program:
-    # Seal reads nothing but the dataset.
-    reads_source = role != SEAL
-    source = volumes.source(job) if reads_source else None
-    mounts = (*((source,) if source else ()), volumes.data(job))
+    images = job.spec.dataset.source.fields
+    # Seal and publish read nothing but the dataset, and fetch does not know it.
+    source = None if role in (SEAL, PUBLISH) else volumes.source(job, read_only=role != FETCH)
+    is_only_read = images.is_sealed or role == PUBLISH
+    data = None if role == FETCH else volumes.data(job, read_only=is_only_read)
+    mounts = tuple(mount for mount in (source, data) if mount is not None)
     return pod.Program(
         role=role,
         command=f"imagenet-{role}",
         arguments=tuple(arguments),
-        image=settings.images[job.spec.training.framework].cpu,
+        image=settings.preparation_image,
         grace_period_seconds=settings.grace_period_seconds,
         mounts=mounts,
-        secret=job.spec.dataset.source.fields.secret if reads_source else None,
+        secret=_secret(job, role),
         shares_node=volumes.must_share_node(job, mounts, parallelism),
         template=job.spec.dataset.preprocessing.template,
         template_path="spec.dataset.preprocessing.template",
     )
 
 
+def _secret(job: ImageNetJob, role: str) -> str | None:
+    """Return the Secret by which a program reads the source, or writes the bucket."""
+    images, publish = job.spec.dataset.source.fields, job.spec.dataset.publish
+    if role == PUBLISH:
+        return None if publish is None or publish.s3 is None else publish.s3.secret_name
+    connects = role == FETCH if images.is_fetched else role != SEAL
+    return images.secret if connects else None
+
+
 def _pod_failure_policy() -> Manifest:
-    """Fail at once where a retry would fail too; do not count what the cluster did to a pod."""
+    """Fail immediately if a retry would fail too; do not count disruptions by the cluster."""
     return {
         "rules": [
             {

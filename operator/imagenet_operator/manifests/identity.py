@@ -19,6 +19,8 @@ _ELSEWHERE = frozenset(
     {
         "dataset.preprocessing.parallelism",
         "dataset.preprocessing.template",
+        "dataset.publish",
+        "dataset.verify",
         "dataset.volume",
         "training.batchSize",
         "training.checkpoint",

@@ -19,6 +19,9 @@ ATTEMPT = "training.imagenet.dev/attempt"
 REPLICA_INDEX = "training.imagenet.dev/replica-index"
 GENERATION = "training.imagenet.dev/generation"
 """The generation of the job from which a pod was created."""
+RESULT = "training.imagenet.dev/result"
+"""Whether a pod's program leaves its result in its termination message."""
+RESULT_EXPECTED = "Expected"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPLICATION = "app.kubernetes.io/name"
 
@@ -46,6 +49,11 @@ def of_attempt(job_name: str, attempt: int, role: str) -> dict[str, str]:
 def of_role(job_name: str, attempt: int, role: str, generation: int) -> dict[str, str]:
     """Return the labels that all pods of a role have in an attempt."""
     return _checked({**of_attempt(job_name, attempt, role), GENERATION: str(generation)})
+
+
+def of_result() -> dict[str, str]:
+    """Return the label of the pods whose program leaves a result."""
+    return _checked({RESULT: RESULT_EXPECTED})
 
 
 def of_replica(index: int) -> dict[str, str]:

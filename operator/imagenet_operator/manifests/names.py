@@ -21,7 +21,7 @@ _LABEL = re.compile(DNS_LABEL)
 
 
 def preparation_job(job_name: str, role: str) -> str:
-    """Return the name of the Job that indexes, packs or seals (`role`)."""
+    """Return the name of the Job that fetches, indexes, packs or seals (`role`)."""
     return _checked(f"{job_name}-{role}")
 
 
@@ -31,7 +31,7 @@ def claim(job_name: str, purpose: str) -> str:
 
 
 def preparation(job_name: str) -> str:
-    """Return the name of the NetworkPolicy of the pods that index, pack and seal."""
+    """Return the name of the NetworkPolicy of the pods of the preparation."""
     return _checked(f"{job_name}-preparation")
 
 

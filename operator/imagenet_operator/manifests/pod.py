@@ -20,12 +20,14 @@ from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.sources.fields import CREDENTIALS
 from imagenet_operator.api.templates.own_program import OwnProgram
+from imagenet_operator.api.training import Cache
 from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.volumes import Mount
+from imagenet_operator.manifests.volumes import CACHE, Mount
 
 SCRATCH = "/scratch"
 CREDENTIALS_PATH = "/credentials"
+CACHE_PATH = "/cache"
 SHARED_MEMORY = "shared-memory"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 TERMINATION_LOG = "/dev/termination-log"
@@ -43,10 +45,12 @@ class Program:
         image: The container image.
         mounts: Claims that the program reads or writes.
         secret: The Secret with its credentials, mounted as files.
+        cache: The volume for what it reads from a bucket or a server.
         gpus: The number of GPUs.
         shared_memory: Whether its processes need more of /dev/shm than the container runtime's 64
             MiB.
         ports: Ports besides that of the metrics, by name.
+        leaves_result: Whether its termination message has a result after success.
         reports_readiness: Whether its metrics server reports readiness.
         grace_period_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role and attempt must run on one node.
@@ -63,9 +67,11 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     secret: str | None = None
+    cache: Cache | None = None
     gpus: int = 0
     shared_memory: bool = False
     ports: Mapping[str, int] = field(default_factory=dict)
+    leaves_result: bool = False
     reports_readiness: bool = False
     shares_node: bool = False
     gated: bool = False
@@ -89,21 +95,19 @@ def pod_template(
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": program.grace_period_seconds,
         **({"imagePullSecrets": secrets} if secrets else {}),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": settings.user,
-            "runAsGroup": settings.group,
-            "fsGroup": settings.group,
-            # Otherwise the kubelet would change the owner of every file at each start of a pod.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _security_context(settings),
         "containers": [_container(job, program, settings)],
         "volumes": _volumes(program, settings),
     }
     metadata = {"labels": dict(pod_labels), "annotations": _annotations(settings)}
     built: Manifest = {"metadata": metadata, "spec": spec}
-    merged = template.merge(built, program.template, program.template_path, program.own_program)
+    merged = template.merge(
+        built,
+        program.template,
+        program.template_path,
+        program.own_program,
+        settings.template_profile,
+    )
     template.judge(
         merged["spec"],
         f"{program.template_path}.spec",
@@ -112,6 +116,18 @@ def pod_template(
     )
     _complete(merged["spec"], program, pod_labels, settings)
     return merged
+
+
+def _security_context(settings: Settings) -> Manifest:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": settings.user,
+        "runAsGroup": settings.group,
+        "fsGroup": settings.group,
+        # Otherwise the kubelet would change the owner of every file at each start of a pod.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def _complete(
@@ -186,6 +202,7 @@ def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list
         "TMPDIR": "$(IMAGENET_SCRATCH)",
         **{mount.variable: mount.path for mount in program.mounts},
         **({} if program.secret is None else {CREDENTIALS: CREDENTIALS_PATH}),
+        **({} if program.cache is None else {CACHE: CACHE_PATH}),
         **program.environment,
     }
     return [
@@ -207,11 +224,26 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
         {"name": name, "persistentVolumeClaim": {"claimName": claim}}
         for claim, name in _names_of_claims(program).items()
     ]
+    if program.cache is not None:
+        found.append({"name": "cache", **_cache_volume(program.cache)})
     if program.secret is not None:
         # Only the pod's group may read the files.
         secret = {"secretName": program.secret, "defaultMode": 0o440}
         found.append({"name": "credentials", "secret": secret})
     return found
+
+
+def _cache_volume(cache: Cache) -> Manifest:
+    """Return a volume that lives as long as its pod."""
+    if cache.storage_class_name is None:
+        medium = {"medium": "Memory"} if cache.medium == "Memory" else {}
+        return {"emptyDir": {"sizeLimit": cache.size, **medium}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": cache.storage_class_name,
+        "resources": {"requests": {"storage": cache.size}},
+    }
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
 
 
 def _names_of_claims(program: Program) -> dict[str, str]:
@@ -233,6 +265,8 @@ def _volume_mounts(program: Program) -> list[Manifest]:
         }
         for mount in program.mounts
     ]
+    if program.cache is not None:
+        found.append({"name": "cache", "mountPath": CACHE_PATH})
     if program.secret is not None:
         mount = {"name": "credentials", "mountPath": CREDENTIALS_PATH, "readOnly": True}
         found.append(mount)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.status import DatasetStatus, ImageCounts
+from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import attempt as attempts
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
@@ -48,15 +48,26 @@ def everything(
         InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
     known = status or placeholder_status(job)
-    preparation = (
-        [
-            *protection.of_preparation(job, settings),
+    steps = _preparation(job, settings, known)
+    preparation = [*protection.of_preparation(job, settings), *steps] if steps else []
+    listed = job.model_copy(update={"status": job.status.model_copy(update={"dataset": known})})
+    published = [] if job.spec.dataset.publish is None else [dataset.publish_job(listed, settings)]
+    return [
+        *volumes.claims(job),
+        *preparation,
+        *attempts.build(listed, attempt, settings),
+        *published,
+    ]
+
+
+def _preparation(job: ImageNetJob, settings: Settings, known: DatasetStatus) -> list[Manifest]:
+    """Return the preparation's Jobs; none for a prepared dataset without verification."""
+    source = job.spec.dataset.source.fields
+    if not source.is_sealed:
+        return [
+            *([dataset.fetch_job(job, settings)] if source.is_fetched else []),
             dataset.index_job(job, settings),
             dataset.pack_job(job, known, settings),
             dataset.seal_job(job, known, settings),
         ]
-        if job.spec.dataset.source.fields.sealed_path is None
-        else []
-    )
-    listed = job.model_copy(update={"status": job.status.model_copy(update={"dataset": known})})
-    return [*volumes.claims(job), *preparation, *attempts.build(listed, attempt, settings)]
+    return [dataset.verify_job(job, settings)] if job.spec.dataset.verify == "Checksums" else []

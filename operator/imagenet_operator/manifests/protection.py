@@ -47,7 +47,7 @@ def of_attempt(job: ImageNetJob, attempt: int, members: int, settings: Settings)
 
 
 def of_preparation(job: ImageNetJob, settings: Settings) -> list[Manifest]:
-    """Return the protection of the pods of index, pack and seal, which accept no connections."""
+    """Return the protection of the preparation's pods, which accept no connections."""
     if not settings.network_policy:
         return []
     name = job.metadata.name

@@ -13,6 +13,7 @@ from typing import Literal
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.frameworks import FRAMEWORKS, Images
+from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 
 PUBLISHED: Mapping[str, Images] = MappingProxyType(
     {name: framework.images for name, framework in FRAMEWORKS.items()}
@@ -26,6 +27,7 @@ class Settings:
 
     Attributes:
         images: The images by framework; `spec.training.image` overrides those of workers.
+        preparation_image: The image of the Jobs that prepare a dataset, for every framework.
         image_pull_policy: The pull policy of every container.
         gpu_resource: The name of the GPU resource.
         user: The numeric user of every program; never 0.
@@ -39,6 +41,7 @@ class Settings:
         safe_to_evict: The value of the cluster autoscaler's annotation; None for no annotation.
         shared_memory_size: The largest size of a worker's /dev/shm.
         scratch_size: The size limit of a pod's scratch volume; None for no limit.
+        template_profile: Which fields templates may set.
         preparation_retries: The backoffLimit of preparation Jobs. Failures that a retry would
             repeat are never retried.
         grace_period_seconds: The grace period of every pod but a worker.
@@ -46,6 +49,7 @@ class Settings:
     """
 
     images: Mapping[str, Images] = field(default_factory=lambda: PUBLISHED)
+    preparation_image: str = "imagenet-workloads-preparation:0.1.0"
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     gpu_resource: str = "nvidia.com/gpu"
     user: int = 1000
@@ -57,6 +61,7 @@ class Settings:
     safe_to_evict: bool | None = None
     shared_memory_size: str = "1Gi"
     scratch_size: str | None = None
+    template_profile: TemplateProfile = STANDARD
     preparation_retries: int = 6
     grace_period_seconds: int = 5
     worker_grace_period_seconds: int = 30

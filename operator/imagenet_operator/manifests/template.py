@@ -19,6 +19,7 @@ from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import template_problems
 from imagenet_operator.api.templates.conflicts import items
 from imagenet_operator.api.templates.own_program import OwnProgram
+from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.api.templates.strategic_merge import POD_TEMPLATE, strategic_merge
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
@@ -31,6 +32,7 @@ def merge(
     template: Mapping[str, Any] | None,
     path: str,
     own_program: OwnProgram = OwnProgram.NEVER,
+    profile: TemplateProfile = STANDARD,
 ) -> Manifest:
     """Return the built PodTemplateSpec, merged with the user's.
 
@@ -39,13 +41,14 @@ def merge(
         template: The user's template, or None.
         path: Its field in the job, such as ``spec.training.workers.template``.
         own_program: Whether the template may run another program.
+        profile: The operator's template profile.
 
     Raises:
-        InvalidTemplate: The template is invalid, or sets a field that the operator owns.
+        InvalidTemplate: The template is invalid, or sets a field that it may not set.
     """
     if template is None:
         return copied(built)
-    for problem in template_problems(template, path, own_program):
+    for problem in template_problems(template, path, own_program, profile):
         raise InvalidTemplate(problem.path, f"{problem.message}; {problem.hint}")
     merged = strategic_merge(built, template, POD_TEMPLATE, path)
     spec = merged["spec"]

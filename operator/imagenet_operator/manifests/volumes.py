@@ -17,6 +17,8 @@ from imagenet_operator.manifests import labels, names
 
 DATA = "IMAGENET_DATA"
 OUTPUT = "IMAGENET_OUTPUT"
+CACHE = "IMAGENET_CACHE"
+"""The variable of a worker's volume for the records that it reads from a bucket or a server."""
 DATASET = "IMAGENET_DATASET"
 """The variable of a worker's dataset, below DATA."""
 RESULTS = "IMAGENET_RESULTS"
@@ -59,15 +61,17 @@ def claim_names(job: ImageNetJob) -> set[str]:
     return {names.claim(job.metadata.name, purpose) for purpose, _, _ in _wanted(job)}
 
 
-def source(job: ImageNetJob) -> Mount | None:
+def source(job: ImageNetJob, *, read_only: bool = True) -> Mount | None:
     """Return the mount of the raw images; None if the source has no claim to read from."""
     claim = job.spec.dataset.source.fields.claim
-    return None if claim is None else Mount("source", SOURCE, claim, "/source", read_only=True)
+    return None if claim is None else Mount("source", SOURCE, claim, "/source", read_only)
 
 
 def data(job: ImageNetJob, *, read_only: bool = False) -> Mount:
     """Return the mount of the volume that holds the prepared dataset."""
-    return Mount("data", DATA, _data_claim(job), "/data", read_only)
+    claim = dataset_claim(job)
+    assert claim is not None, "the dataset is in a bucket or on a server"
+    return Mount("data", DATA, claim, "/data", read_only)
 
 
 def output(job: ImageNetJob) -> Mount | None:
@@ -76,19 +80,22 @@ def output(job: ImageNetJob) -> Mount | None:
     if volume is None:
         return None
     claim = volume.claim_name or names.claim(job.metadata.name, OUTPUT_PURPOSE)
-    if claim == _data_claim(job):
+    if claim == dataset_claim(job):
         return None
     return Mount("output", OUTPUT, claim, "/output")
 
 
 def dataset_path(job: ImageNetJob) -> str:
-    """Return where the prepared dataset is, as a worker finds it."""
+    """Return where the prepared dataset is, as a worker finds it: a folder or a URL."""
+    remote = job.spec.dataset.source.fields.remote_url
+    if remote is not None:
+        return remote
     sealed = job.spec.dataset.source.fields.sealed_path
     if sealed is not None:
         return f"$({DATA})/{sealed}"
-    if job.status.dataset is None:
+    if job.status.listed is None:
         raise ValueError("the dataset has no key yet: an attempt begins after index has ended")
-    return f"$({DATA})/{names.dataset_folder(job.status.dataset.key)}"
+    return f"$({DATA})/{names.dataset_folder(job.status.listed.key)}"
 
 
 def results_path(job: ImageNetJob) -> str:
@@ -123,10 +130,11 @@ def existing(job: ImageNetJob) -> list[Existing]:
     results = _output_volume(job)
     found = []
     if images.claim is not None:
-        path = f"spec.dataset.source.{spec.dataset.source.kind}.claimName"
+        path = f"spec.dataset.source.{spec.dataset.source.kind}.{images.claim_field}"
         is_sealed = images.sealed_path is not None
         # Without an output volume, results are written beside a sealed dataset.
-        written, users = is_sealed and output(job) is None, training if is_sealed else packing
+        written = images.is_fetched or (is_sealed and output(job) is None)
+        users = training if is_sealed else packing
         found.append(Existing(path, images.claim, written=written, users=users))
     if kept is not None and kept.claim_name is not None:
         most = max(packing, training, key=lambda item: item[1])
@@ -141,7 +149,7 @@ def existing(job: ImageNetJob) -> list[Existing]:
 def must_share_node(job: ImageNetJob, mounts: tuple[Mount, ...], pods: int) -> bool:
     """Return whether so many pods with these mounts have to run on one node.
 
-    What claims that exist allow is known from the job's status, if a cluster has told.
+    The job's status has the access modes of existing claims, if a cluster reported them.
 
     Raises:
         InvalidJob: The claim would be made so that its second pod could never start.
@@ -156,6 +164,14 @@ def must_share_node(job: ImageNetJob, mounts: tuple[Mount, ...], pods: int) -> b
             raise InvalidJob([_too_narrow(path, allowed, pods)])
     narrow = set(job.status.single_node_claims or ())
     return bool(narrow & mounted) or any("ReadWriteMany" not in item for item in modes.values())
+
+
+def is_single_node(job: ImageNetJob, claim: str) -> bool:
+    """Return whether all pods that use a claim at a time have to run on one node."""
+    made = {names.claim(job.metadata.name, item[0]): item[2] for item in _wanted(job)}
+    if claim in made:
+        return "ReadWriteMany" not in _access_modes(made[claim])
+    return claim in (job.status.single_node_claims or ())
 
 
 def _too_narrow(path: str, modes: tuple[str, ...], pods: int) -> Problem:
@@ -189,10 +205,10 @@ def _output_volume(job: ImageNetJob) -> VolumeClaim | None:
     return None if output_spec is None else output_spec.volume
 
 
-def _data_claim(job: ImageNetJob) -> str:
+def dataset_claim(job: ImageNetJob) -> str | None:
+    """Return the claim with the prepared dataset; None if that is in a bucket or on a server."""
     dataset = job.spec.dataset
-    if dataset.source.fields.sealed_path is not None:
-        assert dataset.source.fields.claim is not None
+    if dataset.source.fields.is_sealed:
         return dataset.source.fields.claim
     named = None if dataset.volume is None else dataset.volume.claim_name
     return named or names.claim(job.metadata.name, DATASET_PURPOSE)

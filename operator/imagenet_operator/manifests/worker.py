@@ -8,6 +8,7 @@ environment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from imagenet_operator.api import ImageNetJob, extra_arguments
@@ -37,26 +38,35 @@ def program(
         job: The job.
         settings: The operator's configuration.
         options: The options of `imagenet-train` that follow from the strategy's fields.
-        environment: The variables by which the strategy's members find each other.
+        environment: The variables by which the members find each other.
         ports: The ports on which they connect.
-        slots: The number of processes that `imagenet-slots` runs in each worker; None without it.
+        slots: The processes that `imagenet-slots` runs in each worker; None without it.
 
     Raises:
         InvalidJob: The job has options that its program would reject.
     """
-    workers = job.spec.training.workers
-    mounts = _mounts(job)
+    own = _program(job, settings, options, slots)
+    return replace(own, environment={**own.environment, **environment}, ports=ports)
+
+
+def _program(
+    job: ImageNetJob, settings: Settings, options: Sequence[str], slots: int | None
+) -> Program:
+    """Return the program, without the means to find its peers."""
+    workers, mounts = job.spec.training.workers, _mounts(job)
     return Program(
         role=ROLE,
         command="imagenet-train" if slots is None else "imagenet-slots",
         arguments=_arguments(job, options, slots),
         image=_image(job, settings),
         grace_period_seconds=settings.worker_grace_period_seconds,
-        environment={**_places(job, mounts), **environment},
+        environment=_places(job, mounts),
+        secret=_secret(job),
+        cache=workers.cache,
         mounts=mounts,
         gpus=workers.gpus,
         shared_memory=True,
-        ports=ports,
+        leaves_result=_leaves_result(job),
         reports_readiness=not _is_own(job),
         shares_node=volumes.must_share_node(job, mounts, workers.replicas),
         template=workers.template,
@@ -74,6 +84,16 @@ def _is_own(job: ImageNetJob) -> bool:
     if problems := [*own_program.problems(training), *extra_arguments.problems(training)]:
         raise InvalidJob(problems)
     return own_program.has_command(training.workers.template)
+
+
+def _leaves_result(job: ImageNetJob) -> bool:
+    """Whether the workers' program leaves a result.
+
+    Only programs of this release leave one with --test-io; `image` may be older.
+    """
+    training = job.spec.training
+    may_be_older = training.image is not None and "--test-io" in training.extra_args
+    return not (_is_own(job) or may_be_older)
 
 
 def _image(job: ImageNetJob, settings: Settings) -> str:
@@ -108,4 +128,12 @@ def _mounts(job: ImageNetJob) -> tuple[Mount, ...]:
     output = volumes.output(job)
     if output is None:
         return (volumes.data(job),)
+    if volumes.dataset_claim(job) is None:
+        return (output,)
     return (volumes.data(job, read_only=True), output)
+
+
+def _secret(job: ImageNetJob) -> str | None:
+    """Return the Secret of a dataset that workers read without a volume."""
+    fields = job.spec.dataset.source.fields
+    return fields.secret if fields.remote_url is not None else None

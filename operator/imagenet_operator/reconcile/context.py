@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, member_groups
 from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
-from imagenet_operator.reconcile.policies import clock, conditions, members
+from imagenet_operator.errors import Problem
+from imagenet_operator.reconcile.policies import clock, conditions, members, time_account
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import (
     Decision,
@@ -77,7 +78,27 @@ class ReconcileContext:
     @property
     def is_prepared(self) -> bool:
         """Whether the job trains on a dataset that was prepared before."""
-        return self.job.spec.dataset.source.fields.sealed_path is not None
+        return self.job.spec.dataset.source.fields.is_sealed
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the checksums of a dataset that was sealed before are compared."""
+        return self.job.spec.dataset.verify == "Checksums"
+
+    @property
+    def is_ready_at_once(self) -> bool:
+        """Whether the job has a dataset without a Job that prepares or verifies it."""
+        return self.is_prepared and not self.verifies
+
+    @property
+    def unsupported(self) -> tuple[Problem, ...]:
+        """Fields of the spec that this version does not accept: nothing may be built from it."""
+        return self.observed.unsupported
+
+    @property
+    def creates_something(self) -> bool:
+        """Whether an object is to be created so far."""
+        return bool(self._create)
 
     @property
     def deletes_something(self) -> bool:
@@ -175,7 +196,7 @@ class ReconcileContext:
 
     def end(self, reason: str, message: str) -> None:
         """Record that the job has ended; the cleanup follows in the next reconcile."""
-        self.update(completion_time=self.now)
+        self.update(completion_time=self.now, metrics_left_out=None)
         for kind in _UNTIL_THE_END:
             if self.holds(kind):
                 self.set_condition(kind, False, reason, message)
@@ -190,9 +211,12 @@ class ReconcileContext:
 
     def decision(self) -> Decision:
         """Return what the reconcile decided."""
+        if self.status.training is not None:
+            self.update_training(members=member_groups.bounded(self.training.members))
         self.update(
             observed_generation=self.job.metadata.generation, phase=conditions.phase(self.status)
         )
+        self.status = time_account.counted(self.job, self.status, self.sample, self.now)
         again = min(self._requeue_times, default=None)
         return Decision(
             status=self.status,

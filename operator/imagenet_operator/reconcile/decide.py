@@ -22,10 +22,17 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
-from imagenet_operator.manifests import preview
-from imagenet_operator.reconcile import rejection
+from imagenet_operator.manifests import dataset, preview
+from imagenet_operator.reconcile import explanation, publishing, rejection
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import access, cleanup, conditions, suspend
+from imagenet_operator.reconcile.policies import (
+    access,
+    cleanup,
+    conditions,
+    rebuild,
+    suspend,
+    unsupported,
+)
 from imagenet_operator.reconcile.preparation import prepare
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.training import train
@@ -36,6 +43,9 @@ from imagenet_operator.reconcile.types import (
     ReconcileSettings,
     Reference,
 )
+
+_ACCEPTED = ("JobAccepted", "the job is valid")
+"""The reason and message of Created once the job is accepted."""
 
 
 def decide(
@@ -57,7 +67,8 @@ def decide(
     if job.metadata.deletion_timestamp is not None or not is_managed(job):
         return Decision(status=job.status)
     context = ReconcileContext(job, observed, sample, now, settings)
-    if is_finished(job.status):
+    context.status = rebuild.rebuilt(job.status, observed.attempts, context.now)
+    if is_finished(context.status):
         _finish(context)
         return context.decision()
     try:
@@ -93,20 +104,55 @@ def is_resuming(job: ImageNetJob) -> bool:
 
 def _step(context: ReconcileContext) -> None:
     """Take the next step, and apply the policies that hold in every step."""
-    if context.status.start_time is None and not _start(context):
+    context.requeue_at(context.now + context.settings.resync_period)
+    _check_support(context)
+    if context.status.start_time is None and (context.unsupported or not _start(context)):
         _record_suspension(context)
         return
-    if is_resuming(context.job):
+    if is_resuming(context.job) and not context.unsupported:
         _check_access(context)
-    was_ready = context.holds("DatasetReady")
+    if explanation.fail_if_it_cannot_start(context):
+        return
+    if context.sample is not None:
+        training = context.status.training
+        is_current = context.sample.asked == (None if training is None else training.attempt)
+        context.update(metrics_left_out=(is_current and context.sample.left_out) or None)
+    was_ready = _has_dataset(context)
     if not was_ready:
         prepare(context)
-    # A dataset that was prepared before cannot vanish, so nothing has to be recorded first.
-    if was_ready or (context.is_prepared and context.holds("DatasetReady")):
+    # A dataset that was prepared before cannot vanish, so the status needs no record first.
+    if was_ready or (context.is_ready_at_once and context.holds("DatasetReady")):
         train(context)
+    publishing.publish(context)
+    explanation.explain(context)
     _record_suspension(context)
-    context.patch(cleanup.claim_owners(context.job, context.observed.claims.values()))
-    context.requeue_at(context.now + context.settings.resync_period)
+    if not context.unsupported:
+        context.patch(cleanup.claim_owners(context.job, context.observed.claims.values()))
+
+
+def _check_support(context: ReconcileContext) -> None:
+    """Set the reason of Created while this version does not accept a field of the spec."""
+    if context.unsupported:
+        reason, message = unsupported.why(context.unsupported)
+        has_started = context.status.start_time is not None
+        if context.set_condition("Created", has_started, reason, message):
+            context.record_warning(reason, message)
+    elif unsupported.is_over(context.status):
+        context.set_condition("Created", True, *_ACCEPTED)
+
+
+def _has_dataset(context: ReconcileContext) -> bool:
+    """Whether training may begin, or has begun.
+
+    Without the record of a dataset, which an older CRD may have pruned, the preparation runs again
+    before the next attempt.
+    """
+    if not context.holds("DatasetReady"):
+        return False
+    training = context.status.training
+    is_training = training is not None and training.outcome is None
+    has_record = context.status.listed is not None or context.is_prepared
+    return has_record or is_training or bool(context.unsupported)
 
 
 def _start(context: ReconcileContext) -> bool:
@@ -126,21 +172,25 @@ def _start(context: ReconcileContext) -> bool:
         return False
     claims = access.single_node(context.job, context.observed.access)
     context.update(start_time=context.now, single_node_claims=claims or None)
-    context.set_condition("Created", True, "JobAccepted", "the job is valid")
+    context.set_condition("Created", True, *_ACCEPTED)
     return True
 
 
 def _finish(context: ReconcileContext) -> None:
     """Clean up a job that has succeeded or failed, and delete it when its time to live is over."""
     policy, metadata = context.job.spec.run_policy, context.job.metadata
-    context.delete(cleanup.leftovers(policy.clean_pod_policy, context.observed))
+    publishing.publish(context)
+    is_publishing = publishing.is_under_way(context.job, context.observed)
+    kept = {dataset.PUBLISH} if is_publishing else frozenset()
+    context.delete(cleanup.leftovers(policy.clean_pod_policy, context.observed, kept))
     changes = cleanup.claim_owners(context.job, context.observed.claims.values())
-    context.patch(changes)
+    if not context.unsupported:
+        context.patch(changes)
     is_held_up = cleanup.is_held_up(policy.clean_pod_policy, context.observed)
-    if context.deletes_something or is_held_up:
+    if context.deletes_something or is_held_up or is_publishing:
         context.requeue_later()
     deletion = cleanup.deletion_time(context.job)
-    if deletion is None or context.now < deletion:
+    if deletion is None or context.now < deletion or is_publishing:
         context.requeue_at(deletion)
     elif changes and policy.retention_policy == "Retain":
         # Claims that still name the job as their owner would be deleted with it.
@@ -162,12 +212,11 @@ def _check_access(context: ReconcileContext) -> None:
 def _record_suspension(context: ReconcileContext) -> None:
     """Set Suspended when the last pod of the job has ended, and unset it when it is resumed."""
     if not context.job.spec.run_policy.suspend:
-        if context.holds("Suspended"):
+        # A job that cannot start stays without pods.
+        if context.holds("Suspended") and not context.unsupported:
             context.set_condition("Suspended", False, "Resumed", "the job is resumed")
             context.record_event("Resumed", "the job is resumed")
-    elif (
-        suspend.is_quiet(context.observed)
-        and not is_finished(context.status)
-        and context.set_condition("Suspended", True, "Suspended", "no pod of the job is left")
-    ):
-        context.record_event("Suspended", "no pod of the job is left")
+    elif suspend.is_quiet(context.observed) and not is_finished(context.status):
+        message = suspend.message(context.status.training)
+        if context.set_condition("Suspended", True, "Suspended", message):
+            context.record_event("Suspended", message)

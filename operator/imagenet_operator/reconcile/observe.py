@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +20,7 @@ from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
+from imagenet_operator.reconcile import waiting_objects
 from imagenet_operator.reconcile.policies import memory, taints
 from imagenet_operator.reconcile.types import (
     Attempt,
@@ -33,6 +33,7 @@ from imagenet_operator.reconcile.types import (
     PreparationJob,
     Reference,
 )
+from imagenet_operator.reconcile.waiting_objects import time_of
 
 ROLE_ORDER = ("scheduler", "server", "rendezvous", "worker")
 """The order in which an attempt's members are listed; other roles follow by name."""
@@ -82,8 +83,7 @@ def sort(
 
     Args:
         job: Whose children they may be.
-        children: Objects of every kind that builders make, as JSON, in any order; other kinds are
-            ignored.
+        children: Objects as JSON, in any order; kinds that no builder makes are ignored.
         unreachable_nodes: Nodes that are NotReady, gone or out of service.
         absent: Claims that the job names and that do not exist.
         free: Free capacity of each node; None if it is not known.
@@ -101,13 +101,14 @@ def sort(
     ]
     return Observed(
         jobs={found.role: found for found in jobs},
-        attempts=_attempts(owned, unreachable_nodes),
+        attempts=_attempts(job, owned, unreachable_nodes),
         protection=_protection(owned),
         claims=_claims(owned),
         access=_access(owned + others),
         absent=absent,
         foreign=foreign,
         free=free,
+        waiting=waiting_objects.find(owned, pods_by_job, unreachable_nodes),
     )
 
 
@@ -127,12 +128,14 @@ def _apart(
     return pods_by_job, foreign
 
 
-def _attempts(owned: Iterable[Manifest], unreachable_nodes: frozenset[str]) -> dict[int, Attempt]:
+def _attempts(
+    job: ImageNetJob, owned: Iterable[Manifest], unreachable_nodes: frozenset[str]
+) -> dict[int, Attempt]:
     members: dict[int, list[MemberPod]] = defaultdict(list)
     shared: dict[int, list[Reference]] = defaultdict(list)
     for item in owned:
         if item["kind"] == "Pod":
-            member = _member(item, unreachable_nodes)
+            member = _member(job, item, unreachable_nodes)
             members[member.attempt].append(member)
         elif item["kind"] in _SHARED and _has_attempt(item) and not _is_leaving(item):
             shared[_attempt(item)].append(_reference(item))
@@ -309,18 +312,17 @@ def _terminated(pod: Manifest) -> Manifest:
     return terminated
 
 
-def _termination_message(pod: Manifest) -> str:
-    """The program's termination message, or an empty text."""
+def _termination_message(pod: Manifest, job: ImageNetJob | None = None) -> str:
+    """The program's termination message, or an empty text; the job is given for its members."""
     if _terminated(pod).get("reason") == memory.OOM_KILLED:
-        return memory.remedy(_labels(pod).get(labels.JOB_ROLE, ""))
+        return memory.remedy(_labels(pod).get(labels.JOB_ROLE, ""), job)
     return str(_terminated(pod).get("message") or "").strip()
 
 
 def _phase(pod: Manifest) -> Phase:
     """The phase of a pod's program.
 
-    The end of the program's container decides: an injected sidecar (of a service mesh) may keep the
-    pod's own phase at Running for ever.
+    The end of the program's container decides: an injected sidecar may keep the pod Running.
     """
     status = pod.get("status", {})
     if terminated := _terminated(pod):
@@ -336,13 +338,11 @@ def _phase(pod: Manifest) -> Phase:
     return Phase.BOUND if bound else Phase.PENDING
 
 
-def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> MemberPod:
+def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) -> MemberPod:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-    terminated = _terminated(pod)
-    state = _main_container(pod).get("state", {})
+    terminated, state = _terminated(pod), _main_container(pod).get("state", {})
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
-    terminating = _is_leaving(pod)
-    out_of_reach = spec.get("nodeName") in unreachable_nodes
+    terminating, out_of_reach = _is_leaving(pod), spec.get("nodeName") in unreachable_nodes
     return MemberPod(
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],
@@ -355,24 +355,18 @@ def _member(pod: Manifest, unreachable_nodes: frozenset[str]) -> MemberPod:
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),
         reason=status.get("reason") or terminated.get("reason") or waiting.get("reason"),
-        message=_termination_message(pod) or status.get("message") or waiting.get("message"),
+        message=_termination_message(pod, job) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
         terminating=terminating,
         out_of_reach=out_of_reach,
         gone=terminating and out_of_reach,
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
-        started_at=_time(running.get("startedAt") or terminated.get("startedAt")),
-        finished_at=_time(terminated.get("finishedAt")),
+        started_at=time_of(running.get("startedAt") or terminated.get("startedAt")),
+        finished_at=time_of(terminated.get("finishedAt")),
+        leaves_result=_labels(pod).get(labels.RESULT) == labels.RESULT_EXPECTED,
         requests=_requests(spec),
         tolerations=taints.of_pod(spec),
     )
-
-
-def _time(text: str | None) -> datetime | None:
-    """Read a time as a status keeps it, in whole seconds."""
-    if text is None:
-        return None
-    return datetime.fromisoformat(text).astimezone(UTC).replace(microsecond=0)
 
 
 def _disruption(pod: Manifest) -> str | None:

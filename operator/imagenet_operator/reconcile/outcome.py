@@ -10,8 +10,17 @@ from datetime import datetime, timedelta
 
 from imagenet_operator.api.status import AttemptOutcome
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import backoff, clock, figures, gang
-from imagenet_operator.reconcile.types import Charge, End
+from imagenet_operator.reconcile.policies import (
+    backoff,
+    cleanup,
+    clock,
+    figures,
+    gang,
+    members,
+    refund,
+    restart,
+)
+from imagenet_operator.reconcile.types import Attempt, Charge, End, MemberPod
 
 
 def fail_if_out_of_time(context: ReconcileContext) -> bool:
@@ -55,13 +64,16 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
     """Record the outcome, and plan the next attempt or fail the job."""
     # Training makes no progress after the loss of its first member.
     _stop(context, min(_ends_of(context, "Failed", "Unknown"), default=context.now))
-    charged = end.charge in (Charge.FAILURE, Charge.PERMANENT)
+    charged = _is_charged(context, end)
     outcome = AttemptOutcome(
         time=context.now, reason=end.reason, message=end.message, charged=charged
     )
     context.update_training(outcome=outcome)
     context.set_condition("Running", False, end.reason, end.message)
     limit = _limit_reached(context, end)
+    if limit is not None and end.charge is Charge.FAILURE and _suspects(context):
+        _hold(context, end)
+        return
     if limit is not None:
         reason, message = limit
         context.fail(reason, message)
@@ -71,14 +83,24 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
     context.requeue_now()
 
 
+def _is_charged(context: ReconcileContext, end: End) -> bool:
+    """Whether the end of an attempt counts towards backoffLimit."""
+    if end.charge is Charge.FULL_VOLUME:
+        return context.status.full_volume_attempts == 0
+    return end.charge in (Charge.FAILURE, Charge.PERMANENT)
+
+
 def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | None:
     """Return the reason and message of the job's failure; None if another attempt may follow."""
     last = f"attempt {context.training.attempt}: {end.message}"
     backoff_limit = context.job.spec.run_policy.backoff_limit
     if end.charge is Charge.PERMANENT:
         return end.reason, last
-    if end.charge is Charge.FAILURE and context.status.restarts >= backoff_limit:
+    in_a_row = context.status.full_volume_attempts
+    if _is_charged(context, end) and context.status.restarts >= backoff_limit:
         return "BackoffLimitExceeded", f"backoffLimit {backoff_limit} is reached; {last}"
+    if end.charge is Charge.FULL_VOLUME and in_a_row >= context.settings.full_volume_limit:
+        return end.reason, f"{in_a_row + 1} attempts in a row found no room; {last}"
     if (
         end.charge is Charge.DISRUPTION
         and context.status.disruptions >= context.settings.disruption_limit
@@ -88,6 +110,61 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
             f"disrupted more than {context.settings.disruption_limit} times; {last}",
         )
     return None
+
+
+def _suspects(context: ReconcileContext) -> dict[str, MemberPod]:
+    """Return the nodes whose loss may have ended the attempt, each with one of its pods."""
+    found = context.observed.attempts.get(context.training.attempt, Attempt(0))
+    return refund.suspects(context.training.members, members.by_name(found.members))
+
+
+def _hold(context: ReconcileContext, end: End) -> None:
+    """Hold the charge that would fail the job, until it is known whether a node is lost."""
+    nodes = ", ".join(_suspects(context))
+    message = f"{end.message}; no restart is left; checking that no node is lost: {nodes}"
+    context.set_condition("Running", False, end.reason, message)
+    context.update_training(next_attempt_time=None)
+    context.requeue_now()
+
+
+def review_charge(context: ReconcileContext) -> bool:
+    """Move the last charge if a node is lost since; return whether another attempt may follow."""
+    training = context.training
+    outcome = training.outcome
+    if outcome is None or not outcome.charged or outcome.reason == restart.FULL_VOLUME:
+        return True
+    # A charge that is held has planned no attempt.
+    is_held = training.next_attempt_time is None
+    suspects = {} if refund.is_over(outcome, context.now) else _suspects(context)
+    pod = refund.lost(suspects)
+    if pod is not None:
+        message = f"{pod.name} is on a node that cannot be reached; {outcome.message}"
+        return _refund(context, End("NodeLost", message, Charge.DISRUPTION), is_held=is_held)
+    if is_held and suspects:
+        if context.job.spec.run_policy.clean_pod_policy != "None":
+            context.delete(cleanup.running(context.observed.attempts.values()))
+        context.requeue_at(outcome.time + refund.WINDOW)
+        context.requeue_later()
+    elif is_held:
+        limit = _limit_reached(context, End(outcome.reason, outcome.message, Charge.FAILURE))
+        context.fail(*(limit or (outcome.reason, outcome.message)))
+    return not is_held
+
+
+def _refund(context: ReconcileContext, end: End, *, is_held: bool) -> bool:
+    """Count the end of an attempt as a disruption; return whether another attempt may follow."""
+    limit = _limit_reached(context, end)
+    if limit is not None:
+        if is_held:
+            context.fail(*limit)
+        return not is_held
+    restarts, planned = context.status.restarts, context.training.next_attempt_time
+    outcome = AttemptOutcome(time=context.now, reason=end.reason, message=end.message)
+    context.update_training(outcome=outcome)
+    context.update(restarts=restarts if is_held else restarts - 1)
+    start = context.now + (_charge(context, end) or timedelta())
+    context.update_training(next_attempt_time=start if planned is None else min(start, planned))
+    return True
 
 
 def _wait_after_cut_off(context: ReconcileContext) -> timedelta:
@@ -116,11 +193,16 @@ def _charge(context: ReconcileContext, end: End) -> timedelta | None:
             uid, number, min(timeout, context.settings.requeue_interval)
         )
         return max(brief, min(2 * _wait_after_cut_off(context), timeout))
+    in_a_row = context.status.full_volume_attempts + 1 if end.charge is Charge.FULL_VOLUME else 0
+    if _is_charged(context, end):
+        context.update(restarts=context.status.restarts + 1)
+    context.update(full_volume_attempts=in_a_row)
     if end.charge is Charge.DISRUPTION:
         context.update(disruptions=context.status.disruptions + 1)
         delay = backoff.after_disruption(uid, number, context.settings)
+    elif end.charge is Charge.FULL_VOLUME:
+        delay = backoff.after_full_volume(uid, number, in_a_row, context.settings)
     else:
-        context.update(restarts=context.status.restarts + 1)
         delay = backoff.after_failure(uid, number, context.status.restarts, context.settings)
     context.set_condition("Restarting", True, end.reason, message)
     context.record_warning(

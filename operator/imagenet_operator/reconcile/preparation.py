@@ -1,4 +1,4 @@
-"""The first half of a job: index the source, pack its shards, seal the dataset.
+"""The first half of a job: fetch and index the source, pack its shards, seal the dataset.
 
 A step starts only after the step before it is recorded in the status, because Jobs and their pods
 may vanish at any time. The result of `index` is recorded before `pack` is created. The seal is
@@ -9,15 +9,18 @@ created again; a second run makes only the files that are missing on the volume.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from pydantic import ValidationError
 
+from imagenet_operator.api import stored
 from imagenet_operator.api.base import Model
-from imagenet_operator.api.fields import LongCount
-from imagenet_operator.api.status import Clock, DatasetStatus, ImageCounts
+from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
+from imagenet_operator.api.fields import LongCount, Text
+from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import clock, suspend
+from imagenet_operator.reconcile.policies import clock, fetch, suspend, time_account, unsupported
 from imagenet_operator.reconcile.types import Manifest, PreparationJob
 
 _WHAT = {
@@ -26,6 +29,25 @@ _WHAT = {
     dataset.SEAL: ("Sealing", "verifying the shards"),
 }
 """The reason and message of DatasetReady while a step runs."""
+
+_VERIFYING = ("Verifying", "reading every byte of the shards and comparing the checksums")
+"""Those of the seal Job for a dataset that was sealed before."""
+
+
+class IndexResult(DatasetStatus):
+    """The termination message of index: the dataset, of which nothing may be missing."""
+
+    key: Text
+    """As in the status."""
+
+    classes: LongCount
+    """As in the status."""
+
+    images: ImageCounts
+    """As in the status."""
+
+    shards: LongCount
+    """As in the status."""
 
 
 class SealResult(Model):
@@ -42,10 +64,13 @@ def prepare(context: ReconcileContext) -> None:
     """Take the next step of the preparation."""
     suspended = context.job.spec.run_policy.suspend
     former = context.status.preparation or Clock()
-    keep_time = clock.stop if suspended else clock.run
+    # Until the operator is upgraded, only what exists runs.
+    is_held = context.unsupported and not any(job.active for job in context.observed.jobs.values())
+    keep_time = clock.stop if suspended or is_held else clock.run
     context.update(preparation=keep_time(former, context.now))
-    context.patch(suspend.patches(context.observed.jobs.values(), suspended))
-    if _have_claims(context):
+    if suspended or not context.unsupported:
+        context.patch(suspend.patches(context.observed.jobs.values(), suspended))
+    if context.unsupported or _have_claims(context):
         _run_next_step(context)
     if not context.holds("DatasetReady") and not context.holds("Failed"):
         _check_deadline(context)
@@ -67,25 +92,27 @@ def _have_claims(context: ReconcileContext) -> bool:
         return False
     if missing and context.job.spec.run_policy.suspend:
         # A dataset that was prepared before is ready at once, and claims are created only here.
-        return not context.is_prepared
+        return not context.is_ready_at_once
     return not missing or context.create_or_wait("DatasetReady", missing)
 
 
 def _run_next_step(context: ReconcileContext) -> None:
-    if context.is_prepared:
-        _ready(context, "Prepared", "the dataset was prepared before")
-        return
     jobs = context.observed.jobs
     index, pack, seal = (jobs.get(role) for role in (dataset.INDEX, dataset.PACK, dataset.SEAL))
-    found = context.status.dataset
+    found = context.status.listed
     settings = context.settings.manifests
+    if context.is_prepared:
+        build = partial(dataset.verify_job, context.job, settings)
+        _verify(context, seal, build, "Prepared", "the dataset was prepared before")
+        return
     if found is None:
         if index is not None and index.complete:
             _record_index(context, index)
-        else:
+        elif index is not None or _is_fetched(context):
             _run(context, dataset.INDEX, index, lambda: dataset.index_job(context.job, settings))
     elif found.sealed:
-        _ready(context, "Reused", "it was sealed before")
+        build = partial(dataset.seal_job, context.job, found, settings)
+        _verify(context, seal, build, "Reused", "it was sealed before")
     elif seal is not None and seal.complete:
         context.update(dataset=_sealed(found, seal))
         _ready(context, "Sealed", "all shards are verified")
@@ -95,8 +122,47 @@ def _run_next_step(context: ReconcileContext) -> None:
         _run(context, dataset.PACK, pack, lambda: dataset.pack_job(context.job, found, settings))
 
 
+def _is_fetched(context: ReconcileContext) -> bool:
+    """Return whether the cache has the files of the source, or none is asked for.
+
+    The Job that stores them is created if it is missing; a second one finds what is stored.
+    """
+    if not context.job.spec.dataset.source.fields.is_fetched:
+        return True
+    job = context.observed.jobs.get(dataset.FETCH)
+    former = context.status.dataset or DatasetStatus()
+    progress = fetch.progress(former.fetch, job, context.sample)
+    if progress is not None:
+        context.update(dataset=former.model_copy(update={"fetch": progress}))
+    if job is not None and job.complete:
+        return True
+    build = partial(dataset.fetch_job, context.job, context.settings.manifests)
+    _run(context, dataset.FETCH, job, build, (time_account.FETCHING, fetch.message(progress)))
+    return False
+
+
+def _verify(
+    context: ReconcileContext,
+    seal: PreparationJob | None,
+    build: Callable[[], Manifest],
+    reason: str,
+    how: str,
+) -> None:
+    """Have a dataset that was sealed before verified, if the job asks for that."""
+    if not context.verifies:
+        _ready(context, reason, how)
+    elif seal is not None and seal.complete:
+        _ready(context, reason, f"{how}, and all checksums are right")
+    else:
+        _run(context, dataset.SEAL, seal, build, _VERIFYING)
+
+
 def _run(
-    context: ReconcileContext, role: str, job: PreparationJob | None, build: Callable[[], Manifest]
+    context: ReconcileContext,
+    role: str,
+    job: PreparationJob | None,
+    build: Callable[[], Manifest],
+    what: tuple[str, str] | None = None,
 ) -> None:
     """Create the Job of a step if it is missing; fail the job if the Job failed."""
     if job is not None and job.failure is not None and not job.terminating:
@@ -104,6 +170,9 @@ def _run(
         context.fail("PreparationFailed", f"{role}: {job.failure}")
     elif context.job.spec.run_policy.suspend:
         context.set_condition("DatasetReady", False, "Suspended", "the job is suspended")
+    elif context.unsupported:
+        if job is None:
+            context.set_condition("DatasetReady", False, *unsupported.why(context.unsupported))
     elif job is not None and job.stranded and not job.terminating:
         context.delete([job.reference])
         context.record_warning(
@@ -112,7 +181,7 @@ def _run(
     else:
         made = [] if job is not None else [build()]
         if context.create_or_wait("DatasetReady", [*_missing_protection(context), *made]):
-            context.set_condition("DatasetReady", False, *_WHAT[role])
+            context.set_condition("DatasetReady", False, *(what or _WHAT[role]))
 
 
 def _missing_protection(context: ReconcileContext) -> list[Manifest]:
@@ -125,24 +194,26 @@ def _missing_protection(context: ReconcileContext) -> list[Manifest]:
 def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
     """Record the result of index; its Job runs again if the pod with the result vanished."""
     if index.message is None:
-        if not index.terminating:
+        if not index.terminating and not context.unsupported:
             context.delete([index.reference])
         return
     try:
-        found = DatasetStatus.model_validate_json(index.message)
+        # A newer image may report more.
+        found = stored.read_known(IndexResult, index.message)
     except ValidationError:
         message = f"index wrote no readable result: {index.message[:200]!r}"
         context.set_condition("DatasetReady", False, "PreparationFailed", message)
         context.fail("PreparationFailed", message)
         return
-    context.update(dataset=found)
+    fetched = None if context.status.dataset is None else context.status.dataset.fetch
+    context.update(dataset=DatasetStatus.model_validate({**dict(found), "fetch": fetched}))
     context.requeue_now()
 
 
 def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
     """Mark the dataset as complete, with the counts of seal if its pod still exists."""
     try:
-        result = SealResult.model_validate_json(seal.message or "")
+        result = stored.read_known(SealResult, seal.message or "")
     except ValidationError:
         return found.model_copy(update={"sealed": True})
     counts = {"images": result.images, "skipped_images": result.skipped}
@@ -152,7 +223,7 @@ def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
 def _ready(context: ReconcileContext, reason: str, how: str) -> None:
     context.set_condition("DatasetReady", True, reason, how)
     context.update(preparation=clock.stop(context.status.preparation or Clock(), context.now))
-    found = context.status.dataset
+    found = context.status.listed
     left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
     told = how if found is None else f"{_summary(found)}: {how}{left_out}"
     context.record_event("DatasetReady", told)
@@ -161,7 +232,7 @@ def _ready(context: ReconcileContext, reason: str, how: str) -> None:
             "ImagesSkipped",
             f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
         )
-    if not context.is_prepared:
+    if not context.is_ready_at_once:
         context.requeue_now()
 
 

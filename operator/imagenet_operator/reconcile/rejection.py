@@ -7,13 +7,11 @@ version cannot read, and an object that the API server will never store.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status
 from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import conditions
 from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
 
 
@@ -37,21 +35,3 @@ def reject(
     context = ReconcileContext(job, Observed(), None, now, settings)
     context.fail(reason, message)
     return context.decision()
-
-
-def rejected_status(
-    status: Status, generation: int, reason: str, message: str, now: datetime
-) -> Status:
-    """Return the status of a job whose spec cannot be read."""
-    moment = now.astimezone(UTC).replace(microsecond=0)
-    failed = conditions.put(
-        status.conditions, "Failed", True, reason, message, now=moment, generation=generation
-    )
-    ended = status.model_copy(
-        update={
-            "conditions": failed,
-            "completion_time": moment,
-            "observed_generation": generation,
-        }
-    )
-    return ended.model_copy(update={"phase": conditions.phase(ended)})

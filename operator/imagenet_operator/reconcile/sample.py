@@ -5,8 +5,8 @@ the newest sample as an input, and works without one. `api.figures` says which m
 figure; the other metrics that the operator reads are named here.
 
 A worker that writes a checkpoint may not answer in time, and a sum without it would be wrong. So
-sums change only when all workers answer that are expected to, and rank 0's values stay while rank 0
-may be the one that is late. A sum is dropped when it is older than the longest checkpoint.
+sums change only when all workers answer that are expected to. Rank 0's values stay while rank 0 may
+be the one that is late. A sum is dropped when it is older than the longest checkpoint.
 
 An image of a user's own may serve metrics on some workers only. A worker that has not answered
 within that time since the first of its attempt did is not expected to answer.
@@ -24,7 +24,12 @@ from typing import Final
 
 from imagenet_operator.api.figures import COUNT, EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.scrape import TRAIN_PHASE, Scrape, attempt_number
+from imagenet_operator.reconcile.scrape import (
+    TRAIN_PHASE,
+    TRAIN_SECONDS,
+    Scrape,
+    attempt_number,
+)
 
 TRAIN_IMAGES = "imagenet_train_images_total"
 TRAIN_WORK = "imagenet_train_phase_work_total"
@@ -36,6 +41,8 @@ PREPARE_IMAGES = "imagenet_prepare_images_total"
 PREPARE_PLANNED = "imagenet_prepare_images_planned"
 PREPARE_BYTES = "imagenet_prepare_bytes_total"
 PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
+PREPARE_FETCHED = "imagenet_prepare_fetched_bytes"
+PREPARE_TO_FETCH = "imagenet_prepare_fetch_planned_bytes"
 
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
 """How long a worker may be silent before sums over all workers are dropped."""
@@ -77,12 +84,18 @@ class Preparation:
         planned: To be done by these pods, as far as they know.
         bytes: Written.
         skipped: Damaged images left out.
+        fetched: Bytes of the source's files in the cache.
+        to_fetch: Bytes of all files; 0 while they are unknown.
+        fetch_speed: Bytes per second, over the last minutes; 0 while it is unknown.
     """
 
     images: int = 0
     planned: int = 0
     bytes: int = 0
     skipped: int = 0
+    fetched: int = 0
+    to_fetch: int = 0
+    fetch_speed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,8 +115,10 @@ class Sample:
         whole_at: When all workers last answered that are expected to; sums are of that time.
         progressed_at: When a sample of this attempt last showed progress of a worker.
         phase: What rank 0 does, as its program calls it.
-        preparation: By role: index, pack, seal.
+        seconds: Rank 0's time by phase; the first worker's, while no rank is known.
+        preparation: By role: fetch, index, pack, seal.
         totals: What the next sample is compared with.
+        left_out: The pods whose metrics exceed a limit, in words; empty if there are none.
     """
 
     taken_at: datetime
@@ -118,8 +133,10 @@ class Sample:
     whole_at: datetime | None = None
     progressed_at: datetime | None = None
     phase: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
     preparation: Mapping[str, Preparation] | None = None
     totals: Totals | None = None
+    left_out: str = ""
 
     @property
     def epoch(self) -> int | None:
@@ -143,9 +160,10 @@ class Totals:
 
 
 def _metrics() -> frozenset[str]:
-    training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_PHASE, TRAIN_RANK}
+    training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_PHASE, TRAIN_RANK, TRAIN_SECONDS}
     position = {TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES}
     preparation = {PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED}
+    preparation |= {PREPARE_FETCHED, PREPARE_TO_FETCH}
     figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
     return frozenset(training | position | preparation | figures)
 
@@ -171,7 +189,7 @@ def sample_of(
         asked: Pod name → what it is, of all running pods that were asked.
     """
     heard = dict(sorted(scrapes.items()))
-    preparation = _preparation_by_role(heard.values())
+    preparation = _with_speed(_preparation_by_role(heard.values()), previous, now)
     attempts = _attempts(heard.values())
     if not attempts and not preparation and previous is not None:
         sample = replace(previous, taken_at=now)
@@ -218,6 +236,9 @@ def _with_training(
     # Rank 0 is unknown while workers resume.
     doing = [item.phase for item in (first, *workers.values()) if item is not None and item.phase]
     sample = replace(sample, phase=doing[0] if doing else former.phase)
+    seconds = [item.seconds for item in (first, *workers.values()) if item and item.seconds]
+    if first is not None or former.figures.get(EPOCH) is None:
+        sample = replace(sample, seconds=seconds[0] if seconds else former.seconds)
     if is_whole:
         sample = _with_sums(sample, list(workers.values()))
     totals = sample.totals or Totals()
@@ -309,7 +330,7 @@ def _count(value: float | None) -> int | None:
 def _preparation_by_role(heard: Collection[Scrape]) -> dict[str, Preparation]:
     return {
         role: _preparation([item for item in heard if item.role == role])
-        for role in ("index", "pack", "seal")
+        for role in ("fetch", "index", "pack", "seal")
         if any(item.role == role for item in heard)
     }
 
@@ -320,7 +341,23 @@ def _preparation(pods: list[Scrape]) -> Preparation:
         planned=int(_sum(pods, PREPARE_PLANNED) or 0),
         bytes=int(_sum(pods, PREPARE_BYTES) or 0),
         skipped=int(_sum(pods, PREPARE_SKIPPED) or 0),
+        fetched=_count(_sum(pods, PREPARE_FETCHED)) or 0,
+        to_fetch=_count(_sum(pods, PREPARE_TO_FETCH)) or 0,
     )
+
+
+def _with_speed(
+    heard: dict[str, Preparation], previous: Sample | None, now: datetime
+) -> dict[str, Preparation]:
+    """Return the preparation with the speed of fetch: a moving average over the samples."""
+    fetch = heard.get("fetch")
+    before = (previous.preparation or {}).get("fetch") if previous is not None else None
+    if fetch is None or before is None or previous is None or now <= previous.taken_at:
+        return heard
+    seconds = (now - previous.taken_at).total_seconds()
+    latest = max(0, fetch.fetched - before.fetched) / seconds
+    speed = latest if not before.fetch_speed else (latest + 3 * before.fetch_speed) / 4
+    return {**heard, "fetch": replace(fetch, fetch_speed=speed)}
 
 
 def _progressed_at(sample: Sample, former: Sample) -> datetime:

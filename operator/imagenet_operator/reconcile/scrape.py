@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final
 
+from imagenet_operator.api.time_status import WORKER_PHASES
+
 TRAIN_PHASE: Final = "imagenet_train_phase"
 """A worker has a series for each phase, with the value 1 for the present one."""
+
+TRAIN_SECONDS: Final = "imagenet_train_seconds_total"
+"""A worker has a series for each phase of its time."""
 
 ROLE_LABEL: Final = "role"
 ATTEMPT_LABEL: Final = "attempt"
@@ -39,6 +44,8 @@ class Scrape:
     attempt: int | None
     values: Mapping[str, float]
     phase: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By phase of a worker's time."""
 
 
 class ScrapeReader:
@@ -56,6 +63,7 @@ class ScrapeReader:
         self._labels: dict[str, str] = {}
         self._values: dict[str, float] = {}
         self._phase = ""
+        self._seconds: dict[str, float] = {}
 
     def feed(self, piece: bytes) -> None:
         """Read the next piece of the text."""
@@ -72,7 +80,9 @@ class ScrapeReader:
         if self._is_damaged or self._rest or self._passes_over:
             return None
         attempt = attempt_number(self._labels.get(ATTEMPT_LABEL, ""))
-        return Scrape(self._labels.get(ROLE_LABEL, ""), attempt, self._values, self._phase)
+        return Scrape(
+            self._labels.get(ROLE_LABEL, ""), attempt, self._values, self._phase, self._seconds
+        )
 
     def _extend(self, text: bytes) -> None:
         """Keep the beginning of a line; no more of it than a line may have."""
@@ -102,8 +112,11 @@ class ScrapeReader:
         is_wanted = name in self._wanted
         if is_wanted or not self._labels:
             self._labels |= _kept(labels)
+        phase = self._labels.get(PHASE_LABEL, "")
         if name == TRAIN_PHASE and value:
-            self._phase = self._labels.get(PHASE_LABEL, "")[:_LONGEST_PHASE]
+            self._phase = phase[:_LONGEST_PHASE]
+        if name == TRAIN_SECONDS and phase in WORKER_PHASES:
+            self._seconds[phase] = value
         # NaN and infinity, which a gauge may hold, are ignored.
         if is_wanted and isfinite(value):
             self._values[name] = self._values.get(name, 0.0) + value

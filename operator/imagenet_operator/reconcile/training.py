@@ -8,11 +8,10 @@ write that records the outcome also records how the members ended.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from imagenet_operator.api.status import Clock, TrainingStatus
+from imagenet_operator.api.status import Clock, MemberStatus, TrainingStatus
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.reconcile import outcome
@@ -25,10 +24,14 @@ from imagenet_operator.reconcile.policies import (
     gang,
     members,
     progress,
+    rebuild,
     restart,
+    result,
+    start_errors,
     suspend,
+    unsupported,
 )
-from imagenet_operator.reconcile.types import Attempt, End, Manifest, MemberPod
+from imagenet_operator.reconcile.types import Attempt, End, MemberPod
 
 _SCHEDULING = "Scheduling"
 """The reason of Running until all members have nodes."""
@@ -49,7 +52,10 @@ def train(context: ReconcileContext) -> None:
     if is_adopted and not (is_whole and _is_of_this_spec(context, seen)):
         outcome.end_attempt(context, gang.CUT_OFF)
     elif members.succeeded(context.training.members):
-        outcome.succeed(context)
+        if (no_result := result.verdict(context.training)) is None:
+            outcome.succeed(context)
+        else:
+            outcome.end_attempt(context, no_result)
     elif (end := _verdict(context, seen)) is not None:
         outcome.end_attempt(context, end)
     elif not outcome.fail_if_out_of_time(context):
@@ -62,7 +68,14 @@ def _adopt(context: ReconcileContext) -> bool:
     training = context.status.training
     if newest is None or (training is not None and newest <= training.attempt):
         return False
-    _begin(context, newest, builder.build(context.described, newest, context.settings.manifests))
+    if context.unsupported:
+        # A newer operator has created it, and what it planned is not known.
+        existing = rebuild.existing(context.observed.attempts[newest].members)
+        if existing:
+            _begin(context, newest, existing)
+        return False
+    manifests = builder.build(context.described, newest, context.settings.manifests)
+    _begin(context, newest, members.planned(manifests))
     return True
 
 
@@ -74,11 +87,10 @@ def _is_of_this_spec(context: ReconcileContext, seen: Mapping[str, MemberPod]) -
     return all(member.generation == context.job.metadata.generation for member in seen.values())
 
 
-def _begin(context: ReconcileContext, number: int, manifests: list[Manifest]) -> None:
+def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, ...]) -> None:
     """Record the start of an attempt."""
     former = context.status.training
     waits = context.job.spec.run_policy.scheduling_policy.gang == "Wait"
-    planned = members.planned(manifests)
     started = TrainingStatus(
         attempt=number,
         start_time=context.now,
@@ -91,8 +103,10 @@ def _begin(context: ReconcileContext, number: int, manifests: list[Manifest]) ->
     context.update(training=started)
     context.set_condition("Running", False, _SCHEDULING, _WAITING)
     context.record_event("AttemptStarted", f"attempt {number}: {len(planned)} pods")
-    # Pods for which there is no room may have no event.
+    # Pods for which there is no room may have no event, and neither have pods with gates.
     context.requeue_at(gang.deadline(started, context.job.spec.run_policy.scheduling_policy))
+    if waits:
+        context.requeue_now()
 
 
 def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
@@ -104,6 +118,8 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
     changes: dict[str, Any] = {
         "members": recorded,
         "replica_statuses": members.replica_statuses(recorded),
+        "expects_result": training.expects_result
+        or any(pod.leaves_result for pod in seen.values()),
     }
     if training.schedulable_time is None and not gang.is_held_back(seen):
         changes["schedulable_time"] = now
@@ -131,31 +147,45 @@ def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | 
             own_program=own_program.has_command(context.job.spec.training.workers.template),
         )
         or (suspend.END if policy.suspend else None)
-        or progress.verdict(training, context.sample, policy.progress_deadline_seconds, context.now)
-        or gang.verdict(training, policy.scheduling_policy, context.now)
+        or _verdict_on_start(context)
     )
     return None if end is None else restart.excused(end, training.members, seen)
+
+
+def _verdict_on_start(context: ReconcileContext) -> End | None:
+    """Return the end of an attempt that waits for too long; not while a start error lasts."""
+    policy, errors = context.job.spec.run_policy, context.status.start_errors
+    if start_errors.is_counting(errors):
+        return None
+    training = start_errors.excused(context.training, errors)
+    return progress.verdict(
+        training, context.sample, policy.progress_deadline_seconds, context.now
+    ) or gang.verdict(training, policy.scheduling_policy, context.now)
 
 
 def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
     """Do what a live attempt needs: its shared objects, lifted gates, conditions, deadlines."""
     policy, training, settings = context.job.spec.run_policy, context.training, context.settings
-    if not _has_shared_objects(context):
+    if not context.unsupported and not _has_shared_objects(context):
         return
     context.delete(cleanup.attempts(_late_pods(context)))
     _record_running(context, waiting=_lift_gates(context, seen))
     context.requeue_at(
         clock.ends_at(training.clock, policy.active_deadline_seconds),
-        progress.next_check(
-            training,
-            context.sample,
-            policy.progress_deadline_seconds,
-            context.now,
-            settings.requeue_interval,
-        ),
-        gang.deadline(training, policy.scheduling_policy),
         restart.deadline(training.members, settings.exit_grace_period),
     )
+    if not start_errors.is_counting(context.status.start_errors):
+        waited = start_errors.excused(training, context.status.start_errors)
+        context.requeue_at(
+            progress.next_check(
+                waited,
+                context.sample,
+                policy.progress_deadline_seconds,
+                context.now,
+                settings.requeue_interval,
+            ),
+            gang.deadline(waited, policy.scheduling_policy),
+        )
     if gang.is_held_back(seen):
         context.requeue_later()
 
@@ -178,6 +208,8 @@ def _record_running(context: ReconcileContext, waiting: str) -> None:
 
 def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str:
     """Lift the gates once all members fit; return what the gang waits for, for people."""
+    if context.unsupported:
+        return _WAITING
     missing = gang.missing(seen, context.observed.free)
     if missing is None:
         context.patch(gang.lift_gates(seen))
@@ -185,13 +217,9 @@ def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str
     found = f"waiting until all members fit: {missing}"
     former = conditions.find(context.status.conditions, "Running")
     # One node more or less that is full is not worth a write.
-    if former is not None and _without_numbers(former.message) == _without_numbers(found):
+    if former is not None and conditions.equal_without_numbers(found, former.message):
         return former.message
     return found
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"[0-9]+", "", text)
 
 
 def _late_pods(context: ReconcileContext) -> list[Attempt]:
@@ -217,6 +245,8 @@ def _has_shared_objects(context: ReconcileContext) -> bool:
 
 def _between_attempts(context: ReconcileContext) -> None:
     """Delete the former attempts, then start the next one when its time has come."""
+    if context.status.training is not None and not outcome.review_charge(context):
+        return
     context.delete(cleanup.attempts(context.observed.attempts.values()))
     if any(attempt.present for attempt in context.observed.attempts.values()):
         context.requeue_later()
@@ -230,7 +260,10 @@ def _between_attempts(context: ReconcileContext) -> None:
         return
     if training is not None and outcome.fail_if_out_of_time(context):
         return
+    if context.unsupported:
+        context.set_condition("Running", False, *unsupported.why(context.unsupported))
+        return
     number = 0 if training is None else training.attempt + 1
     manifests = builder.build(context.described, number, context.settings.manifests)
     if context.create_or_wait("Running", manifests):
-        _begin(context, number, manifests)
+        _begin(context, number, members.planned(manifests))

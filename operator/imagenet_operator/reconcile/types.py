@@ -14,7 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from imagenet_operator.api.status import Status
+from imagenet_operator.errors import Problem
 from imagenet_operator.manifests import settings as manifests
+from imagenet_operator.reconcile.waiting_objects import ObjectEvent, Refusal, WaitingObject
 
 Manifest = dict[str, Any]
 """A Kubernetes-shaped object, as its JSON would be."""
@@ -82,11 +84,20 @@ class Patch:
 
 @dataclass(frozen=True)
 class Event:
-    """One line of `kubectl describe`: ``type`` is Normal or Warning, ``reason`` CamelCase."""
+    """One line of `kubectl describe`.
+
+    Attributes:
+        type: Normal or Warning.
+        reason: CamelCase.
+        message: For people.
+        series: Events of a job and reason with the same text are one line, with a count; empty for
+            an event without a series.
+    """
 
     type: str
     reason: str
     message: str
+    series: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,9 @@ class Charge(StrEnum):
     PERMANENT = "permanent"
     """To the program; another attempt would end in the same way."""
 
+    FULL_VOLUME = "full volume"
+    """To the program, once for a row of attempts that find the output volume full."""
+
     DISRUPTION = "disruption"
     """To the cluster: counts against the limit of disruptions."""
 
@@ -174,6 +188,7 @@ class MemberPod:
         gates: Names of the scheduling gates that hold it back.
         started_at: When its container started.
         finished_at: When its container ended.
+        leaves_result: Its program leaves a result in its termination message.
         requests: Resource requests of the pod: name → amount in base units.
         tolerations: As in its spec.
     """
@@ -197,6 +212,7 @@ class MemberPod:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     generation: int = 0
+    leaves_result: bool = False
     requests: Mapping[str, Fraction] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
 
@@ -234,10 +250,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class PreparationJob:
-    """One of the Jobs index, pack and seal, as observed.
+    """One of the Jobs fetch, index, pack and seal, as observed.
 
     Attributes:
-        role: index, pack or seal.
+        role: fetch, index, pack or seal.
         active, succeeded, failed: Counts of pods (for pack, succeeded counts shards).
         completions: How many must succeed.
         complete: The Job's condition Complete is true.
@@ -298,6 +314,12 @@ class Observed:
         foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
             touched; one that holds a name that this job needs is a conflict.
         free: Free capacity of the nodes; None if it is not known.
+        waiting: Pods that do not start or do not go, and Jobs without pods.
+        events: The UID of one of these → the Event that says most about it; only for some. None if
+            Events are needed and cannot be read.
+        refusal: The last refusal of the API server, while it lasts.
+        unsupported: Fields of the job's spec that this version does not accept. Nothing may be
+            built from such a spec.
     """
 
     jobs: Mapping[str, PreparationJob] = field(default_factory=dict)
@@ -308,6 +330,10 @@ class Observed:
     absent: frozenset[str] = frozenset()
     foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)
     free: Capacity | None = None
+    waiting: tuple[WaitingObject, ...] = ()
+    events: Mapping[str, ObjectEvent] | None = field(default_factory=dict)
+    refusal: Refusal | None = None
+    unsupported: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -319,6 +345,9 @@ class ReconcileSettings:
         restart_delay_limit: Longest such wait.
         disruption_delay: Wait before a restart that is not charged.
         disruption_limit: How many restarts after a disruption a job may have.
+        full_volume_delay_limit: Longest wait before an attempt that finds out whether the output
+            volume has room.
+        full_volume_limit: How many attempts in a row may find the output volume full.
         exit_grace_period: How long a scheduler, server or rendezvous that exited with 0 may precede
             the last worker.
         requeue_interval: Time to the next reconcile when no event may announce the change that the
@@ -331,6 +360,8 @@ class ReconcileSettings:
     restart_delay_limit: timedelta = timedelta(minutes=6)
     disruption_delay: timedelta = timedelta(seconds=5)
     disruption_limit: int = 100
+    full_volume_delay_limit: timedelta = timedelta(minutes=10)
+    full_volume_limit: int = 24
     exit_grace_period: timedelta = timedelta(seconds=60)
     requeue_interval: timedelta = timedelta(seconds=30)
     resync_period: timedelta = timedelta(minutes=5)

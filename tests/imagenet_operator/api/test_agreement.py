@@ -1,6 +1,6 @@
-"""`validate` and the CRD agree on manifests that nobody thought of.
+"""`validate` and the CRD agree on random manifests.
 
-The corpus shows single mistakes; here several fields vary at once, within and beyond their bounds.
+The corpus shows single mistakes; here several fields vary together, within and beyond their bounds.
 The transition rules get the same: any two manifests, as a job that is stored and its update.
 """
 

@@ -26,7 +26,7 @@ def job(
     strategy: dict[str, Any] | None = None,
     **workers: int,
 ) -> ImageNetJob:
-    """Return a job that nobody has validated."""
+    """Return a job that was not validated."""
     document = manifest(
         training={
             "framework": framework,
@@ -46,6 +46,10 @@ def test_the_table_is_the_one_that_is_documented() -> None:
         ("TensorFlow", "TFRecord", "horovod"),
         ("TensorFlow", "TFRecord", "mirrored"),
         ("TensorFlow", "TFRecord", "multiWorkerMirrored"),
+        ("PyTorch", "RecordIO", "single"),
+        ("PyTorch", "TFRecord", "single"),
+        ("PyTorch", "RecordIO", "distributedDataParallel"),
+        ("PyTorch", "TFRecord", "distributedDataParallel"),
     }
 
 

@@ -57,7 +57,7 @@ def test_the_tutorials_job_has_its_figures() -> None:
 
 def test_the_digits_are_the_same_job_in_a_cluster_and_without() -> None:
     (local,), (cluster,) = load(EXAMPLES["digits"]), load(EXAMPLES["digits-kubernetes"])
-    # Whatever storage there is will do, and the scheduler is told what a worker needs.
+    # Any storage serves, and workers request what they need.
     assert cluster["spec"]["dataset"]["volume"].pop("accessModes") == ["ReadWriteOnce"]
     del cluster["spec"]["training"]["workers"]["template"]
     assert cluster["spec"] == local["spec"]
@@ -65,6 +65,7 @@ def test_the_digits_are_the_same_job_in_a_cluster_and_without() -> None:
 
 STRATEGIES = {
     "digits-horovod": ("MXNet", "horovod", 2),
+    "digits-pytorch": ("PyTorch", "distributedDataParallel", 2),
     "digits-single": ("MXNet", "single", 1),
     "digits-tensorflow": ("TensorFlow", "multiWorkerMirrored", 2),
     "digits-tensorflow-horovod": ("TensorFlow", "horovod", 2),
@@ -118,4 +119,4 @@ def test_the_place_for_archives_is_the_one_that_examples_read() -> None:
     assert claim["metadata"]["name"] == source.claim_name
     (volume,) = pod["spec"]["volumes"]
     assert volume["persistentVolumeClaim"] == {"claimName": source.claim_name}
-    assert pod["spec"]["containers"][0]["image"] == DEFAULTS.images["MXNet"].cpu
+    assert pod["spec"]["containers"][0]["image"] == DEFAULTS.preparation_image

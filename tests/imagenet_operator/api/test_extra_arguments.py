@@ -23,7 +23,7 @@ def found(extra_args: list[str], **training: Any) -> list[str]:
     ("extra_args", "message"),
     [
         (["--disp-batch", "5"], "imagenet-train has no --disp-batch; write --disp-batches"),
-        (["--dtype", "int8"], "--dtype cannot be 'int8'; write one of float32, float16"),
+        (["--dtype", "int8"], "--dtype cannot be 'int8'; write one of float32, bfloat16, float16"),
         (["--disp-batches=0"], "--disp-batches cannot be '0'; write a whole number of at least 1"),
         (["--seed"], "--seed has no value; write --seed=VALUE"),
         (["--seed", "--benchmark=1"], "--seed has no value; write --seed=VALUE"),
@@ -56,7 +56,7 @@ def test_what_the_program_takes_is_taken(extra_args: list[str]) -> None:
 def test_an_image_of_the_users_own_may_know_more_options() -> None:
     assert found(["--new-option", "5"], **OWN_IMAGE) == []
     assert found(["--new-option", "5", "--dtype=int8"], **OWN_IMAGE) == [
-        "--dtype cannot be 'int8'; write one of float32, float16"
+        "--dtype cannot be 'int8'; write one of float32, bfloat16, float16"
     ]
     assert found(["--help"], **OWN_IMAGE) == ["--help only prints; remove it"]
     job = job_table.read(job_table.manifest(training={"extraArgs": ["--new-option"], **OWN_IMAGE}))
@@ -74,6 +74,13 @@ def test_a_preset_is_judged_with_the_fields_beside_it() -> None:
     )
     (crops,) = found(preset, augmentation={"randomCrop": True})
     assert "cannot be combined with randomCrop" in crops
+
+
+def test_a_precision_is_judged_by_the_framework() -> None:
+    assert found(["--dtype", "float16"]) == []
+    assert found(["--dtype=bfloat16"]) == [
+        "MXNet has no bfloat16; write float32 or float16, or framework: PyTorch"
+    ]
 
 
 def test_compression_needs_a_kvstore_that_compresses() -> None:

@@ -11,6 +11,7 @@ import pytest
 import imagenet_operator
 from imagenet_operator.api import ImageNetJob, capabilities
 from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.base import Model
 from imagenet_operator.api.frameworks import (
     DEFAULT_FORMAT,
     DEFAULT_FRAMEWORK,
@@ -22,7 +23,7 @@ from imagenet_operator.api.frameworks import (
     Images,
     StrategySupport,
 )
-from imagenet_operator.api.optimizer import OptimizerName
+from imagenet_operator.api.optimizer import Optimizer, OptimizerName
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.api.training import TrainingSpec
 from support.job_table import manifest
@@ -80,6 +81,10 @@ def test_a_descriptor_names_what_the_resource_has(name: str) -> None:
     assert framework.strategies.keys() <= STRATEGIES.keys()
     assert set(framework.lacks_optimizers) < set(get_args(OptimizerName))
     fields = Augmentation.model_fields.keys()
+    for path in framework.lacks_fields:
+        model, _, name = path.rpartition(".")
+        owner: type[Model] = Optimizer if model == "optimizer" else TrainingSpec
+        assert owner.model_fields[name].default is None
     assert {*framework.lacks_augmentations, *framework.lacks_grey_augmentations} <= fields
 
 
@@ -97,6 +102,7 @@ def test_the_default_format_is_read_by_the_default_framework() -> None:
     [
         (FRAMEWORKS["MXNet"].gpu_code, [(5, 2), (7, 5), (8, 9)], [(3, 7), (9, 0)], "5.0 to 8.x"),
         (FRAMEWORKS["TensorFlow"].gpu_code, [(5, 0), (8, 0), (9, 0)], [(3, 7)], "5.0 and newer"),
+        (FRAMEWORKS["PyTorch"].gpu_code, [(7, 5), (9, 0), (10, 3)], [(7, 0)], "7.5 to 12.x"),
         (GPUCode(((7, 5),)), [(7, 5)], [(7, 0), (8, 0)], "7.5 to 7.x"),
         (GPUCode(), [], [(8, 0)], "none"),
     ],

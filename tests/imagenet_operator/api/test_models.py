@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from imagenet_operator.api import ImageNetJob, load, parse
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.run_policy import RunPolicy
-from imagenet_operator.api.sources import Source
+from imagenet_operator.api.sources import SOURCES, Source
 from imagenet_operator.api.sources.synthetic import SyntheticSource
 from imagenet_operator.api.status import Condition, Status, TrainingStatus
 from imagenet_operator.api.training import Workers
@@ -47,7 +47,7 @@ def test_a_model_takes_no_unknown_field() -> None:
 def test_a_union_names_its_kind() -> None:
     source = Source(synthetic=SyntheticSource(classes=3))
     assert (source.kind, source.chosen) == ("synthetic", SyntheticSource(classes=3))
-    assert Source.kinds() == ("volume", "prepared", "synthetic")
+    assert Source.kinds() == tuple(SOURCES)
 
 
 def test_times_are_kept_as_kubernetes_keeps_them() -> None:

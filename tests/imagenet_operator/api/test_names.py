@@ -20,7 +20,7 @@ LONGEST = "a" * JOB_NAME_MAXIMUM
 LAST_ATTEMPT = 10**ATTEMPT_DIGITS - 1
 
 CHILDREN = [
-    *(names.preparation_job(LONGEST, role) for role in ("index", "pack", "seal")),
+    *(names.preparation_job(LONGEST, role) for role in ("fetch", "index", "pack", "seal")),
     *(names.claim(LONGEST, purpose) for purpose in ("dataset", "output")),
     names.service(LONGEST, LAST_ATTEMPT),
     names.member(LONGEST, LAST_ATTEMPT, "scheduler", 0),

@@ -18,7 +18,7 @@ PAGE = render()
 
 
 def _fields(node: dict[str, Any], path: str) -> list[tuple[str, str]]:
-    """Return each field with the heading that it stands under."""
+    """Return each field with its heading."""
     found = []
     for name, child in node.get("properties", {}).items():
         found.append((path, name))

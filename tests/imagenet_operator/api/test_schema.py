@@ -44,6 +44,79 @@ APPLY_LIMIT = 262_144
 """Bytes of annotations on an object, one of which kubectl apply fills with the whole manifest."""
 
 
+FILLED = {
+    "dataset.source.synthetic.classes",
+    "dataset.source.synthetic.imagesPerClass",
+    "dataset.source.synthetic.imageShape",
+    "dataset.validation.split.imagesPerClass",
+    "dataset.preprocessing",
+    "dataset.preprocessing.format",
+    "dataset.preprocessing.quality",
+    "dataset.preprocessing.shards",
+    "dataset.preprocessing.parallelism",
+    "dataset.preprocessing.minImagesPerClass",
+    "dataset.preprocessing.seed",
+    "dataset.preprocessing.maxSkippedFraction",
+    "training.framework",
+    "training.strategy.parameterServer.kvStore",
+    "training.strategy.parameterServer.servers",
+    "training.strategy.parameterServer.servers.replicas",
+    "training.strategy.single.kvStore",
+    "training.strategy.horovod.rendezvous",
+    "training.model.imageShape",
+    "training.dataThreads",
+    "training.optimizer",
+    "training.optimizer.name",
+    "training.optimizer.learningRate",
+    "training.optimizer.learningRateScaling",
+    "training.optimizer.learningRateScalingBase",
+    "training.optimizer.momentum",
+    "training.optimizer.weightDecay",
+    "training.optimizer.learningRateFactor",
+    "training.optimizer.stepEpochs",
+    "training.optimizer.warmupEpochs",
+    "training.optimizer.warmupStrategy",
+    "training.augmentation",
+    "training.augmentation.randomCrop",
+    "training.augmentation.randomMirror",
+    "training.augmentation.randomResizedCrop",
+    "training.augmentation.maxRandomH",
+    "training.augmentation.maxRandomS",
+    "training.augmentation.maxRandomL",
+    "training.augmentation.maxRandomAspectRatio",
+    "training.augmentation.maxRandomRotateAngle",
+    "training.augmentation.maxRandomShearRatio",
+    "training.augmentation.maxRandomScale",
+    "training.augmentation.minRandomScale",
+    "training.augmentation.maxRandomArea",
+    "training.augmentation.minRandomArea",
+    "training.augmentation.brightness",
+    "training.augmentation.contrast",
+    "training.augmentation.saturation",
+    "training.augmentation.pcaNoise",
+    "training.augmentation.padSize",
+    "training.augmentation.fillValue",
+    "training.checkpoint",
+    "training.checkpoint.everyEpochs",
+    "training.checkpoint.keep",
+    "training.workers",
+    "training.workers.replicas",
+    "training.workers.gpus",
+    "training.imagePullSecrets",
+    "training.extraArgs",
+    "runPolicy",
+    "runPolicy.cleanPodPolicy",
+    "runPolicy.progressDeadlineSeconds",
+    "runPolicy.backoffLimit",
+    "runPolicy.suspend",
+    "runPolicy.schedulingPolicy",
+    "runPolicy.schedulingPolicy.gang",
+    "runPolicy.schedulingPolicy.scheduleTimeoutSeconds",
+    "runPolicy.retentionPolicy",
+}
+"""Fields of `spec` with a default in the definition of 0.1.0."""
+
+
 def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     yield path, node
     for name, child in node.get("properties", {}).items():
@@ -77,7 +150,7 @@ def test_every_field_has_its_sentence() -> None:
 
 
 def test_everything_is_bounded() -> None:
-    """Rules are refused where the API server cannot tell what they cost at most."""
+    """The API server refuses rules whose cost has no bound."""
     bounds = {
         "array": {"maxItems"},
         "integer": {"maximum"},
@@ -103,6 +176,19 @@ def test_rules_blame_fields_that_exist() -> None:
 def test_the_api_server_fills_nothing_into_the_status() -> None:
     statuses = {path: node for path, node in ALL.items() if path.startswith(".status")}
     assert not {path for path, node in statuses.items() if "default" in node}
+
+
+def test_the_api_server_fills_in_only_what_the_operator_of_0_1_0_knows() -> None:
+    """An operator of 0.1.0 ends jobs with other fields; mark new ones `DefaultWhenRead`."""
+    filled = {path for path, node in ALL.items() if "default" in node}
+    assert filled == {f".spec.{path}" for path in FILLED}
+    expanded = {
+        f"{path}.{name}"
+        for path, node in ALL.items()
+        if isinstance(node.get("default"), dict)
+        for name in node["default"]
+    }
+    assert expanded <= filled
 
 
 def test_columns_show_fields_that_exist() -> None:

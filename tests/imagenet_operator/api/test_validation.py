@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import load, validate
+from imagenet_operator.api.sources import SOURCES
 from support.corpus import cases
 from support.good_manifest import GOOD, TRAINING, changed
 
@@ -51,12 +52,13 @@ SENTENCES = [
     (
         f"{TRAINING}.workers.zebra",
         1,
-        "spec.training.workers.zebra: unknown field; known fields: replicas, gpus, template",
+        "spec.training.workers.zebra: unknown field; known fields: replicas, gpus, template, cache",
     ),
     (
         f"{TRAINING}.workers.a\nb\t",
         1,
-        r"spec.training.workers.a\nb\t: unknown field; known fields: replicas, gpus, template",
+        r"spec.training.workers.a\nb\t: unknown field; "
+        "known fields: replicas, gpus, template, cache",
     ),
     (
         "metadata.anotations",
@@ -72,7 +74,7 @@ SENTENCES = [
     (
         "spec.dataset.source",
         {},
-        "spec.dataset.source: no kind is given; write one of volume, prepared, synthetic",
+        f"spec.dataset.source: no kind is given; write one of {', '.join(SOURCES)}",
     ),
     (
         "spec.dataset.volume.size",
@@ -242,7 +244,7 @@ STRATEGY_SENTENCES = [
     (
         of_tensorflow({"horovod": {}}, model={"network": "mobilenet-v2"}),
         f"spec.training.model.network: TensorFlow has no mobilenet-v2; write one of {EVERYWHERE}, "
-        "or framework: MXNet",
+        "or framework: MXNet or PyTorch",
     ),
     (
         of_tensorflow({"horovod": {}}, optimizer={"name": "lbsgd"}),
@@ -250,8 +252,8 @@ STRATEGY_SENTENCES = [
         "framework: MXNet",
     ),
     (
-        of_tensorflow({"horovod": {}}, augmentation={"maxRandomS": 1, "minRandomScale": 0.5}),
-        "spec.training.augmentation: TensorFlow has no maxRandomS and no minRandomScale; remove "
+        of_tensorflow({"horovod": {}}, augmentation={"maxRandomS": 1, "maxRandomH": 5}),
+        "spec.training.augmentation: TensorFlow has no maxRandomH and no maxRandomS; remove "
         "it, or write framework: MXNet",
     ),
     (

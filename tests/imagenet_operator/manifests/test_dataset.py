@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.clusters.local.pods import expand
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import dataset
 from imagenet_operator.manifests.settings import Settings
@@ -41,12 +42,12 @@ def program(job_manifest: Manifest) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("defaults", [*RAW, "--validation-per-class", "50", *DATA, *OPTIONS]),
+        ("defaults", [*RAW, "--default-validation-per-class", "50", *DATA, *OPTIONS]),
         (
             "synthetic",
             [
                 *("--synthetic-classes", "10", "--synthetic-images-per-class", "20"),
-                *("--synthetic-image-shape", "3,64,48", "--validation-per-class", "50"),
+                *("--synthetic-image-shape", "3,64,48", "--default-validation-per-class", "50"),
                 *DATA,
                 *OPTIONS,
             ],
@@ -77,6 +78,20 @@ def test_index_is_told_everything_that_decides_the_dataset(name: str, arguments:
     assert program(dataset.index_job(JOBS[name])) == ("imagenet-index", arguments)
 
 
+def test_words_of_classes_reach_index_unexpanded() -> None:
+    job = JOBS["defaults"]
+    words = {"n01440764": "tench", "n02": "$(HOME) and $5"}
+    preprocessing = job.spec.dataset.preprocessing.model_copy(update={"class_words": words})
+    with_words = job.spec.dataset.model_copy(update={"preprocessing": preprocessing})
+    changed = job.model_copy(update={"spec": job.spec.model_copy(update={"dataset": with_words})})
+    _, arguments = program(dataset.index_job(changed))
+    found = [one for one in arguments if one.startswith("--class-word=")]
+    assert [expand(one, {"HOME": "/root"}) for one in found] == [
+        "--class-word=n01440764=tench",
+        "--class-word=n02=$(HOME) and $5",
+    ]
+
+
 def test_pack_and_seal_are_told_the_key() -> None:
     location = [*DATA, "--key", KEY]
     val = ["--validation-source", "$(IMAGENET_SOURCE)/ILSVRC2012_img_val.tar"]
@@ -85,6 +100,23 @@ def test_pack_and_seal_are_told_the_key() -> None:
     assert seal == ("imagenet-seal", location)
     _, pack, _ = map(program, all_jobs(JOBS["synthetic"]))
     assert pack == ("imagenet-pack", location)
+
+
+def test_a_dataset_that_was_sealed_before_is_read_again() -> None:
+    job = JOBS["defaults"]
+    assert job.status.dataset is not None
+    sealed = job.status.dataset.model_copy(update={"sealed": True})
+    built = program(dataset.seal_job(job, sealed))
+    assert built == ("imagenet-seal", [*DATA, "--key", KEY, "--verify"])
+
+
+def test_a_prepared_dataset_is_read_again_where_it_lies_and_not_written() -> None:
+    built = dataset.verify_job(JOBS["prepared and verified"])
+    place = ["--dataset", "$(IMAGENET_DATA)/datasets/imagenet", "--verify"]
+    assert program(built) == ("imagenet-seal", place)
+    (container,) = built["spec"]["template"]["spec"]["containers"]
+    (data,) = [item for item in container["volumeMounts"] if item["mountPath"] == "/data"]
+    assert data["readOnly"]
 
 
 @given(job=jobs(), shards=st.integers(1, 40))
@@ -192,3 +224,34 @@ def test_index_alone_is_told_which_classes_are_expected() -> None:
         assert index[index.index(option) + 1] == value
         assert option not in pack
         assert option not in seal
+
+
+def test_the_files_of_a_server_are_fetched_into_the_cache() -> None:
+    built = dataset.fetch_job(JOBS["fetched"])
+    name, arguments = program(built)
+    assert (name, built["metadata"]["name"]) == ("imagenet-fetch", "digits-fetch")
+    url = "https://images.example.com/x.tar.gz"
+    assert arguments == ["--cache", "$(IMAGENET_SOURCE)", "--http-file", "x.tar.gz", url]
+    assert built["spec"]["backoffLimit"] == Settings().preparation_retries
+    _, arguments = program(dataset.fetch_job(JOBS["fetched from a bucket"]))
+    assert arguments == [
+        "--s3-bucket=imagenet", "--s3-key=fall11_whole.tar",
+        "--s3-validation=ILSVRC2012_img_val.tar", "--cache", "$(IMAGENET_SOURCE)",
+        "--s3-labels=val.txt", f"--s3-checksum=md5:{KEY}",
+    ]  # fmt: skip
+
+
+def test_only_fetch_has_the_secret_and_may_write_to_the_cache() -> None:
+    found = {}
+    for built in (dataset.fetch_job(JOBS["fetched"]), *all_jobs(JOBS["fetched"])):
+        spec = built["spec"]["template"]["spec"]
+        mounts = spec["containers"][0]["volumeMounts"]
+        found[built["metadata"]["name"]] = {
+            one["name"]: one.get("readOnly", False) for one in mounts if one["name"] != "scratch"
+        }
+    assert found == {
+        "digits-fetch": {"source": False, "credentials": True},
+        "digits-index": {"source": True, "data": False},
+        "digits-pack": {"source": True, "data": False},
+        "digits-seal": {"data": False},
+    }

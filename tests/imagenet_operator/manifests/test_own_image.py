@@ -43,7 +43,7 @@ def workers() -> list[Manifest]:
 
 @pytest.fixture
 def meeting() -> str:
-    """Where the attempt's rendezvous will be: an address that nobody listens at."""
+    """Where the attempt's rendezvous will be: an address without a listener."""
     return f"{loopback.network()}.1"
 
 
@@ -75,7 +75,7 @@ def start(tmp_path: Path, meeting: str) -> Iterator[Start]:
 
 
 def waits(process: subprocess.Popen[str], meeting: str) -> bool:
-    """Whether a script says that nobody listens at its rendezvous yet, and goes on."""
+    """Whether a script reports that its rendezvous has no listener yet, and goes on."""
     assert process.stdout is not None
     said = process.stdout.readline()
     return (

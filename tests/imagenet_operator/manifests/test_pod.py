@@ -209,7 +209,7 @@ def test_a_template_that_leaves_no_room_for_the_operators_part_is_refused(
 
 
 def mounting(volume: str, mine: str) -> Manifest:
-    """A template with a volume of its own, and a mount in each kind of container."""
+    """A template with a volume, and a mount in each kind of container."""
     mount = {"name": volume, "mountPath": "/mnt"}
     containers = [{"name": "main"}, {"name": "proxy", "image": "p:1", "volumeMounts": [mount]}]
     first = [{"name": "fetch", "image": "f:1", "volumeMounts": [{**mount, "name": mine}]}]
@@ -307,7 +307,7 @@ def test_no_template_takes_away_what_is_the_operators(template: Manifest) -> Non
     ]
     assert all(mount in program["volumeMounts"] for mount in own["volumeMounts"])
     for volume in built["spec"]["volumes"]:
-        # The size of what stands in memory follows the memory that the template gives.
+        # The size of volumes in memory follows the memory of the template.
         (kept,) = [item for item in spec["volumes"] if item["name"] == volume["name"]]
         assert kept == volume or volume["name"] == "shared-memory"
     assert worker["metadata"]["labels"].items() >= built["metadata"]["labels"].items()

@@ -1,4 +1,4 @@
-"""Everything a job needs, at once and in order."""
+"""All objects of a job, in order."""
 
 from typing import Any
 
@@ -21,9 +21,12 @@ def test_it_is_what_the_single_builders_make(name: str) -> None:
     assert status is not None
     preparation = (
         []
+        if job.spec.dataset.source.prepared and job.spec.dataset.verify == "Lengths"
+        else [*protection.of_preparation(job, DEFAULTS), dataset.verify_job(job)]
         if job.spec.dataset.source.prepared
         else [
             *protection.of_preparation(job, DEFAULTS),
+            *([dataset.fetch_job(job)] if name.startswith("fetched") else []),
             dataset.index_job(job),
             dataset.pack_job(job, status),
             dataset.seal_job(job, status),
@@ -33,6 +36,7 @@ def test_it_is_what_the_single_builders_make(name: str) -> None:
         *volumes.claims(job),
         *preparation,
         *attempt.build(job, 3),
+        *([dataset.publish_job(job)] if name == "published" else []),
     ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
 from support.job_table import (
+    BUCKET,
     JOBS,
     KEY,
     OWN_PROGRAM,
@@ -123,3 +124,59 @@ def test_options_for_a_program_that_does_not_run_are_refused() -> None:
     document = manifest(training={**OWN_PROGRAM, "extraArgs": ["--disp-batches", "50"]})
     with pytest.raises(InvalidJob, match=r"extraArgs: are options of imagenet-train"):
         members(read(document))
+
+
+def test_a_dataset_in_a_bucket_is_read_with_its_secret_into_a_cache() -> None:
+    (pod, *_) = [one for one in members(JOBS["in a bucket"]) if "worker" in one["metadata"]["name"]]
+    (container,) = pod["spec"]["containers"]
+    options = container["args"]
+    assert options[: options.index("--output")] == [
+        *("--dataset-url", "$(IMAGENET_DATASET)"),
+        *("--dataset-endpoint=https://s3.example.com", "--dataset-region=eu-central-1"),
+        *("--cache", "$(IMAGENET_CACHE)", "--cache-size", str(200 << 30)),
+    ]
+    given = variables(container)
+    assert given["IMAGENET_DATASET"] == "s3://datasets/imagenet"
+    assert "IMAGENET_DATA" not in given
+    volumes = {volume.pop("name"): volume for volume in pod["spec"]["volumes"]}
+    assert volumes["cache"] == {"emptyDir": {"sizeLimit": "200Gi"}}
+    assert volumes["credentials"]["secret"]["secretName"] == "bucket-keys"
+    assert "data" not in volumes
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts["cache"] == given["IMAGENET_CACHE"]
+
+
+def test_only_workers_get_the_secret_of_a_bucket() -> None:
+    for pod in members(JOBS["in a bucket"]):
+        is_worker = "worker" in pod["metadata"]["name"]
+        assert ("bucket-keys" in str(pod["spec"])) == is_worker
+
+
+def test_a_cache_on_a_claim_is_shared_by_the_slots_of_a_worker() -> None:
+    pod = members(JOBS["on a server"])[-1]
+    (cache,) = [volume for volume in pod["spec"]["volumes"] if volume["name"] == "cache"]
+    assert cache["ephemeral"]["volumeClaimTemplate"]["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    options = pod["spec"]["containers"][0]["args"]
+    assert "--dataset-query-key=sas" in options
+    assert options[options.index("--cache-size") + 1] == str(1 << 29)
+
+
+def test_a_cache_may_be_memory() -> None:
+    cache = {"size": "1Gi", "medium": "Memory"}
+    pod = members(
+        read(
+            manifest(
+                dataset={"source": {"prepared": {"s3": BUCKET}}, "volume": None},
+                training={
+                    "output": {"volume": {"claimName": "results"}},
+                    "workers": {"replicas": 2, "cache": cache},
+                },
+            )
+        )
+    )[-1]
+    expected = {"name": "cache", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
+    assert expected in pod["spec"]["volumes"]

@@ -38,6 +38,12 @@ def test_a_gang_is_reconciled_at_its_deadline() -> None:
     assert decision.requeue_after == timedelta(seconds=100)
 
 
+def test_a_gang_that_waits_is_reconciled_as_soon_as_its_pods_exist() -> None:
+    decision = creating(schedulingPolicy={"gang": "Wait"}).reconcile()
+    assert [event.reason for event in decision.events] == ["AttemptStarted"]
+    assert decision.requeue_after == timedelta(0)
+
+
 def test_a_gang_that_waits_is_bound_only_when_all_fit() -> None:
     cluster = make({"a": 4}, tells_capacity=True, schedulingPolicy={"gang": "Wait"})
     play(cluster, lambda found: len(found.created_pods) == 5)

@@ -1,6 +1,6 @@
 """The properties of the simulated cluster can fail: each of these faults makes one of them do so.
 
-A fault is put into a policy by hand, and a short story is played that ends well without it.
+Each test puts a fault into a policy, and plays a short story that succeeds without it.
 """
 
 from __future__ import annotations

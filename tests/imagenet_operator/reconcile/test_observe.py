@@ -1,4 +1,4 @@
-"""Sorting Kubernetes-shaped children into buckets: whose they are and where they stand."""
+"""The children of a job as the operator observes them: owner, attempt, phase of each pod."""
 
 from __future__ import annotations
 
@@ -20,19 +20,15 @@ from imagenet_operator.reconcile.types import (
     Toleration,
 )
 from support.job_table import JOBS
-
-JOB = JOBS["gpus"]
-Manifest = dict[str, Any]
-
-
-def living(manifest: Manifest, status: Manifest | None = None, **metadata: Any) -> Manifest:
-    """An object as the API server returns it."""
-    name = manifest["metadata"]["name"]
-    return {
-        **manifest,
-        "metadata": {**manifest["metadata"], "uid": f"uid-of-{name}", **metadata},
-        "status": status or {},
-    }
+from support.observed_objects import (
+    JOB,
+    OUT_OF_MEMORY,
+    Manifest,
+    condition,
+    ended,
+    living,
+    state,
+)
 
 
 def pods(number: int = 0) -> list[Manifest]:
@@ -49,19 +45,6 @@ def observed_member(
 ) -> MemberPod:
     observed = sort(JOB, [worker(status, spec, **metadata)], unreachable_nodes=frozenset({"lost"}))
     return observed.attempts[0].members[0]
-
-
-def state(**main: Manifest) -> Manifest:
-    return {"containerStatuses": [{"name": "main", "state": main}]}
-
-
-def condition(kind: str, status: str = "True", **fields: str) -> Manifest:
-    return {"conditions": [{"type": kind, "status": status, **fields}]}
-
-
-def ended(code: int, message: str | None = None, finished: str | None = None) -> Manifest:
-    fields = {"exitCode": code, "message": message, "finishedAt": finished, "reason": "Error"}
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 @pytest.mark.parametrize(
@@ -297,110 +280,11 @@ def test_what_claims_allow_is_seen_whosoever_they_are() -> None:
     }
 
 
-def job_pod(job: Manifest, name: str, status: Manifest) -> Manifest:
-    owner = {"kind": "Job", "name": "digits-pack", "uid": job["metadata"]["uid"]}
-    metadata: Manifest = {"name": name, "uid": f"uid-of-{name}", "labels": {}}
-    metadata["ownerReferences"] = [{**owner, "controller": True}]
-    return {"kind": "Pod", "metadata": metadata, "spec": {}, "status": status}
-
-
-def pack(status: Manifest) -> Manifest:
-    assert JOB.status.dataset is not None
-    return living(dataset.pack_job(JOB, JOB.status.dataset), status)
-
-
-def test_a_job_in_the_middle_of_its_work() -> None:
-    found = sort(JOB, [pack({"active": 2, "succeeded": 3, "failed": 1})]).jobs["pack"]
-    assert (found.active, found.succeeded, found.failed, found.completions) == (2, 3, 1, 9)
-    assert (found.complete, found.failure, found.message, found.finished) == (
-        False,
-        None,
-        None,
-        False,
-    )
-    assert found.reference == Reference("Job", "digits-pack", "uid-of-digits-pack")
-
-
-def test_a_jobs_result_is_the_message_of_its_pod() -> None:
-    job = pack(condition("Complete"))
-    failed = job_pod(job, "p-0", {"phase": "Failed", **state(terminated=ended(1, "first try"))})
-    done = job_pod(job, "p-1", {"phase": "Succeeded", **state(terminated=ended(0, '{"a": 1}\n'))})
-    found = sort(JOB, [failed, job, done]).jobs["pack"]
-    assert (found.complete, found.finished, found.message) == (True, True, '{"a": 1}')
-    assert sort(JOB, [job, failed]).jobs["pack"].message is None
-    silent = job_pod(job, "p-1", {"phase": "Succeeded"})
-    assert sort(JOB, [job, silent]).jobs["pack"].message == ""
-
-
-def test_pods_that_are_still_ending_are_active() -> None:
-    job = pack({"active": 0})
-    pod = job_pod(job, "p-0", {"phase": "Running"})
-    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    assert sort(JOB, [job, pod]).jobs["pack"].active == 1
-    pod["status"] = {"phase": "Failed", **state(terminated=ended(143, ""))}
-    assert sort(JOB, [job, pod]).jobs["pack"].active == 0
-
-
-@pytest.mark.parametrize(
-    ("node", "deleted", "stranded"),
-    [("lost", True, True), ("lost", False, False), ("a", True, False), (None, True, False)],
-)
-def test_a_job_is_stranded_by_a_pod_that_nobody_can_end(
-    node: str | None, deleted: bool, stranded: bool
-) -> None:
-    job = pack({"active": 1})
-    pod = job_pod(job, "p-0", {"phase": "Running"})
-    pod["spec"] = {"nodeName": node} if node else {}
-    if deleted:
-        pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    found = sort(JOB, [job, pod], unreachable_nodes=frozenset({"lost"})).jobs["pack"]
-    assert found.stranded is stranded
-
-
-@pytest.mark.parametrize(
-    ("words", "failure"),
-    [
-        ([("p-0", "2026-01-02T03:04:05Z", "early"), ("p-1", None, "unknown when")], "early"),
-        (
-            [("p-0", "2026-01-02T03:04:06Z", "late"), ("p-1", "2026-01-02T03:04:05Z", "early")],
-            "late",
-        ),
-        ([("p-0", "2026-01-02T03:04:05Z", None)], "too many failures"),
-        ([], "too many failures"),
-    ],
-)
-def test_a_jobs_failure_is_the_last_termination_message(
-    words: list[tuple[str, str | None, str | None]], failure: str
-) -> None:
-    job = pack(condition("Failed", reason="BackoffLimitExceeded", message="too many failures"))
-    left = [
-        job_pod(job, name, {"phase": "Failed", **state(terminated=ended(1, message, finished))})
-        for name, finished, message in words
-    ]
-    assert sort(JOB, [*left, job]).jobs["pack"].failure == failure
-
-
-def test_a_condition_that_says_nothing_is_a_failure_all_the_same() -> None:
-    assert sort(JOB, [pack(condition("Failed"))]).jobs["pack"].failure == "the Job failed"
-
-
-OUT_OF_MEMORY = {"exitCode": 137, "reason": "OOMKilled", "message": "the last line of the log"}
-
-
 def test_a_member_that_used_too_much_memory_says_what_to_raise() -> None:
     member = observed_member({"phase": "Failed", **state(terminated=OUT_OF_MEMORY)})
     assert member.message == (
         "used more memory than its limit (OOMKilled); raise resources.limits.memory in "
-        "spec.training.workers.template, or lower spec.training.batchSize or dataThreads"
-    )
-
-
-def test_a_preparation_that_used_too_much_memory_says_what_to_raise() -> None:
-    job = pack(condition("Failed", reason="BackoffLimitExceeded"))
-    killed = job_pod(job, "p-0", {"phase": "Failed", **state(terminated=OUT_OF_MEMORY)})
-    killed["metadata"]["labels"] = {labels.JOB_ROLE: "pack"}
-    failure = sort(JOB, [job, killed]).jobs["pack"].failure
-    assert failure == (
-        "used more memory than its limit (OOMKilled); raise resources.limits.memory in "
-        "spec.dataset.preprocessing.template"
+        "spec.training.workers.template, or lower spec.training.batchSize or dataThreads "
+        "(extraArgs: [--macrobatch-size, …] adds up the gradients of smaller batches); "
+        "MXNET_BACKWARD_DO_MIRROR=1 in its env may save some more, but is slower"
     )

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import DatasetStatus, ImageCounts
+from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Event, ReconcileSettings
 from support.job_stories import (
+    ROOMY,
     condition_of,
     ended_well,
     is_running,
@@ -19,6 +20,7 @@ from support.job_stories import (
     play,
     reasons,
 )
+from support.job_table import FETCHED, PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster
 
 
@@ -171,7 +173,7 @@ def test_the_preparation_has_a_deadline_that_stands_still_while_suspended() -> N
     )
     assert cluster.unfinished_jobs() == []
     assert cluster.status.preparation is not None
-    assert cluster.status.preparation.since is None, "its clock stands"
+    assert cluster.status.preparation.since is None, "its clock stops"
 
 
 def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
@@ -231,3 +233,143 @@ def test_the_time_that_the_preparation_took_stays_in_the_status() -> None:
     assert cluster.status.preparation is not None
     assert cluster.status.preparation.since is None
     assert cluster.status.preparation.seconds >= 77
+
+
+def verifying(*, prepared: bool) -> SimulatedCluster:
+    """A job that asks for checksums, at the point where they are compared."""
+    source = {"source": PREPARED, "volume": None} if prepared else {}
+    cluster = SimulatedCluster(manifest(dataset={**source, "verify": "Checksums"}), ROOMY)
+    cluster.is_sealed = True
+    cluster.index_result["sealed"] = True
+    return play(cluster, lambda found: "digits-seal" in names(found, "Job"))
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_checksums_of_a_sealed_dataset_are_compared_before_any_pod_that_trains(
+    prepared: bool,
+) -> None:
+    cluster = verifying(prepared=prepared)
+    status, reason, message = condition_of(cluster.status, "DatasetReady")
+    assert (status, reason) == ("False", "Verifying")
+    assert "checksums" in message
+    assert cluster.created_pods == []
+    assert names(cluster, "Job") == (
+        ["digits-seal"] if prepared else ["digits-index", "digits-seal"]
+    )
+    play(cluster, is_running)
+    status, reason, message = condition_of(cluster.status, "DatasetReady")
+    assert (status, reason) == ("True", "Prepared" if prepared else "Reused")
+    assert message.endswith("all checksums are right")
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_damaged_shard_fails_the_job_with_its_name(prepared: bool) -> None:
+    cluster = verifying(prepared=prepared)
+    words = "/data/x: 1 of 4 shards are damaged: train-1.rec: its checksum is wrong"
+    cluster.fail_job(cluster.objects["Job", "digits-seal"], words)
+    cluster.settle()
+    assert condition_of(cluster.status, "Failed") == (
+        "True",
+        "PreparationFailed",
+        f"seal: {words}",
+    )
+    assert cluster.created_pods == []
+
+
+def test_a_fresh_dataset_is_not_read_twice() -> None:
+    cluster = SimulatedCluster(manifest(dataset={"verify": "Checksums"}), ROOMY)
+    play(cluster, is_running)
+    assert condition_of(cluster.status, "DatasetReady")[:2] == ("True", "Sealed")
+    assert (
+        "--verify"
+        not in cluster.objects["Job", "digits-seal"]["spec"]["template"]["spec"]["containers"][0][
+            "args"
+        ]
+    )
+
+
+def test_a_suspended_job_verifies_when_it_is_resumed() -> None:
+    document = manifest(
+        dataset={"source": PREPARED, "volume": None, "verify": "Checksums"},
+        run_policy={"suspend": True},
+    )
+    cluster = SimulatedCluster(document, ROOMY)
+    cluster.is_sealed = True
+    for _ in range(4):
+        cluster.turn()
+        cluster.reconcile()
+    assert names(cluster, "Job") == []
+    assert condition_of(cluster.status, "DatasetReady")[:2] == ("False", "Suspended")
+    cluster.suspend(False)
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def fetching() -> SimulatedCluster:
+    """A job whose source has a cache, before its first step."""
+    return SimulatedCluster(manifest(dataset={"source": FETCHED}), ROOMY)
+
+
+def test_the_source_is_fetched_before_its_images_are_listed() -> None:
+    cluster = play(fetching(), lambda found: "digits-fetch" in names(found, "Job"))
+    assert names(cluster, "Job") == ["digits-fetch"]
+    words = ("False", "Fetching", "fetching the source")
+    assert condition_of(cluster.status, "DatasetReady") == words
+    play(cluster, lambda found: "digits-index" in names(found, "Job"))
+    assert cluster.status.to_manifest()["dataset"] == {
+        "fetch": {"bytes": 5 << 30, "totalBytes": 5 << 30}
+    }
+    cluster.settle()
+    assert ended_well(cluster)
+    found = cluster.status.dataset
+    assert found is not None
+    assert found.key
+    assert found.fetch is not None
+    assert found.fetch.bytes == 5 << 30
+
+
+def test_a_source_that_cannot_be_fetched_fails_the_job() -> None:
+    cluster = play(fetching(), lambda found: "digits-fetch" in names(found, "Job"))
+    cluster.fail_job(cluster.objects["Job", "digits-fetch"], "404 Not Found")
+    cluster.settle()
+    words = ("True", "PreparationFailed", "fetch: 404 Not Found")
+    assert condition_of(cluster.status, "Failed") == words
+    assert "digits-index" not in names(cluster, "Job")
+
+
+def test_a_fetch_is_suspended_and_resumed() -> None:
+    cluster = play(fetching(), lambda found: "digits-fetch" in names(found, "Job"))
+    cluster.suspend(True)
+    for _ in range(4):
+        cluster.turn()
+        cluster.reconcile()
+    assert cluster.objects["Job", "digits-fetch"]["spec"]["suspend"] is True
+    assert names(cluster, "Job") == ["digits-fetch"]
+    assert condition_of(cluster.status, "DatasetReady")[1] == "Suspended"
+    cluster.suspend(False)
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_fetch_that_is_lost_runs_again_and_a_finished_one_does_not() -> None:
+    cluster = play(fetching(), lambda found: "digits-fetch" in names(found, "Job"))
+    cluster.lose_job(cluster.objects["Job", "digits-fetch"])
+    cluster.reconcile()
+    assert names(cluster, "Job") == ["digits-fetch"]
+    play(cluster, lambda found: "digits-index" in names(found, "Job"))
+    cluster.lose_job(cluster.objects["Job", "digits-fetch"])
+    cluster.reconcile()
+    assert names(cluster, "Job") == ["digits-index"]
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_the_deadline_of_the_preparation_counts_the_fetch() -> None:
+    document = manifest(dataset={"source": FETCHED}, run_policy={"preparationDeadlineSeconds": 100})
+    cluster = SimulatedCluster(document, ROOMY)
+    cluster.reconcile()
+    cluster.now += timedelta(seconds=101)
+    cluster.settle()
+    assert condition_of(cluster.status, "Failed")[1] == "PreparationDeadlineExceeded"

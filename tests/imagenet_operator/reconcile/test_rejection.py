@@ -57,7 +57,7 @@ def test_a_job_that_cannot_be_built_is_an_invalid_spec(monkeypatch: pytest.Monke
 
 
 def with_claim(*modes: str) -> SimulatedCluster:
-    """A job whose source stands on a claim of somebody else's."""
+    """A job whose source is on a foreign claim."""
     cluster = make()
     cluster.occupy("PersistentVolumeClaim", "raw")
     cluster.objects["PersistentVolumeClaim", "raw"]["spec"] = {"accessModes": list(modes)}

@@ -29,7 +29,7 @@ def test_a_failure_is_charged_and_restarted_under_new_names() -> None:
     cluster.exit(pod(cluster, "digits-r0-worker-1"), 1, "loss is NaN")
     decision = cluster.reconcile()
     assert (decision.create, decision.delete) == ((), ())
-    assert decision.requeue_after == timedelta(0), "what is left of it goes at once"
+    assert decision.requeue_after == timedelta(0), "its remaining pods go immediately"
     status = cluster.status
     assert status.training is not None
     assert status.training.outcome is not None
@@ -81,6 +81,7 @@ def test_the_last_failure_is_one_too_many() -> None:
         play(cluster, is_in_attempt(number))
         cluster.exit(pod(cluster, f"digits-r{number}-worker-0"), 1, "out of luck")
         cluster.reconcile()
+    play(cluster, is_over)
     assert condition_of(cluster.status, "Failed") == (
         "True",
         "BackoffLimitExceeded",

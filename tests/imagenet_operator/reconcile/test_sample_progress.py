@@ -25,7 +25,7 @@ from support.samples import parse_sample
 @pytest.mark.parametrize(
     ("second", "progressed_at"),
     [
-        pytest.param({"a": worker(0)}, NOW, id="stands still"),
+        pytest.param({"a": worker(0)}, NOW, id="stalls"),
         pytest.param({"a": worker(0, images=704)}, LATER, id="more images"),
         pytest.param({"a": worker(0, batch=6)}, LATER, id="another batch"),
         pytest.param({"a": worker(0), "b": worker(1)}, LATER, id="a member joins"),

@@ -4,8 +4,8 @@ What must never happen is asserted by the simulated cluster itself, at every cre
 and start of a process: no pod that trains before the dataset is sealed; never two attempts on nodes
 that can be reached; no path written by two attempts or two pods; nothing deleted before its end is
 recorded, or that is not ours; valid names and labels; a success that is true, a failure that
-something deserves, and an end that stays. Here disasters are drawn, the loop is stopped between any
-two of its actions, and after the last disaster the job has to come to an end, and to rest.
+something deserves, and an end that stays. Disasters are random, and the loop may stop between any
+two actions. After the last disaster the job must end, and further reconciles must change nothing.
 `test_mutations` shows that each property can fail.
 """
 
@@ -21,12 +21,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import ReconcileSettings
-from support.job_table import PREPARED, SERVERS, TFRECORD, manifest
+from support.job_table import FETCHED, PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import attempt_of
 
 SETTINGS = ReconcileSettings(
-    disruption_limit=3, manifests=manifests.Settings(pod_disruption_budget=True)
+    disruption_limit=3,
+    full_volume_limit=2,
+    manifests=manifests.Settings(pod_disruption_budget=True),
 )
 STRATEGIES: list[dict[str, Any]] = [
     SERVERS,
@@ -38,13 +40,14 @@ STRATEGIES: list[dict[str, Any]] = [
 OF_TENSORFLOW = ("multiWorkerMirrored", "mirrored")
 OF_ONE_WORKER = ("single", "mirrored")
 NAMES = ["digits", "d", "a-0", "x" * JOB_NAME_MAXIMUM]
-CODES = st.sampled_from([1, 1, 134, 137, 2, 3])
+CODES = st.sampled_from([1, 1, 134, 137, 2, 3, 4, 4])
 
 
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a job whose deadlines make every policy reachable."""
     prepared = draw(st.booleans())
+    fetched = not prepared and draw(st.booleans())
     strategy = STRATEGIES[draw(st.sampled_from([0, 0, 0, 1, 2, 2, 3, 4]))]
     (name,) = strategy
     is_tensorflow = name in OF_TENSORFLOW
@@ -66,7 +69,9 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
         name=draw(st.sampled_from(NAMES)),
         dataset={
             **({"source": PREPARED, "volume": None} if prepared else {}),
+            **({"source": FETCHED} if fetched else {}),
             **(TFRECORD if is_tensorflow else {}),
+            **({"verify": "Checksums"} if draw(st.integers(0, 3)) == 0 else {}),
         },
         training={
             "strategy": strategy,
@@ -131,10 +136,15 @@ class Disasters(RuleBasedStateMachine):
             "finalize": (cluster.terminating(), cluster.finalize),
             "advance": (cluster.unfinished_jobs(), cluster.advance),
             "finish": (cluster.finishing_workers(), lambda pod: cluster.exit(pod, 0)),
+            "return early": (
+                cluster.finishing_workers(),
+                lambda pod: cluster.exit(pod, 0, "usage: imagenet-train"),
+            ),
             "crash": (cluster.running(), lambda pod: cluster.exit(pod, code, "it crashed")),
             "evict": (pods, cluster.evict),
             "delete": (pods, cluster.delete_by_hand),
             "vanish": (pods, cluster.vanish),
+            "block": (cluster.startable(), lambda pod: cluster.block(pod, "ErrImagePull")),
             "lose job": (cluster.unfinished_jobs(), cluster.lose_job),
             "desert": (
                 [pod for pod in cluster.running() if "worker" not in pod["metadata"]["name"]],
@@ -161,7 +171,7 @@ class Disasters(RuleBasedStateMachine):
             self.cluster.now += timedelta(seconds=seconds)
 
     @rule(
-        what=st.sampled_from(["bind", "start", "finalize", "advance", "finish"]),
+        what=st.sampled_from(["bind", "start", "finalize", "advance", "finish", "return early"]),
         choice=st.integers(0, 5),
     )
     def go_on(self, what: str, choice: int) -> None:
@@ -182,7 +192,7 @@ class Disasters(RuleBasedStateMachine):
 
     @rule(repeat=st.booleans())
     def reconcile_until_quiet(self, repeat: bool) -> None:
-        """Passes, while they are asked for at once."""
+        """Reconciles while they are due immediately."""
         for _ in range(4):
             if not self.cluster.is_deleted:
                 self.cluster.reconcile(repeat=repeat)
@@ -223,7 +233,7 @@ class Disasters(RuleBasedStateMachine):
     # Disasters.
 
     @rule(
-        what=st.sampled_from(["crash", "evict", "delete", "vanish", "lose job", "desert"]),
+        what=st.sampled_from(["crash", "evict", "delete", "vanish", "block", "lose job", "desert"]),
         choice=st.integers(0, 5),
         code=CODES,
         rounds=st.sampled_from([0, 0, 6]),
@@ -248,10 +258,19 @@ class Disasters(RuleBasedStateMachine):
     @rule(node=st.sampled_from("abc"), comes_back=st.booleans())
     def flip_node(self, node: str, comes_back: bool) -> None:
         """A node goes, or comes back."""
-        if node in self.cluster.unreachable:
+        if node in self.cluster.unreachable | self.cluster.silent:
             self.cluster.recover(node)
         elif not comes_back:
             self.cluster.lose(node)
+
+    @rule(node=st.sampled_from("abc"), choice=st.integers(0, 5), code=CODES)
+    def die_silently(self, node: str, choice: int, code: int) -> None:
+        """A node dies, its peers crash, and the cluster notices in the next step of this kind."""
+        for silent in list(self.cluster.silent):
+            self.cluster.notice(silent)
+        if node not in self.cluster.unreachable:
+            self.cluster.die_silently(node)
+            self.do("crash", choice, code)
 
     @rule()
     def evict_from_lost_nodes(self) -> None:
@@ -272,13 +291,13 @@ class Disasters(RuleBasedStateMachine):
 
     @rule(child=st.sampled_from(["Job/pack", "Pod/r1-worker-0", "Service/r0"]))
     def occupy(self, child: str) -> None:
-        """Somebody else takes a name."""
+        """Another client takes a name."""
         kind, _, suffix = child.partition("/")
         self.cluster.occupy(kind, f"{self.cluster.job.metadata.name}-{suffix}")
 
     @rule(kind=st.sampled_from(["Service", "NetworkPolicy", "PodDisruptionBudget"]))
     def lose_what_is_shared(self, kind: str) -> None:
-        """Somebody deletes what the members of an attempt share, or the preparation's pods."""
+        """A user deletes the shared objects of an attempt, or the preparation's pods."""
         for found in self.cluster.of_kind(kind)[:1]:
             self.cluster.remove(found)
 
@@ -291,6 +310,8 @@ class Disasters(RuleBasedStateMachine):
         cluster = self.cluster
         cluster.suspend(False)
         cluster.vacate()
+        for node in list(cluster.silent):
+            cluster.notice(node)
         for node in list(cluster.unreachable)[1:]:
             cluster.recover(node)
         cluster.settle(with_events=cluster.now.second % 2 == 0)

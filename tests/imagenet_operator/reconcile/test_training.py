@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.types import Observed
 from support.job_stories import (
+    ROOMY,
     condition_of,
     creating,
+    ended_well,
     is_running,
     make,
+    names,
+    play,
     running,
 )
+from support.job_table import OWN_PROGRAM, manifest
 from support.samples import sample
+from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import condition
 from support.simulated_world import START
 
@@ -78,3 +89,60 @@ def test_running_says_where_an_attempt_stands() -> None:
         "Starting",
         "all members have nodes; waiting for them to run",
     )
+
+
+def end_workers(cluster: SimulatedCluster, message: str) -> None:
+    """Let all workers exit with 0."""
+    for worker in cluster.finishing_workers():
+        cluster.exit(worker, 0, message)
+
+
+def test_workers_that_exit_with_0_without_a_result_fail_the_job_without_a_retry() -> None:
+    cluster = running()
+    end_workers(cluster, "usage: imagenet-train [-h]")
+    cluster.settle()
+    status, reason, message = condition_of(cluster.status, "Failed")
+    assert (status, reason) == ("True", "NoResult")
+    assert message.startswith("attempt 0: all workers exited with 0, but none left a result")
+    assert cluster.status.restarts == 0
+    assert len(cluster.created_pods) == 5
+
+
+def test_pods_that_an_older_operator_made_need_no_result() -> None:
+    cluster = creating()
+    cluster.reconcile()
+    for item in cluster.members():
+        item["metadata"]["labels"].pop(labels.RESULT, None)
+    play(cluster, is_running)
+    end_workers(cluster, "nothing of ours")
+    cluster.results = set(names(cluster, "Pod"))
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_a_result_counts_after_the_pods_have_vanished() -> None:
+    cluster = running()
+    end_workers(cluster, "")
+    for worker in [item for item in cluster.members() if "-worker-" in item["metadata"]["name"]]:
+        cluster.reconcile()
+        cluster.vanish(worker)
+    cluster.settle()
+    assert ended_well(cluster)
+
+
+@pytest.mark.parametrize(
+    ("training", "expects"),
+    [
+        ({}, True),
+        ({"image": "registry.example/ours:0.0.9"}, True),
+        ({"extraArgs": ["--test-io", "1"]}, True),
+        # An image of an older release leaves none with --test-io.
+        ({"image": "registry.example/ours:0.0.9", "extraArgs": ["--test-io", "1"]}, False),
+        (OWN_PROGRAM, False),
+    ],
+)
+def test_a_result_is_expected_of_our_own_program(training: dict[str, Any], expects: bool) -> None:
+    cluster = SimulatedCluster(manifest(training=training), ROOMY)
+    play(cluster, is_running)
+    assert cluster.status.training is not None
+    assert cluster.status.training.expects_result is expects

@@ -21,6 +21,7 @@ from imagenet_operator.api.frameworks.descriptor import (
     StrategySupport,
 )
 from imagenet_operator.api.frameworks.mxnet import MXNET
+from imagenet_operator.api.frameworks.pytorch import PYTORCH
 from imagenet_operator.api.frameworks.tensorflow import TENSORFLOW
 
 __all__ = [
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
-    {framework.name: framework for framework in (MXNET, TENSORFLOW)}
+    {framework.name: framework for framework in (MXNET, TENSORFLOW, PYTORCH)}
 )
 """`spec.training.framework` → its descriptor."""
 

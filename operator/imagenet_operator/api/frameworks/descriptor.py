@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
 
+READERS = ("Ordered", "ImageRecordIter")
+"""The values of `reader`."""
+
 
 class Family(NamedTuple):
     """The networks that one value of `model.network` names.
@@ -127,14 +130,18 @@ class Framework:
         gpu_code: The GPUs that the GPU image runs on.
         options: The options of `imagenet-train` for the framework.
         environment: The environment of a local run; None for imagenetctl's own.
+        readers: Values of `reader`.
         lacks_optimizers: Values of `optimizer.name`.
+        lacks_precisions: Values of `precision`.
         lacks_augmentations: Fields of `Augmentation`, by their Python names.
         lacks_grey_augmentations: Those that it has only for images of 3 channels.
+        lacks_fields: Optional fields of `spec.training`, by their Python names with dots between.
         lacks_options: Options of `imagenet-train` without a field in the resource, without dashes.
         contradictions: Yields what is wrong with `spec.training` and its extraArgs (value by
             option), and what to write instead. Each option by itself is right.
         training_rules: Further rules for `spec.training`. They apply to this framework alone, so
             they need not compare its name.
+        memory_variable: An environment variable, as NAME=VALUE, with which it needs less memory.
     """
 
     name: str
@@ -145,12 +152,16 @@ class Framework:
     gpu_code: GPUCode = field(default_factory=GPUCode)
     options: tuple[str, ...] = ()
     environment: LocalEnvironment | None = None
+    readers: tuple[str, ...] = ("Ordered",)
     lacks_optimizers: tuple[str, ...] = ()
+    lacks_precisions: tuple[str, ...] = ()
     lacks_augmentations: tuple[str, ...] = ()
     lacks_grey_augmentations: tuple[str, ...] = ()
+    lacks_fields: tuple[str, ...] = ()
     lacks_options: tuple[str, ...] = ()
     contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = _none
     training_rules: tuple[Rule, ...] = ()
+    memory_variable: str | None = None
 
     def local_environment(self, strategy: str) -> LocalEnvironment | None:
         """Return the environment of a local run; None for imagenetctl's own.

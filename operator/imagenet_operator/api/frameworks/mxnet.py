@@ -8,6 +8,7 @@ from typing import Any
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.frameworks.descriptor import (
     FAMILIES,
+    READERS,
     Framework,
     GPUCode,
     Images,
@@ -55,6 +56,9 @@ _COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
 def _contradictions(training: Any, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     store = getattr(training.strategy.chosen, "kv_store", training.strategy.kind)
     compression = given.get("--gc-type", "none")
+    if compression != "none" and training.deterministic:
+        remedy = "remove it, or deterministic"
+        yield f"--gc-type {compression}: its rounding errors are in no checkpoint", remedy
     if compression != "none" and store not in _COMPRESSING:
         remedy = f"remove it, or write kvStore: {' or '.join(_COMPRESSING)}"
         yield f"--gc-type {compression}: {store} does not compress gradients", remedy
@@ -78,6 +82,11 @@ MXNET = Framework(
     images=Images(cpu="imagenet-workloads-mxnet:0.1.0", gpu="imagenet-workloads-mxnet-cu112:0.1.0"),
     # The mxnet-cu112 wheel has machine code alone, as cuobjdump lists it (docs/images.md).
     gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (8, 0), (8, 6))),
+    readers=READERS,
+    lacks_optimizers=("adamw",),
+    lacks_precisions=("bfloat16",),
+    lacks_augmentations=("mixup", "cutmix"),
+    lacks_fields=("optimizer.ema_decay",),
     # With images of 1 channel it fails at the first batch; pca_noise writes beyond the image's end.
     lacks_grey_augmentations=(
         "max_random_h",
@@ -90,4 +99,5 @@ MXNET = Framework(
     ),
     contradictions=_contradictions,
     training_rules=(_RATIOS,),
+    memory_variable="MXNET_BACKWARD_DO_MIRROR=1",
 )

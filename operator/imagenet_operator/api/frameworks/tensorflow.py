@@ -35,14 +35,16 @@ TENSORFLOW = Framework(
     options=("--framework", "TensorFlow"),
     environment=LocalEnvironment("-tensorflow", "TensorFlow", "install-tensorflow"),
     lacks_optimizers=("lbsgd",),
+    lacks_precisions=("bfloat16", "float16"),
     lacks_augmentations=(
         "max_random_h",
         "max_random_s",
         "max_random_l",
         "max_random_rotate_angle",
         "max_random_shear_ratio",
-        "max_random_scale",
-        "min_random_scale",
+        "mixup",
+        "cutmix",
     ),
+    lacks_fields=("optimizer.ema_decay",),
     lacks_options=("dtype", "monitor", "gc-type", "gc-threshold"),
 )

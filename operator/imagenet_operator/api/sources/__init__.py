@@ -10,7 +10,10 @@ from typing import get_args, get_type_hints
 
 from imagenet_operator.api.base import OneOf, Rule
 from imagenet_operator.api.sources.fields import SourceFields
+from imagenet_operator.api.sources.http import HttpSource
+from imagenet_operator.api.sources.hugging_face import HuggingFaceSource
 from imagenet_operator.api.sources.prepared import PreparedSource
+from imagenet_operator.api.sources.s3 import S3Source
 from imagenet_operator.api.sources.synthetic import SyntheticSource
 from imagenet_operator.api.sources.volume import VolumeSource
 
@@ -28,6 +31,15 @@ class Source(OneOf):
 
     synthetic: SyntheticSource | None = None
     """Generated images."""
+
+    http: HttpSource | None = None
+    """A raw archive on a server."""
+
+    s3: S3Source | None = None
+    """A raw archive, or loose images, in a bucket."""
+
+    hugging_face: HuggingFaceSource | None = None
+    """A dataset of Hugging Face."""
 
     @property
     def fields(self) -> SourceFields:

@@ -21,25 +21,50 @@ class SourceFields(Model):
     """The fields of one kind of source. Those of the class itself are for the rest."""
 
     dataset_rules: ClassVar[tuple[Rule, ...]] = ()
-    """What it asks of the rest of `spec.dataset`, where these rules stand."""
+    """What it asks of the rest of `spec.dataset`, the place of these rules."""
 
     @property
     def claim(self) -> str | None:
-        """The PersistentVolumeClaim to read from; its field is `claimName`. None: no claim."""
+        """The PersistentVolumeClaim to read from. None: no claim."""
         return None
 
     @property
+    def claim_field(self) -> str:
+        """The field that names `claim`."""
+        return "claimName"
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether a Job stores the images on `claim` before index; only that one has the Secret."""
+        return False
+
+    @property
     def secret(self) -> str | None:
-        """The Secret with the credentials of index and pack. None: there are none."""
+        """The Secret of fetch, index and pack, or of workers with a `remote_url`. None: none."""
         return None
 
     @property
     def sealed_path(self) -> str | None:
-        """The folder of a sealed dataset on `claim`. None: the dataset has to be prepared."""
+        """The folder of a sealed dataset on `claim`. None: the dataset is not there."""
         return None
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the dataset needs no preparation."""
+        return False
+
+    @property
+    def remote_url(self) -> str | None:
+        """The address of a sealed dataset that workers read without a volume. None: they do not."""
+        return None
+
+    @property
+    def remote_arguments(self) -> list[str]:
+        """The arguments by which workers open `remote_url`, besides the address."""
+        return []
+
     def reading_arguments(self, validation: Any) -> list[str]:
-        """Return the arguments by which index and pack open the images.
+        """Return the arguments by which fetch, index and pack open the images.
 
         Args:
             validation: `spec.dataset.validation`.
@@ -48,7 +73,7 @@ class SourceFields(Model):
         return []
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return further arguments of index.
+        """Return further arguments of fetch and index.
 
         Args:
             validation: `spec.dataset.validation`.
@@ -58,7 +83,7 @@ class SourceFields(Model):
 
 
 def needs_volume(kind: str, size: str) -> Rule:
-    """Return the rule that a source has to be prepared, so that its dataset needs a volume.
+    """Return the rule that a source needs preparation, so its dataset needs a volume.
 
     Args:
         kind: The kind's name in a manifest.

@@ -2,22 +2,99 @@
 
 from __future__ import annotations
 
-from imagenet_operator.api.base import Rule
-from imagenet_operator.api.fields import ObjectName, RelativePath, stays_below
+import re
+from typing import Any
+
+from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.buckets import BucketFolder
+from imagenet_operator.api.fields import (
+    ObjectName,
+    RelativePath,
+    SecretKey,
+    SecretName,
+    Text,
+    stays_below,
+)
 from imagenet_operator.api.sources.fields import SourceFields
+
+_URL = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/[-A-Za-z0-9._~%:/!&()*+,;=@]+$"
+
+
+class ServedFolder(Model):
+    """A folder on a server that answers requests for ranges of bytes."""
+
+    url: Text
+    """The http or https URL of the folder of dataset.json, without user and query."""
+
+    secret_name: SecretName | None = None
+    """A Secret with the keys ``username`` and ``password``, and with the key that `queryKey` names.
+    With that key it needs no login."""
+
+    query_key: SecretKey | None = None
+    """The key of the Secret with the query of each file's URL, such as a shared access signature of
+    Azure. The query is neither in the job nor in its pods' manifests."""
+
+    rules = (
+        Rule(
+            cel=f"self.url.matches('{_URL}')",
+            message="must be an http or https URL without user and query, percent-encoded",
+            field="url",
+            holds=lambda folder: re.search(_URL, folder.url) is not None,
+            hint="write https://HOST/PATH; secretName names the Secret of a login, queryKey its "
+            "key with the query",
+        ),
+        Rule(
+            cel="has(self.secretName) || !has(self.queryKey)",
+            message="must be given: there is a queryKey",
+            field="secretName",
+            holds=lambda folder: folder.secret_name is not None or folder.query_key is None,
+            hint="write the name of the Secret with this key",
+        ),
+    )
+
+
+def _is_remote(dataset: Any) -> bool:
+    """Whether the dataset of a `spec.dataset` is in a bucket or on a server."""
+    return dataset.source.fields.remote_url is not None
+
+
+REMOTE_CEL = "has(self.source.prepared) && !has(self.source.prepared.claimName)"
+"""The same in CEL."""
 
 
 class PreparedSource(SourceFields):
-    """A sealed dataset (a folder with dataset.json) on a PersistentVolumeClaim."""
+    """A sealed dataset (a folder with dataset.json): on a claim, in a bucket or on a server."""
 
-    claim_name: ObjectName
+    claim_name: ObjectName | None = None
     """The PersistentVolumeClaim that holds the dataset. It is the job's data volume too: without
     `training.output` the results are written beside the dataset."""
 
-    path: RelativePath
+    path: RelativePath | None = None
     """The folder of dataset.json from the claim's root, as ``datasets/KEY``."""
 
-    rules = (stays_below("path"),)
+    s3: BucketFolder | None = None
+    """The bucket to which the dataset was published. Each worker fetches the records that it
+    trains, into `workers.cache`."""
+
+    http: ServedFolder | None = None
+    """The same for a server of files."""
+
+    rules = (
+        Rule(
+            cel="[has(self.claimName), has(self.s3), has(self.http)].exists_one(given, given)",
+            message="exactly one of claimName, s3, http must be given",
+            holds=lambda source: [source.claim_name, source.s3, source.http].count(None) == 2,
+            hint="write claimName and path, s3, or http",
+        ),
+        Rule(
+            cel="has(self.claimName) == has(self.path)",
+            message="goes with claimName",
+            field="path",
+            holds=lambda source: (source.claim_name is None) == (source.path is None),
+            hint="write claimName and path together; a bucket has a prefix, and a server a url",
+        ),
+        stays_below("path"),
+    )
 
     dataset_rules = (
         Rule(
@@ -34,14 +111,53 @@ class PreparedSource(SourceFields):
             holds=lambda dataset: dataset.source.prepared is None or dataset.validation is None,
             hint="remove it",
         ),
+        Rule(
+            cel=f"!({REMOTE_CEL}) || !has(self.publish)",
+            message="must not be given for a dataset in a bucket or on a server",
+            field="publish",
+            holds=lambda dataset: not _is_remote(dataset) or dataset.publish is None,
+            hint="remove it",
+        ),
+        Rule(
+            cel=f"!({REMOTE_CEL}) || !has(self.verify) || self.verify != 'Checksums'",
+            message="must not be Checksums in a bucket or on a server: workers verify each record",
+            field="verify",
+            holds=lambda dataset: not _is_remote(dataset) or dataset.verify != "Checksums",
+            hint="remove it",
+        ),
     )
 
     @property
-    def claim(self) -> str:
+    def claim(self) -> str | None:
         """The claim of the dataset."""
         return self.claim_name
 
     @property
-    def sealed_path(self) -> str:
-        """The folder of the dataset."""
+    def sealed_path(self) -> str | None:
+        """The folder of the dataset on the claim."""
         return self.path
+
+    @property
+    def is_sealed(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def secret(self) -> str | None:
+        """The Secret of the bucket or the server."""
+        remote = self.s3 or self.http
+        return None if remote is None else remote.secret_name
+
+    @property
+    def remote_url(self) -> str | None:
+        """The address of the dataset in the bucket or on the server."""
+        remote = self.s3 or self.http
+        return None if remote is None else remote.url
+
+    @property
+    def remote_arguments(self) -> list[str]:
+        """The arguments for the API of a bucket, or for the query of a server."""
+        if self.s3 is not None:
+            return self.s3.api_arguments("--dataset-endpoint", "--dataset-region")
+        key = None if self.http is None else self.http.query_key
+        return [] if key is None else [f"--dataset-query-key={key}"]

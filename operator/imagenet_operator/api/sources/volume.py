@@ -15,21 +15,28 @@ class VolumeSource(SourceFields):
     """The PersistentVolumeClaim that holds the images."""
 
     path: RelativePath
-    """A tar (of class tars, or of class folders) or a folder of class folders, from the claim's
-    root."""
+    """A folder of class folders, or a tar or zip (of class folders, or of class archives), from the
+    claim's root. Or a tree with folders for training and validation, as torchvision's and
+    Kaggle's. Or a Parquet file, or a folder of them."""
 
     path_in_archive: RelativePath | None = None
-    """The folder or tar in the tar that holds the classes, such as ``train``; by default the folder
-    that holds all of them."""
+    """The folder or archive in the archive that holds the classes, such as ``train``; by default
+    the folder that holds all of them."""
 
     expected_class_names: RelativePath | None = None
     """A file with the names of the classes that the dataset must have, one a line, from the claim's
     root. If a class is missing or not expected, preparation fails and names it."""
 
+    class_words: RelativePath | None = None
+    """A file with words for the classes, such as ``tench`` for n01440764, from the claim's root:
+    LOC_synset_mapping.txt, words.txt, meta.mat, imagenet_class_index.json, or a JSON object.
+    Absent: LOC_synset_mapping.txt or words.txt of a tree, if it has one."""
+
     rules = (
         stays_below("path"),
         stays_below("pathInArchive"),
         stays_below("expectedClassNames"),
+        stays_below("classWords"),
     )
 
     dataset_rules = (needs_volume("volume", "200Gi"),)
@@ -50,10 +57,12 @@ class VolumeSource(SourceFields):
         return arguments
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the paths of the names of classes and of the labels of validation images."""
+        """Return the paths of names and words of classes, and of labels of validation images."""
         arguments = []
         if self.expected_class_names is not None:
             arguments += ["--expected-class-names", _on_claim(self.expected_class_names)]
+        if self.class_words is not None:
+            arguments += ["--class-words", _on_claim(self.class_words)]
         if validation is not None and validation.labels is not None:
             arguments += ["--validation-labels", _on_claim(validation.labels)]
         return arguments

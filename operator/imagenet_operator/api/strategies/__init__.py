@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import get_args, get_type_hints
 
 from imagenet_operator.api.base import OneOf, Rule
+from imagenet_operator.api.strategies.distributed_data_parallel import DistributedDataParallel
 from imagenet_operator.api.strategies.fields import StrategyFields
 from imagenet_operator.api.strategies.horovod import Horovod
 from imagenet_operator.api.strategies.mirrored import Mirrored
@@ -26,7 +27,7 @@ class Strategy(OneOf):
     """MXNet's parameter servers: several workers on several nodes."""
 
     single: Single | None = None
-    """MXNet on one worker, with one or several GPUs."""
+    """One worker: MXNet with one or several GPUs, or PyTorch with one device."""
 
     horovod: Horovod | None = None
     """Horovod, in MXNet or TensorFlow: several workers, one process for each GPU."""
@@ -36,6 +37,9 @@ class Strategy(OneOf):
 
     multi_worker_mirrored: MultiWorkerMirrored | None = None
     """TensorFlow's MultiWorkerMirroredStrategy: several workers on several nodes."""
+
+    distributed_data_parallel: DistributedDataParallel | None = None
+    """PyTorch's DistributedDataParallel: several workers, one process for each GPU."""
 
     def devices(self, gpus: int) -> int:
         """Return the number of devices of a worker that share a batch.

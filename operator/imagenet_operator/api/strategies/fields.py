@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.frameworks import FRAMEWORKS
 
 
 class StrategyFields(Model):
@@ -46,19 +47,21 @@ class StrategyFields(Model):
         return max(gpus, 1)
 
 
-def one_worker(kind: str, instead: str) -> Rule:
+def one_worker(kind: str, *instead: str) -> Rule:
     """Return the rule that a strategy has one worker.
 
     Args:
         kind: The strategy's name in a manifest.
-        instead: A strategy for several workers.
+        instead: Strategies for several workers: the first one of each framework is its hint.
     """
     message = f"must have 1 replica with the strategy {kind}"
 
     def explain(training: Any) -> tuple[str, str]:
+        known = FRAMEWORKS[training.framework].strategies
+        other = next((name for name in instead if name in known), instead[0])
         return (
             f"{message}, not {training.workers.replicas}",
-            f"write replicas: 1, or strategy: {{{instead}: {{}}}}",
+            f"write replicas: 1, or strategy: {{{other}: {{}}}}",
         )
 
     return Rule(

@@ -8,4 +8,4 @@ from imagenet_operator.api.strategies.fields import StrategyFields, one_worker
 class Mirrored(StrategyFields):
     """One process; each GPU has a replica of the network, and gradients are summed."""
 
-    training_rules = (one_worker("mirrored", instead="multiWorkerMirrored"),)
+    training_rules = (one_worker("mirrored", "multiWorkerMirrored"),)

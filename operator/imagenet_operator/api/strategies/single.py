@@ -1,4 +1,4 @@
-"""The strategy `single`: one worker, with one or several GPUs."""
+"""The strategy `single`: one worker, in MXNet also with several GPUs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Single(StrategyFields):
 
     kv_store: Literal["local", "device", "nccl"] = "device"
     """MXNet's kvstore: local sums the gradients of the GPUs on the host, device on the GPUs, nccl
-    on the GPUs by NCCL."""
+    on the GPUs by NCCL. Other frameworks have none."""
 
     training_rules = (
-        one_worker("single", instead="parameterServer"),
+        one_worker("single", "parameterServer", "distributedDataParallel"),
         Rule(
             cel=(
                 "!has(self.strategy.single) || self.strategy.single.kvStore != 'nccl'"

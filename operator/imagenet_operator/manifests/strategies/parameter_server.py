@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
+from imagenet_operator.api.templates import own_program
 from imagenet_operator.manifests import arguments, names, rendezvous, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
@@ -57,12 +58,19 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
         ),
         image=settings.images[job.spec.training.framework].cpu,
         grace_period_seconds=settings.grace_period_seconds,
-        environment=_environment(job, attempt, role),
+        environment={**_environment(job, attempt, role), **_worker_program(job, role)},
         ports={"training": port},
         reports_readiness=True,
         template=strategy.servers.template,
         template_path="spec.training.strategy.parameterServer.servers.template",
     )
+
+
+def _worker_program(job: ImageNetJob, role: str) -> dict[str, str]:
+    """Return the variables by which a server knows that workers of dist_sync send no optimizer."""
+    if role != SERVER or own_program.has_command(job.spec.training.workers.template):
+        return {}
+    return {"IMAGENET_WORKER_PROGRAM": "imagenet-train"}
 
 
 def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.manifests import worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
@@ -10,6 +11,10 @@ from imagenet_operator.manifests.strategies import Replicas
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
     """Return the only member of an attempt."""
-    single = job.spec.training.strategy.single
+    training = job.spec.training
+    single = training.strategy.single
     assert single is not None, "this module serves no other strategy"
-    return [Replicas.alike(worker.program(job, settings, ("--kv-store", single.kv_store)), 1)]
+    support = FRAMEWORKS[training.framework].strategies[training.strategy.kind]
+    # The options of a framework without kvstores name the strategy already.
+    options = () if support.options else ("--kv-store", single.kv_store)
+    return [Replicas.alike(worker.program(job, settings, options), 1)]

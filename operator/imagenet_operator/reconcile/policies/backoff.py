@@ -29,8 +29,22 @@ def after_failure(uid: str, attempt: int, restarts: int, settings: ReconcileSett
         restarts: Charged restarts so far, this one included.
         settings: The operator's.
     """
-    doublings = min(restarts - 1, 32)
-    delay = min(settings.restart_delay * 2**doublings, settings.restart_delay_limit)
+    delay = _doubled(settings.restart_delay, restarts, settings.restart_delay_limit)
+    return _whole_seconds(delay * (1 - jitter(uid, attempt) / 4))
+
+
+def after_full_volume(
+    uid: str, attempt: int, in_a_row: int, settings: ReconcileSettings
+) -> timedelta:
+    """Wait before an attempt that finds out whether the output volume has room.
+
+    Args:
+        uid: The job's.
+        attempt: The attempt that ended.
+        in_a_row: Attempts in a row that found the volume full, this one included.
+        settings: The operator's.
+    """
+    delay = _doubled(settings.restart_delay, in_a_row, settings.full_volume_delay_limit)
     return _whole_seconds(delay * (1 - jitter(uid, attempt) / 4))
 
 
@@ -46,6 +60,12 @@ def after_withdrawal(uid: str, attempt: int, schedule_timeout: timedelta) -> tim
     wait is spread over one whole timeout, so that one of them finds the room of both.
     """
     return _whole_seconds(schedule_timeout * (0.25 + jitter(uid, attempt)))
+
+
+def _doubled(first: timedelta, number: int, limit: timedelta) -> timedelta:
+    """Return the wait of a number, from 1, before jitter."""
+    doublings: int = 2 ** min(number - 1, 32)
+    return min(first * doublings, limit)
 
 
 def _whole_seconds(delay: timedelta) -> timedelta:

@@ -25,16 +25,24 @@ from imagenet_operator.reconcile.types import Attempt, Claim, Observed, Patch, R
 
 
 def leftovers(
-    policy: Literal["None", "Running", "All"], observed: Observed
+    policy: Literal["None", "Running", "All"],
+    observed: Observed,
+    kept: Collection[str] = (),
 ) -> tuple[Reference, ...]:
-    """Return the objects of a finished job that the policy wants deleted."""
+    """Return the objects of a finished job that the policy wants deleted.
+
+    Args:
+        policy: cleanPodPolicy.
+        observed: The job's objects.
+        kept: The roles of Jobs that stay until they end.
+    """
     if policy == "None":
         return ()
     everything = policy == "All"
     jobs = tuple(
         job.reference
         for job in observed.jobs.values()
-        if not job.terminating and (everything or not job.finished)
+        if not job.terminating and job.role not in kept and (everything or not job.finished)
     )
     pods = tuple(
         member.reference
@@ -60,6 +68,16 @@ def attempts(ended: Collection[Attempt]) -> tuple[Reference, ...]:
         if not member.terminating
     )
     return pods + shared(ended)
+
+
+def running(ended: Iterable[Attempt]) -> tuple[Reference, ...]:
+    """Return the pods of attempts that may still run."""
+    return tuple(
+        member.reference
+        for attempt in ended
+        for member in attempt.members
+        if member.live and not member.terminating
+    )
 
 
 def shared(ended: Collection[Attempt]) -> tuple[Reference, ...]:

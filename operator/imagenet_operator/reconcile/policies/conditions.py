@@ -5,6 +5,7 @@ A condition is set by type. Its transition time changes only with its status.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -12,6 +13,8 @@ from imagenet_operator.api.status import Condition, ConditionType, Phase, Status
 
 MESSAGE_MAXIMUM = 4096
 """Characters of a message that are kept: enough for a termination message."""
+
+_NUMBER = re.compile("[0-9]+")
 
 _PHASES: tuple[tuple[ConditionType, Phase], ...] = (
     ("Failed", "Failed"),
@@ -33,6 +36,11 @@ def holds(conditions: Sequence[Condition], kind: ConditionType) -> bool:
     """Return whether the condition of a type is set and True."""
     found = find(conditions, kind)
     return found is not None and found.status == "True"
+
+
+def equal_without_numbers(message: str, former: str) -> bool:
+    """Whether two messages are equal but for numbers; such a change is not worth a write."""
+    return _NUMBER.sub("", message) == _NUMBER.sub("", former)
 
 
 def phase(status: Status) -> Phase:

@@ -6,6 +6,9 @@ of rank 0, because no sample follows it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from pydantic import ConfigDict, ValidationError
 
 from imagenet_operator.api import figures
@@ -13,25 +16,38 @@ from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
 from imagenet_operator.api.figures import EPOCH, FIGURES, REMAINING, SPEED, VALIDATION
 from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
+from imagenet_operator.api.time_status import TimeStatus
+from imagenet_operator.reconcile.policies import columns, fetch
 from imagenet_operator.reconcile.sample import Sample
 
 
 class TerminationMessage(Model):
-    """The termination message of the worker of rank 0: its `finished` event.
+    """The result in a worker's termination message.
 
-    Other fields are ignored.
+    The worker of rank 0 leaves its `finished` event. With `--test-io`, every worker leaves a `read`
+    event. Other fields are ignored.
     """
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    epochs: LongCount
+    event: Literal["finished", "read"] = "finished"
+    """What the worker has done."""
+
+    epochs: LongCount | None = None
     """How many were trained."""
 
     top1: Fraction | None = None
     """On all validation images; None without any."""
 
     images_per_second: Speed | None = None
-    """Over all workers, without evaluations and checkpoints; None if no image was trained."""
+    """Over all workers, without evaluations and checkpoints; None if no image was trained. Of one
+    process, if it has only read."""
+
+    seconds: dict[str, float] | None = None
+    """The time of rank 0 by phase."""
+
+    workers: LongCount | None = None
+    """The processes that read at the same time."""
 
 
 def carried(
@@ -53,7 +69,13 @@ def carried(
     if remaining is not None:
         new[REMAINING] = remaining
     found = figures.with_values(training, new)
-    return found.model_copy(update={"last_progress_time": sample.progressed_at})
+    return found.model_copy(
+        update={
+            "last_progress_time": sample.progressed_at,
+            "finished_epochs": columns.finished_epochs(found, sample.epochs),
+            "eta": columns.eta(found.estimated_remaining_seconds),
+        }
+    )
 
 
 def remaining_seconds(sample: Sample, global_batch_size: int) -> int | None:
@@ -66,6 +88,8 @@ def remaining_seconds(sample: Sample, global_batch_size: int) -> int | None:
     epoch, speed = sample.epoch, sample.figures.get(SPEED)
     if epoch is None or sample.epochs is None or not sample.batches_per_epoch or not speed:
         return None
+    if not global_batch_size:
+        return None  # a stored spec may hold a value that this version does not accept
     done = epoch * sample.batches_per_epoch + (sample.batch or 0)
     left = max(0, sample.epochs * sample.batches_per_epoch - done)
     seconds = left * global_batch_size / speed
@@ -74,20 +98,33 @@ def remaining_seconds(sample: Sample, global_batch_size: int) -> int | None:
 
 def stilled(training: TrainingStatus) -> TrainingStatus:
     """Return the status of an attempt that has ended: only with the figures that last."""
-    return figures.with_values(training, _lasting(training))
+    still = figures.with_values(training, _lasting(training))
+    return still.model_copy(update={"eta": None})
 
 
 def final(training: TrainingStatus) -> TrainingStatus:
     """Return the status of an attempt that has succeeded, with what rank 0 says of its model."""
-    message = next(filter(None, map(_termination_message, training.members)), None)
-    if message is None:
+    found = [message for message in map(result_of, training.members) if message is not None]
+    if not found:
         return training
-    new = {**_lasting(training), EPOCH: max(message.epochs - 1, 0)}
-    if message.top1 is not None:
-        new[VALIDATION] = message.top1
-    if message.images_per_second is not None:
-        new[SPEED] = message.images_per_second
-    return figures.with_values(training, new)
+    new, first = _lasting(training), found[0]
+    if first.epochs is not None:
+        new[EPOCH] = max(first.epochs - 1, 0)
+    if first.top1 is not None:
+        new[VALIDATION] = first.top1
+    speed = _reading_speed(found) if first.event == "read" else first.images_per_second
+    if speed is not None:
+        new[SPEED] = speed
+    final_figures = figures.with_values(training, new)
+    if first.epochs is None:
+        return final_figures
+    return final_figures.model_copy(update={"finished_epochs": f"{first.epochs}/{first.epochs}"})
+
+
+def _reading_speed(found: Sequence[TerminationMessage]) -> float | None:
+    """Return the images per second of all processes, of which some have left a message."""
+    speeds = [message.images_per_second for message in found if message.images_per_second]
+    return sum(speeds) / len(speeds) * (found[0].workers or 1) if speeds else None
 
 
 def _lasting(training: TrainingStatus) -> dict[str, float]:
@@ -96,14 +133,15 @@ def _lasting(training: TrainingStatus) -> dict[str, float]:
     return {item.field: found[item.field] for item in FIGURES if item.lasts and item.field in found}
 
 
-def _termination_message(member: MemberStatus) -> TerminationMessage | None:
+def result_of(member: MemberStatus) -> TerminationMessage | None:
     """Return the result in a worker's termination message; None if it has another content."""
     if member.role != "worker" or member.phase != "Succeeded" or not member.message:
         return None
     try:
-        return TerminationMessage.model_validate_json(member.message)
+        message = TerminationMessage.model_validate_json(member.message)
     except ValidationError:
         return None
+    return None if message.event == "finished" and message.epochs is None else message
 
 
 def is_worth_a_write(old: Status, new: Status) -> bool:
@@ -120,15 +158,25 @@ def is_worth_a_write(old: Status, new: Status) -> bool:
 
 
 def _without_figures(status: Status) -> Status:
+    if status.dataset is not None:
+        bytes_apart = {"fetch": fetch.without_figures(status.dataset.fetch)}
+        dataset = status.dataset.model_copy(update=bytes_apart)
+        status = status.model_copy(update={"dataset": dataset})
+    if status.time is not None:
+        # Time that passes is not worth a write; a new phase is.
+        status = status.model_copy(update={"time": TimeStatus(phase=status.time.phase)})
     if status.training is None:
         return status
     bare = figures.with_values(status.training, {})
-    training = bare.model_copy(update={"last_progress_time": None})
+    others = dict.fromkeys(("last_progress_time", "finished_epochs", "eta", "seconds"))
+    training = bare.model_copy(update=others)
     return status.model_copy(update={"training": training})
 
 
 def _moved_visibly(old: TrainingStatus, new: TrainingStatus) -> bool:
     # The first answer of an attempt: from then on, silence counts as a hang.
     if old.last_progress_time is None and new.last_progress_time is not None:
+        return True
+    if columns.are_worth_a_write(old, new):
         return True
     return figures.is_worth_a_write(figures.values(old), figures.values(new))

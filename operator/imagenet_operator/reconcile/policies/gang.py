@@ -2,7 +2,7 @@
 
 Timeout (the default): if not all members are bound in scheduleTimeoutSeconds, the attempt is
 withdrawn, uncharged. The next one starts after a jittered wait, so that two half-placed jobs cannot
-block each other for ever.
+block each other permanently.
 
 Wait: a scheduling gate holds the pods back until all of them fit, and is then lifted for all at
 once. From then on the timeout holds too, because the fit is an estimate. Until then there is no

@@ -15,15 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from imagenet_operator.api import member_groups
 from imagenet_operator.api.status import MemberStatus, ReplicaStatus
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Manifest, MemberPod, Phase
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed", "Unknown"})
 """Phases that a member does not leave."""
-
-_MESSAGE_MAXIMUM = 1024
-"""Characters of a member's termination message that are kept: a status has all members."""
 
 
 def planned(manifests: Iterable[Manifest]) -> tuple[MemberStatus, ...]:
@@ -86,16 +84,19 @@ def _recorded(former: MemberStatus, pod: MemberPod | None, now: datetime) -> Mem
         return former
     if pod is None:
         return _ended(former, "Vanished", now)
-    if former.uid not in (None, pod.uid):
+    if not member_groups.is_same(former.uid, pod.uid):
         return _ended(former, "Replaced", now)
-    changes: dict[str, Any] = {"uid": pod.uid}
+    is_running = former.phase == "Running" and pod.phase is Phase.RUNNING and not pod.gone
+    if is_running and member_groups.is_lean(former):
+        return former
+    changes: dict[str, Any] = {"uid": former.uid or pod.uid}
     whereabouts = {"node": pod.node, "started_at": pod.started_at or former.started_at}
     if pod.phase in (Phase.SUCCEEDED, Phase.FAILED):
         changes |= whereabouts | {
             "phase": pod.phase.value,
             "exit_code": pod.exit_code,
             "reason": pod.disrupted or pod.reason,
-            "message": pod.message[-_MESSAGE_MAXIMUM:] if pod.message else None,
+            "message": member_groups.tail(pod.message or "", member_groups.WORDS_MAXIMUM) or None,
             "finished_at": pod.finished_at or now,
         }
     elif pod.gone:

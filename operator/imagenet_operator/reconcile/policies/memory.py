@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.frameworks import FRAMEWORKS
+
 OOM_KILLED: Final = "OOMKilled"
 """The kubelet's reason."""
 
 _PREPARATION = "spec.dataset.preprocessing.template"
 _LIMIT: Final = {
+    "fetch": _PREPARATION,
     "index": _PREPARATION,
     "pack": _PREPARATION,
     "seal": _PREPARATION,
@@ -19,12 +23,25 @@ _OTHERWISE: Final = {
     "server": ", or spec.training.strategy.parameterServer.servers.replicas",
     "worker": ", or lower spec.training.batchSize or dataThreads",
 }
+_ACCUMULATION: Final = "extraArgs: [--macrobatch-size, …] adds up the gradients of smaller batches"
 
 
-def remedy(role: str) -> str:
-    """Return a sentence about a pod of a role that was killed for its memory."""
+def remedy(role: str, job: ImageNetJob | None = None) -> str:
+    """Return a sentence about a pod that was killed for its memory.
+
+    Args:
+        role: The pod's role.
+        job: Its job, if it is a member of an attempt.
+    """
     place = _LIMIT.get(role, "the template of its role")
+    instead = _OTHERWISE.get(role, "")
+    if role == "worker" and job is not None:
+        instead += f" ({_ACCUMULATION})"
+        variable = FRAMEWORKS[job.spec.training.framework].memory_variable
+        instead += (
+            "" if variable is None else f"; {variable} in its env may save some more, but is slower"
+        )
     return (
         f"used more memory than its limit ({OOM_KILLED}); raise resources.limits.memory in {place}"
-        f"{_OTHERWISE.get(role, '')}"
+        f"{instead}"
     )

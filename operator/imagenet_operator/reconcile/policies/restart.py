@@ -9,8 +9,10 @@ this order:
 2. Exit codes 2 and 3 of our programs mean bad arguments, and a wrong input or path. Another attempt
    would end in the same way, so the job fails without using backoffLimit. A user's own program may
    mean anything by them.
-3. Any other failure is charged, and the job restarts.
-4. A helper that exited with 0 before the last worker gets a grace period: at the end of training
+3. Exit code 4 of our workers means that the output volume lacks room. The job waits for room: only
+   the first attempt of a row is charged.
+4. Any other failure is charged, and the job restarts.
+5. A helper that exited with 0 before the last worker gets a grace period: at the end of training
    all members exit together, and the exit of a worker may be observed last.
 
 A node may be out of reach for minutes before its pods are deleted. A failure or a hang of other
@@ -24,9 +26,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from imagenet_operator.api.status import MemberStatus
-from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
+from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
 from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import Charge, End, MemberPod
+
+FULL_VOLUME: Final = "VolumeFull"
+"""The reason of an end for lack of room on the output volume."""
 
 _KILLED: Final = frozenset({None, 128 + 9, 128 + 15})
 """How a container ends that is stopped from outside: without a code, by SIGKILL, by SIGTERM."""
@@ -52,11 +57,18 @@ def verdict(
     for member in members:
         if (why := _disruption(member, seen.get(member.name))) is not None:
             return End(why, f"{member.name} was disrupted: {why}", Charge.DISRUPTION)
-    failed = [member for member in members if member.phase == "Failed"]
-    for member in failed:
-        is_ours = not (own_program and member.role == "worker")
-        if is_ours and member.exit_code in (BAD_ARGUMENTS, PERMANENT):
+    failed = sorted(
+        (member for member in members if member.phase == "Failed"),
+        key=lambda item: str(item.finished_at),
+    )
+    ours = [member for member in failed if not (own_program and member.role == "worker")]
+    for member in ours:
+        if member.exit_code in (BAD_ARGUMENTS, PERMANENT):
             return End("PermanentFailure", _termination_message(member), Charge.PERMANENT)
+    for member in ours:
+        if member.exit_code == VOLUME_FULL:
+            message = f"waiting for room on the output volume: {_termination_message(member)}"
+            return End(FULL_VOLUME, message, Charge.FULL_VOLUME)
     if failed:
         return End("MemberFailed", _termination_message(failed[0]), Charge.FAILURE)
     early_helper = _early_helper(members)

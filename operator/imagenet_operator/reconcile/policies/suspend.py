@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.reconcile.types import Charge, End, Observed, Patch, PreparationJob
 
 END = End("Suspended", "the job is suspended", Charge.SUSPENSION)
@@ -20,6 +21,12 @@ def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...
         for job in jobs
         if not job.finished and not job.terminating and job.suspended != suspended
     )
+
+
+def message(training: TrainingStatus | None) -> str:
+    """Return the message of Suspended, with the number of the attempt that was ended."""
+    attempt = "" if training is None else f"; the last was attempt {training.attempt}"
+    return f"no pod of the job is left{attempt}"
 
 
 def is_quiet(observed: Observed) -> bool:

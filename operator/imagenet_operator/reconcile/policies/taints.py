@@ -61,5 +61,5 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     # Newer operators compare numbers. They count as tolerating: a gang whose gates are lifted too
-    # early is withdrawn by its timeout; one whose gates stay would wait for ever.
+    # early is withdrawn by its timeout; one whose gates stay would never start.
     return toleration.operator != "Equal" or toleration.value == taint.value

@@ -1,4 +1,4 @@
-"""What no API server would store is told with its place; what some version stores is let be."""
+"""A template that every API server rejects is an error with its path; others are accepted."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(JSON, JSON)
 def test_no_template_is_too_odd_to_be_judged(odd: object, odder: object) -> None:
-    """Guards the builders, which ask this of templates that nobody has validated."""
+    """Guards the builders, which may get templates without validation."""
     container = {"name": odd, "image": odder, "resources": odd}
     amounts = {"name": "main", "resources": {"limits": odd, "requests": odder}}
     for spec in (

@@ -150,7 +150,7 @@ def template_of(choices: Choices) -> Manifest:
         *parents, last = field
         node = parts[place]
         for name in parents:
-            # A null that stands there already is one for all below it.
+            # A null at a path covers all fields below it.
             node = node.setdefault(name, {})
             if node is None:
                 break

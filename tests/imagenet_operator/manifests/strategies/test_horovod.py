@@ -63,7 +63,7 @@ def test_gpus_keep_horovods_own_cycle_time() -> None:
 
 
 def test_a_horovod_that_gradients_do_not_wake_looks_for_them_less_often() -> None:
-    """Which may be the one in an image of somebody else's."""
+    """Which may be the one in a user's own image."""
     ours = manifest(training={"strategy": {"horovod": {}}})
     theirs = manifest(training={"strategy": {"horovod": {}}, "image": "example.com/mine:1"})
     _, worker, *_ = members(read(ours))

@@ -10,7 +10,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.frameworks import Images
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import Settings
-from support.job_table import JOBS, jobs, members, variables
+from support.job_table import JOBS, OWN_PROGRAM, jobs, manifest, members, read, variables
 
 Manifest = dict[str, Any]
 
@@ -46,6 +46,18 @@ def test_the_environment_is_that_of_ps_lite() -> None:
             expected["PORT"] = "9092"
         assert expected.items() <= env.items()
         assert ("PORT" in env) == (role != "scheduler")
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [({}, "imagenet-train"), ({"image": "a/b:7"}, "imagenet-train"), (OWN_PROGRAM, None)],
+)
+def test_servers_alone_know_whether_workers_run_a_program_of_ours(
+    training: Manifest, expected: str | None
+) -> None:
+    found = environments(read(manifest(training=training)))
+    told = {role: env.get("IMAGENET_WORKER_PROGRAM") for role, env in found}
+    assert told == {"scheduler": None, "server": expected, "worker": None}
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The strategy `single`: one worker that looks for nobody."""
+"""The strategy `single`: one worker without peers."""
 
 from support.job_table import JOBS, members
 

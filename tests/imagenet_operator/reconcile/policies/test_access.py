@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.reconcile.policies import access
-from support.job_table import PREPARED, manifest, read
+from support.job_table import FETCHED, PREPARED, manifest, read
 
 Manifest = dict[str, Any]
 
@@ -26,6 +26,7 @@ JOBS = {
         manifest(dataset={"source": PREPARED, "volume": None}, training={"output": RESULTS})
     ),
     "has its claims made": read(manifest()),
+    "fetches": read(manifest(dataset={"source": FETCHED})),
     "writes to what it makes": read(
         manifest(training={"output": {"volume": {"claimName": "digits-dataset"}}})
     ),
@@ -47,6 +48,8 @@ JOBS = {
         ("writes elsewhere", {"shared": [READ], "results": [MANY]}, ()),
         ("writes elsewhere", {"shared": [READ], "results": [ONCE]}, ("results",)),
         ("has its claims made", {"digits-dataset": [ONCE], "raw": [MANY]}, ()),
+        ("fetches", {"cache": [MANY]}, ()),
+        ("fetches", {"cache": [ONCE, READ]}, ("cache",)),
     ],
 )
 def test_which_claims_keep_pods_on_one_node(
@@ -132,3 +135,12 @@ def test_what_cannot_be_is_said_with_its_remedy(
 ) -> None:
     seen = {claim: tuple(found) for claim, found in modes.items()}
     assert [str(problem) for problem in access.problems(JOBS[job], seen)] == sentences
+
+
+def test_a_cache_must_exist_and_be_writable() -> None:
+    path = "spec.dataset.source.http.cache.claimName"
+    found = access.missing(JOBS["fetches"], {"cache"})
+    assert found is not None
+    assert found.startswith(f"{path}: there is no PersistentVolumeClaim cache")
+    (problem,) = access.problems(JOBS["fetches"], {"cache": (READ,)})
+    assert (problem.path, "has to write" in problem.message) == (path, True)

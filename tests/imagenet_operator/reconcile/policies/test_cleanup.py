@@ -87,7 +87,7 @@ ENDED = seen("worker-0", Phase.SUCCEEDED, live=False)
     [
         (seen("worker-0"), False),
         (seen("worker-0", terminating=True), False),
-        # A container beside the program goes on; to whom it listens nobody knows.
+        # A container beside the program may ignore its end.
         (seen("worker-0", Phase.SUCCEEDED, terminating=True), False),
         (seen("worker-0", terminating=True, gone=True), True),
         (ENDED, True),

@@ -100,6 +100,7 @@ def test_the_termination_message_of_rank_0_is_the_result() -> None:
     attempt = (member("s", WORDS, "server"), member("w0", None), member("w1", WORDS))
     found = figures.final(FORMER.model_copy(update={"members": attempt}))
     assert (found.epoch, found.accuracy) == (4, Accuracy(train=0.5, validation=0.9611))
+    assert found.finished_epochs == "5/5"
     assert found.images_per_second == 812.3
 
 
@@ -110,11 +111,22 @@ def test_a_result_without_a_speed_has_none() -> None:
     assert (found.epoch, found.images_per_second) == (4, None)
 
 
+def test_the_speed_of_reading_is_that_of_all_processes() -> None:
+    def read(speed: float) -> str:
+        return f'{{"event": "read", "images": 60, "workers": 4, "imagesPerSecond": {speed}}}'
+
+    # Two workers with two slots each; a slot in each leaves its message.
+    attempt = (member("w0", read(100.0)), member("w1", read(300.0)))
+    found = figures.final(figures.stilled(FORMER).model_copy(update={"members": attempt}))
+    assert (found.epoch, found.images_per_second) == (2, 800.0)
+
+
 @pytest.mark.parametrize(
     ("words", "epoch", "validation"),
     [
         (None, 2, 0.4),
         ("Killed", 2, 0.4),
+        ("{}", 2, 0.4),
         ('{"epochs": -1}', 2, 0.4),
         ('{"epochs": 5, "imagesPerSecond": -1}', 2, 0.4),
         ('{"epochs": 5, "imagesPerSecond": 1e999}', 2, 0.4),
@@ -146,12 +158,16 @@ def test_another_termination_message_leaves_the_last_sample(
         pytest.param({"accuracy": Accuracy(train=0.51, validation=0.4)}, True, id="better"),
         pytest.param({"accuracy": Accuracy(train=0.5)}, True, id="an accuracy less"),
         pytest.param({"accuracy": None}, True, id="no accuracy"),
-        pytest.param({"epoch": 3}, True, id="the next epoch"),
+        pytest.param({"epoch": 3, "finished_epochs": "3/10"}, True, id="the next epoch"),
+        pytest.param(
+            {"finished_epochs": "3/10", "last_progress_time": later(-1)}, False, id="the next soon"
+        ),
+        pytest.param({"eta": "2h10m", "last_progress_time": NOW}, True, id="a minute later"),
     ],
 )
 def test_what_is_worth_a_write(changes: dict[str, Any], matters: bool) -> None:
     old = Status(training=FORMER)
-    new = Status(training=FORMER.model_copy(update=changes))
+    new = Status(training=FORMER.model_copy(update={"last_progress_time": NOW, **changes}))
     assert is_worth_a_write(old, new) is matters
 
 

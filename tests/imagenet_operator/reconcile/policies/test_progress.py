@@ -1,4 +1,4 @@
-"""Progress: what counts, and when an attempt that stands still is ended."""
+"""Progress: what counts, and when a stalled attempt is ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.attempt_members import NOW, later
 
 RUNNING = TrainingStatus(attempt=2, bound_time=later(-900), running_time=later(-800))
 HEARD = RUNNING.model_copy(update={"last_progress_time": later(-700)})
-"""One that was heard once, as the status tells."""
+"""One with a sample in the status."""
 
 REQUEUE_INTERVAL = timedelta(seconds=30)
 
@@ -44,7 +44,7 @@ def silence(seconds: float, *, asked: int | None = 2, **heard: object) -> Sample
         pytest.param(HEARD, sample(1, NOW), None, id="only the former attempt is heard now"),
         pytest.param(RUNNING, sample(2, None), None, id="says nothing"),
         pytest.param(RUNNING, sample(2, later(-70)), later(-70), id="moved"),
-        pytest.param(HEARD, sample(2, later(-70)), later(-70), id="moved since the status tells"),
+        pytest.param(HEARD, sample(2, later(-70)), later(-70), id="moved since the status"),
         pytest.param(RUNNING, sample(2, later(-850)), later(-800), id="began to run after"),
         pytest.param(RUNNING, silence(500), None, id="was never heard"),
         pytest.param(HEARD, silence(500), later(-500), id="fell silent, unseen"),
@@ -81,7 +81,7 @@ def test_last_progress(
             sample(2, later(-70)),
             70,
             "training did not progress for 70 s",
-            id="stands still",
+            id="stalls",
         ),
         pytest.param(HEARD, None, 1, None, id="the sampler is off"),
         pytest.param(RUNNING, silence(500), 70, None, id="was never heard"),
@@ -92,14 +92,14 @@ def test_last_progress(
             silence(10, attempt=2, progressed_at=later(-70)),
             70,
             "training did not progress for 70 s",
-            id="stood still, then fell silent",
+            id="stalled, then fell silent",
         ),
         pytest.param(
             RUNNING,
             sample(2, later(-70), taken_at=later(-1)),
             70,
             None,
-            id="nobody has looked since the deadline",
+            id="no sample since the deadline",
         ),
     ],
 )
@@ -123,9 +123,7 @@ def test_members_that_never_come_to_run_are_no_progress() -> None:
     [
         pytest.param(None, None, id="never"),
         pytest.param(sample(2, later(-10)), later(60), id="at the deadline"),
-        pytest.param(
-            sample(2, later(-70), taken_at=later(-1)), later(30), id="when somebody has looked"
-        ),
+        pytest.param(sample(2, later(-70), taken_at=later(-1)), later(30), id="at a sample"),
     ],
 )
 def test_when_to_requeue_at(heard: Sample | None, expected: datetime | None) -> None:

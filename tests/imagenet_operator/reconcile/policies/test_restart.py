@@ -63,6 +63,15 @@ def test_what_a_retry_would_repeat_is_permanent(code: int) -> None:
     )
 
 
+def test_a_worker_without_room_on_the_volume_waits_for_it_whatever_its_peers_do() -> None:
+    verdict = judge(failed("server-0", 1), failed("worker-1", 4, message="77 are free"))
+    assert verdict == (
+        Charge.FULL_VOLUME,
+        "VolumeFull",
+        "waiting for room on the output volume: worker-1 exited with 4: 77 are free",
+    )
+
+
 @pytest.mark.parametrize(
     ("pod", "reason"),
     [

@@ -1,0 +1,101 @@
+"""`status.dataset`: the dataset of a job, and the fetch of its source into a cache."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from annotated_types import MaxLen
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from imagenet_operator.api.base import Model, Unit
+from imagenet_operator.api.fields import LongCount
+
+
+class ImageCounts(Model):
+    """Images of a dataset."""
+
+    train: LongCount = 0
+    """Training images."""
+
+    validation: LongCount = 0
+    """Validation images."""
+
+
+class FetchStatus(Model):
+    """The source's files in the cache."""
+
+    bytes: LongCount = 0
+    """Bytes of the files that are in the cache."""
+
+    total_bytes: LongCount | None = None
+    """Bytes of all files; absent while they are unknown."""
+
+    estimated_remaining_seconds: Annotated[LongCount, Unit("seconds")] | None = None
+    """The estimated remaining time, at the speed of the last minutes."""
+
+
+class DatasetStatus(Model):
+    """The prepared dataset; before its images are listed, it has only `fetch`."""
+
+    key: Annotated[str, MaxLen(1024)] = ""
+    """The hash of all that determines the dataset's bytes; its folder is ``datasets/KEY``."""
+
+    classes: LongCount = 0
+    """Classes in the dataset."""
+
+    images: ImageCounts = ImageCounts()
+    """Images in the dataset."""
+
+    shards: LongCount = 0
+    """Shards of both splits together."""
+
+    fetch: FetchStatus | None = None
+    """The source's files in the cache, if the source has one."""
+
+    dropped_classes: LongCount = 0
+    """Classes that were dropped for too few images."""
+
+    skipped_images: LongCount = 0
+    """Damaged images that were skipped; skipped.jsonl in the dataset's folder lists them."""
+
+    unknown_labels: LongCount | None = None
+    """Validation images that were left out because their label names a class that the training
+    images lack; dataset.json names the classes."""
+
+    passed_over: Annotated[dict[str, LongCount], MaxLen(32)] | None = None
+    """Files of the source that are no images, by suffix."""
+
+    sealed: bool = False
+    """Whether the dataset is complete."""
+
+    @model_validator(mode="after")
+    def _has_counts(self) -> DatasetStatus:
+        """Refuse a key without counts: index writes all of them."""
+        if self.key and not {"classes", "images", "shards"} <= self.model_fields_set:
+            raise ValueError("has a key, but lacks classes, images or shards")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the counts before the images are listed: zeros would be wrong."""
+        fields: dict[str, Any] = dump(self)
+        return fields if self.key else {name: fields[name] for name in fields if name == "fetch"}
+
+    @property
+    def left_out(self) -> str:
+        """What the dataset lacks of its source, in words; empty if nothing."""
+        others = self.passed_over or {}
+        suffixes = ", ".join(f"{suffix} {count:,}" for suffix, count in others.items())
+        unknown = self.unknown_labels or 0
+        of_unknown = "of an unknown class" if unknown == 1 else "of unknown classes"
+        kinds = (
+            (self.dropped_classes, "class", "classes", " with too few images"),
+            (self.skipped_images, "damaged image", "damaged images", ""),
+            (unknown, "validation image", "validation images", f" {of_unknown}"),
+            (sum(others.values()), "other file", "other files", f" ({suffixes})"),
+        )
+        return ", ".join(
+            f"{count:,} {one if count == 1 else many}{more}"
+            for count, one, many, more in kinds
+            if count
+        )

@@ -1,0 +1,175 @@
+"""The source `http`: raw archives on a server, read in place by ranges, or from a cache."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from annotated_types import MaxLen, MinLen
+
+from imagenet_operator.api.base import Model, Rule, Unit
+from imagenet_operator.api.fields import (
+    Checksum,
+    FileName,
+    LongCount,
+    PositiveInt,
+    RelativePath,
+    SecretKey,
+    SecretName,
+    Text,
+    stays_below,
+)
+from imagenet_operator.api.sources.cache import RemoteSource
+from imagenet_operator.api.sources.fields import needs_volume
+
+_URL = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/[-A-Za-z0-9._~%:/!&()*+,;=@]+$"
+
+
+class ServedFile(Model):
+    """A file on the server."""
+
+    name: FileName
+    """The name by which other fields refer to the file. A label file has it too: `meta.mat` of the
+    development kit must be called so."""
+
+    url: Text
+    """The http or https URL, without user and query."""
+
+    size_bytes: Annotated[LongCount, Unit("bytes")] | None = None
+    """The size of the file. If the server's file has another size, the job fails."""
+
+    checksum: Checksum | None = None
+    """The checksum of a label file, or of any file with `cache`. Without a cache, an archive is not
+    read as a whole: its images are checked when they are decoded."""
+
+    query_key: SecretKey | None = None
+    """The key of the Secret with the query of the URL, for a signed link. The query is neither in
+    the job nor in its pods' manifests."""
+
+    rules = (
+        Rule(
+            cel=f"self.url.matches('{_URL}')",
+            message="must be an http or https URL without user and query, percent-encoded",
+            field="url",
+            holds=lambda file: re.search(_URL, file.url) is not None,
+            hint="write https://HOST/PATH; secretName names the Secret of a login, queryKey its "
+            "key with the query",
+        ),
+    )
+
+
+def _names_a_file(field: str) -> Rule:
+    """Return the rule that a field of `validation` is the name of a file."""
+
+    def holds(dataset: Any) -> bool:
+        if dataset.source.http is None or dataset.validation is None:
+            return True
+        return getattr(dataset.validation, field) in (None, *dataset.source.http.names)
+
+    return Rule(
+        cel=(
+            f"!has(self.source.http) || !has(self.validation) || !has(self.validation.{field})"
+            f" || self.source.http.files.exists(f, f.name == self.validation.{field})"
+        ),
+        message="must be the name of one of the source's files",
+        field=f"validation.{field}",
+        holds=holds,
+        hint="write one of the names in source.http.files",
+    )
+
+
+class HttpSource(RemoteSource):
+    """Archives on a server. They are read in place, by ranges of bytes, or stored in a `cache`."""
+
+    files: Annotated[tuple[ServedFile, ...], MinLen(1), MaxLen(16)]
+    """The files: the archive with the classes, and those that `validation` names. All others are
+    read too, as files beside the labels."""
+
+    archive: FileName | None = None
+    """The name of the file with the classes: a tar or zip of class archives, or of class folders,
+    or a Parquet file. Absent: the first file."""
+
+    path_in_archive: RelativePath | None = None
+    """The folder or archive in the archive that holds the classes, such as ``train``; by default
+    the folder that holds all of them."""
+
+    secret_name: SecretName | None = None
+    """A Secret with the keys ``username`` and ``password``, and with the keys that `queryKey`
+    names. A Secret with such a key needs no login."""
+
+    max_requests: PositiveInt | None = None
+    """The most requests that listing the archive may take, by an estimate before it begins.
+    Absent: 2,000,000. A `cache` has no limit."""
+
+    rules = (
+        stays_below("pathInArchive"),
+        Rule(
+            cel="self.files.all(f, self.files.exists_one(g, g.name == f.name))",
+            message="must have different names",
+            field="files",
+            holds=lambda source: len(set(source.names)) == len(source.names),
+            hint="give each file another name",
+        ),
+        Rule(
+            cel="!has(self.archive) || self.files.exists(f, f.name == self.archive)",
+            message="must be the name of one of the files",
+            field="archive",
+            holds=lambda source: source.archive is None or source.archive in source.names,
+            hint="write one of the names in files",
+        ),
+        Rule(
+            cel="has(self.secretName) || !self.files.exists(f, has(f.queryKey))",
+            message="must be given: a file has a queryKey",
+            field="secretName",
+            holds=lambda source: (
+                source.secret_name is not None
+                or all(file.query_key is None for file in source.files)
+            ),
+            hint="write the name of the Secret with this key",
+        ),
+    )
+
+    dataset_rules = (
+        needs_volume("http", "200Gi"),
+        _names_a_file("path"),
+        _names_a_file("labels"),
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the files."""
+        return tuple(file.name for file in self.files)
+
+    @property
+    def secret(self) -> str | None:
+        """The Secret with the login and the queries."""
+        return self.secret_name
+
+    def reading_arguments(self, validation: Any) -> list[str]:
+        """Return the files, which of them are archives, and the cache."""
+        arguments = self.cache_arguments
+        for file in self.files:
+            arguments += ["--http-file", file.name, file.url]
+            for option, value in (
+                ("--http-size", file.size_bytes),
+                ("--http-checksum", file.checksum),
+                ("--http-query-key", file.query_key),
+            ):
+                arguments += [] if value is None else [option, file.name, str(value)]
+        if self.archive is not None:
+            arguments += ["--http-archive", self.archive]
+        if self.path_in_archive is not None:
+            # In one argument: a folder's name may begin with a dash.
+            arguments += [f"--http-path-in-archive={self.path_in_archive}"]
+        if validation is not None and validation.path is not None:
+            arguments += ["--http-validation", validation.path]
+        return arguments
+
+    def index_arguments(self, validation: Any) -> list[str]:
+        """Return the limit of requests, and the file with the labels of validation images."""
+        arguments = []
+        if self.max_requests is not None:
+            arguments += ["--http-max-requests", str(self.max_requests)]
+        if validation is not None and validation.labels is not None:
+            arguments += ["--http-labels", validation.labels]
+        return arguments

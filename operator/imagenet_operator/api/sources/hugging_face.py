@@ -1,0 +1,89 @@
+"""The source `huggingFace`: a dataset of Hugging Face at a revision, read in place."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from annotated_types import MaxLen
+
+from imagenet_operator.api.base import Rule
+from imagenet_operator.api.fields import (
+    ENDPOINT_RULE,
+    PositiveInt,
+    RelativePath,
+    SecretName,
+    Text,
+    stays_below,
+)
+from imagenet_operator.api.sources.fields import SourceFields, needs_volume, validates_by_split
+
+_DATASET = "^([A-Za-z0-9][-A-Za-z0-9._]*/)?[A-Za-z0-9_][-A-Za-z0-9._]*$"
+_REVISION = "^[A-Za-z0-9][-A-Za-z0-9._/]*$"
+
+
+class HuggingFaceSource(SourceFields):
+    """Files of a dataset of Hugging Face: Parquet, or one tar or zip. They are never stored."""
+
+    dataset: Annotated[str, MaxLen(200)]
+    """The name of the dataset, such as ``ILSVRC/imagenet-1k``."""
+
+    revision: Annotated[str, MaxLen(200)] | None = None
+    """A branch, tag or commit. Preparation reads the commit that it has at the beginning. Absent:
+    the default branch."""
+
+    path: RelativePath | None = None
+    """A file or folder of the dataset, such as ``data``. Absent: all of it. Files named after
+    validation validate, others train."""
+
+    endpoint: Text | None = None
+    """The URL of the server. Absent: https://huggingface.co."""
+
+    secret_name: SecretName | None = None
+    """A Secret with the key ``HF_TOKEN``. Absent: the dataset is public."""
+
+    max_requests: PositiveInt | None = None
+    """The most requests that listing a tar or zip may take, by an estimate before it begins.
+    Absent: 2,000,000."""
+
+    rules = (
+        Rule(
+            cel=f"self.dataset.matches('{_DATASET}')",
+            message="must be the name of a dataset",
+            field="dataset",
+            holds=lambda source: re.search(_DATASET, source.dataset) is not None,
+            hint="write OWNER/NAME, as in the address of its page",
+        ),
+        Rule(
+            cel=f"!has(self.revision) || self.revision.matches('{_REVISION}')",
+            message="must be a branch, tag or commit",
+            field="revision",
+            holds=lambda source: (
+                source.revision is None or re.search(_REVISION, source.revision) is not None
+            ),
+            hint="write a name such as main, or a commit",
+        ),
+        stays_below("path"),
+        ENDPOINT_RULE,
+    )
+
+    dataset_rules = (needs_volume("huggingFace", "200Gi"), validates_by_split("huggingFace"))
+
+    @property
+    def secret(self) -> str | None:
+        """The Secret with the token."""
+        return self.secret_name
+
+    def reading_arguments(self, validation: Any) -> list[str]:
+        """Return the dataset, and which of its files are read."""
+        del validation
+        endpoint = None if self.endpoint is None else self.endpoint.rstrip("/")
+        values = {"--hf-dataset": self.dataset, "--hf-endpoint": endpoint, "--hf-path": self.path}
+        # In one argument: a path may begin with a dash.
+        return [f"{option}={value}" for option, value in values.items() if value is not None]
+
+    def index_arguments(self, validation: Any) -> list[str]:
+        """Return the revision and the limit of requests."""
+        del validation
+        values = {"--hf-revision": self.revision, "--hf-max-requests": self.max_requests}
+        return [f"{option}={value}" for option, value in values.items() if value is not None]

@@ -1,0 +1,142 @@
+"""The source `s3`: an archive or loose images in a bucket, read in place or from a cache."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from imagenet_operator.api.base import Rule
+from imagenet_operator.api.buckets import ADDRESS_RULES, BucketName, Region
+from imagenet_operator.api.fields import (
+    Checksum,
+    PositiveInt,
+    RelativePath,
+    SecretName,
+    Text,
+    stays_below,
+)
+from imagenet_operator.api.sources.cache import RemoteSource
+from imagenet_operator.api.sources.fields import needs_volume
+
+_ARCHIVE = "[.](tar|zip|parquet|tgz|tar[.](gz|bz2|xz|zst))$"
+
+
+def _validates_by_archive(dataset: Any) -> bool:
+    source, validation = dataset.source.s3, dataset.validation
+    if source is None or source.cache is None or validation is None or validation.path is None:
+        return True
+    return re.search(_ARCHIVE, validation.path) is not None
+
+
+_VALIDATION_IS_AN_ARCHIVE = Rule(
+    cel=(
+        "!has(self.source.s3) || !has(self.source.s3.cache) || !has(self.validation)"
+        f" || !has(self.validation.path) || self.validation.path.matches('{_ARCHIVE}')"
+    ),
+    message="must be an archive: a prefix is not stored in the cache",
+    field="validation.path",
+    holds=_validates_by_archive,
+    hint="write a key with the suffix .tar, .tar.gz or .zip",
+)
+
+
+class S3Source(RemoteSource):
+    """Objects of a bucket with any S3 API. They are read in place, or stored in a `cache`."""
+
+    bucket: BucketName
+    """The name of the bucket."""
+
+    key: RelativePath | None = None
+    """The key of a tar or zip of class archives, or of class folders. Or of a Parquet file."""
+
+    prefix: RelativePath | None = None
+    """The prefix of class folders, if each image is an object, such as ``ILSVRC/train``."""
+
+    path_in_archive: RelativePath | None = None
+    """The folder or archive in the archive of `key` that holds the classes, such as ``train``; by
+    default the folder that holds all of them."""
+
+    endpoint: Text | None = None
+    """The URL of the S3 API. Absent: that of AWS."""
+
+    region: Region | None = None
+    """The region of the bucket. Absent: us-east-1, which most other APIs ignore."""
+
+    secret_name: SecretName | None = None
+    """A Secret with the keys ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, and optionally
+    ``AWS_SESSION_TOKEN``. Absent: the bucket is public."""
+
+    max_requests: PositiveInt | None = None
+    """The most requests that listing the archive may take, by an estimate before it begins.
+    Absent: 2,000,000. A `cache` has no limit."""
+
+    checksum: Checksum | None = None
+    """The checksum of the archive of `key`, which is compared when it is stored in a `cache`."""
+
+    rules = (
+        Rule(
+            cel="has(self.key) != has(self.prefix)",
+            message="exactly one of key, prefix must be given",
+            holds=lambda source: (source.key is None) != (source.prefix is None),
+            hint="write key for an archive, or prefix for class folders",
+        ),
+        stays_below("key"),
+        stays_below("prefix"),
+        stays_below("pathInArchive"),
+        Rule(
+            cel="has(self.key) || !has(self.pathInArchive)",
+            message="needs an archive",
+            field="pathInArchive",
+            holds=lambda source: source.key is not None or source.path_in_archive is None,
+            hint="remove it, or write a longer prefix",
+        ),
+        Rule(
+            cel="has(self.key) || !has(self.cache)",
+            message="needs an archive",
+            field="cache",
+            holds=lambda source: source.key is not None or source.cache is None,
+            hint="remove it: each image below the prefix is read once",
+        ),
+        Rule(
+            cel="has(self.cache) || !has(self.checksum)",
+            message="needs a cache: without one, the archive is not read as a whole",
+            field="checksum",
+            holds=lambda source: source.cache is not None or source.checksum is None,
+            hint="write cache: {claimName: …}, or remove it",
+        ),
+        *ADDRESS_RULES,
+    )
+
+    dataset_rules = (needs_volume("s3", "200Gi"), _VALIDATION_IS_AN_ARCHIVE)
+
+    @property
+    def secret(self) -> str | None:
+        """The Secret with the access key."""
+        return self.secret_name
+
+    def reading_arguments(self, validation: Any) -> list[str]:
+        """Return the bucket, which of its objects are images, and the cache."""
+        validating = None if validation is None else validation.path
+        values = {
+            "--s3-bucket": self.bucket,
+            "--s3-endpoint": self.endpoint,
+            "--s3-region": self.region,
+            "--s3-key": self.key,
+            "--s3-prefix": self.prefix,
+            "--s3-path-in-archive": self.path_in_archive,
+            "--s3-validation": validating,
+        }
+        # In one argument: a key may begin with a dash.
+        given = [f"{option}={value}" for option, value in values.items() if value is not None]
+        return [*given, *self.cache_arguments]
+
+    def index_arguments(self, validation: Any) -> list[str]:
+        """Return the limit of requests, and the key of the labels of validation images."""
+        arguments = []
+        if self.max_requests is not None:
+            arguments += [f"--s3-max-requests={self.max_requests}"]
+        if validation is not None and validation.labels is not None:
+            arguments += [f"--s3-labels={validation.labels}"]
+        if self.checksum is not None:
+            arguments += [f"--s3-checksum={self.checksum}"]
+        return arguments

@@ -1,0 +1,139 @@
+"""The explanation of a wait: the condition says why a job does not start, whatever it waits for.
+
+Around the steps of `decide`: before them, image and configuration errors are recorded, and a job
+that had one for too long fails. After them, the cause that the policy `waiting` finds replaces the
+plain words of the step. The condition is that of the half that the job is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import ConditionType, Status
+from imagenet_operator.reconcile.context import ReconcileContext
+from imagenet_operator.reconcile.policies import conditions, start_errors, unsupported, waiting
+from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_operator.reconcile.waiting_objects import (
+    INITIALIZING,
+    TERMINATING,
+    Refusal,
+    WaitingObject,
+)
+
+_NOT_REPLACED = frozenset({"NameConflict", "ClaimTerminating", unsupported.REASON})
+"""Reasons of a step that say what the job waits for themselves."""
+
+WAITING_REASONS = (waiting.REASONS - {INITIALIZING}) | _NOT_REPLACED | {"ClaimNotFound"}
+"""The reasons of a condition by which a job does not start; a running init container is none."""
+
+
+def fail_if_it_cannot_start(context: ReconcileContext) -> bool:
+    """Record image and configuration errors; fail the job if one lasts too long, return whether."""
+    policy = context.job.spec.run_policy
+    wait = _found(context)
+    is_error = wait is not None and wait.is_error
+    errors = context.status.start_errors
+    # Without the Events, an error that only they name may last.
+    if is_error or context.observed.events is not None:
+        errors = start_errors.recorded(errors, is_error, context.now)
+    context.update(start_errors=errors)
+    limit = start_errors.deadline(errors, policy.start_deadline_seconds)
+    if wait is None or limit is None or policy.suspend or context.unsupported:
+        return False
+    if context.now < limit:
+        context.requeue_at(limit)
+        return False
+    seconds = policy.start_deadline_seconds
+    message = f"pods could not start for {seconds} s: {wait.message}"
+    context.set_condition(_condition(context.status), False, wait.reason, wait.message)
+    context.fail(start_errors.REASON, message)
+    return True
+
+
+def explain(context: ReconcileContext) -> None:
+    """Set the condition of an unfinished job to the cause of its wait, if there is one."""
+    kind = _condition(context.status)
+    if context.status.completion_time is not None or context.holds(kind):
+        return
+    objects = _of_this_step(context.status, context.observed)
+    context.requeue_at(waiting.next_check(objects, context.now, context.settings.requeue_interval))
+    _restore(context)
+    set_before = conditions.find(context.status.conditions, kind)
+    if set_before is not None and set_before.reason in _NOT_REPLACED:
+        return
+    wait = _found(context)
+    # If this decision creates something and is applied, nothing is refused any more.
+    if wait is None and context.observed.refusal is not None and not context.creates_something:
+        wait = waiting.refused(context.observed.refusal, _former(context.job.status, kind))
+    if wait is not None:
+        context.set_condition(kind, False, wait.reason, wait.message)
+
+
+def explain_refusal(
+    job: ImageNetJob, refusal: Refusal, now: datetime, settings: ReconcileSettings
+) -> Decision:
+    """Return the decision that only says why a decision for a job could not be applied.
+
+    Args:
+        job: With its recorded status.
+        refusal: What the API server said.
+        now: With a time zone.
+        settings: The operator's.
+    """
+    context = ReconcileContext(job, Observed(refusal=refusal), None, now, settings)
+    explain(context)
+    decision = context.decision()
+    # The new spec is not applied yet.
+    generation = job.status.observed_generation
+    return replace(
+        decision, status=decision.status.model_copy(update={"observed_generation": generation})
+    )
+
+
+def _restore(context: ReconcileContext) -> None:
+    """Replace an explanation that has ended between attempts, when no step sets Running."""
+    training, found = context.status.training, conditions.find(context.status.conditions, "Running")
+    if training is None or training.outcome is None or found is None:
+        return
+    if found.reason in waiting.REASONS:
+        context.set_condition("Running", False, training.outcome.reason, training.outcome.message)
+
+
+def _found(context: ReconcileContext) -> waiting.Wait | None:
+    objects = _of_this_step(context.status, context.observed)
+    former = _former(context.job.status, _condition(context.status))
+    return waiting.find(objects, context.observed.events or {}, context.now, former)
+
+
+def _condition(status: Status) -> ConditionType:
+    """Return the type of the condition that says what the job waits for."""
+    return "Running" if conditions.holds(status.conditions, "DatasetReady") else "DatasetReady"
+
+
+def _former(status: Status, kind: ConditionType) -> str:
+    found = conditions.find(status.conditions, kind)
+    return "" if found is None else found.message
+
+
+def _of_this_step(status: Status, observed: Observed) -> Sequence[WaitingObject]:
+    """Return what the job waits for: the preparation, the attempt, or pods of former attempts."""
+    if not conditions.holds(status.conditions, "DatasetReady"):
+        return [item for item in observed.waiting if item.attempt is None]
+    training = status.training
+    if training is None or training.outcome is not None:
+        return [item for item in observed.waiting if item.reason == TERMINATING]
+    return [
+        _since_gates_are_lifted(item, training.schedulable_time)
+        for item in observed.waiting
+        if item.attempt == training.attempt
+    ]
+
+
+def _since_gates_are_lifted(item: WaitingObject, lifted: datetime | None) -> WaitingObject:
+    """Return what waits, without the time in which the operator held it back."""
+    if lifted is None or item.reason == TERMINATING:
+        return item
+    return replace(item, since=lifted if item.since is None else max(item.since, lifted))

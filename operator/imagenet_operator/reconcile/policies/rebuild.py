@@ -1,0 +1,164 @@
+"""Rebuild: what a status has lost, from the pods and from the rest of the status.
+
+An API server prunes the fields that its CRD does not define. So with an older CRD, a status that
+is written loses fields. Their loss must not end a running attempt, start a finished job again, or
+let a job restart without limit. Counters are estimated: every attempt but the first counts as a
+restart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import get_args
+
+from imagenet_operator.api.status import (
+    AttemptOutcome,
+    Condition,
+    ConditionType,
+    MemberStatus,
+    Role,
+    Status,
+    TrainingStatus,
+)
+from imagenet_operator.reconcile.policies import conditions, unsupported, waiting
+from imagenet_operator.reconcile.types import Attempt, MemberPod
+from imagenet_operator.reconcile.waiting_objects import TERMINATING
+
+_BEFORE_AN_ATTEMPT = frozenset(
+    {"NameConflict", unsupported.REASON, *waiting.REASONS} - {waiting.CAUSES[TERMINATING].reason}
+)
+"""Reasons that Running may have without any attempt."""
+
+_ENDS: tuple[ConditionType, ...] = ("Succeeded", "Failed")
+
+
+def was_started(status: Status) -> bool:
+    """Whether an operator has accepted the job."""
+    return status.start_time is not None or conditions.holds(status.conditions, "Created")
+
+
+def rebuilt(status: Status, attempts: Mapping[int, Attempt], now: datetime) -> Status:
+    """Return a status with the parts that it has lost.
+
+    Args:
+        status: As it is stored.
+        attempts: The attempts that are observed, by number.
+        now: The time.
+    """
+    changes = {**_start(status), **_end(status, now)}
+    status = status.model_copy(update=changes) if changes else status
+    if status.completion_time is None:
+        status = _with_training(status, attempts, now)
+    return _with_restarts(status)
+
+
+def existing(pods: Iterable[MemberPod]) -> tuple[MemberStatus, ...]:
+    """Return the record of an attempt whose plan is not known: the pods that exist."""
+    return tuple(
+        MemberStatus.model_validate({"name": pod.name, "role": pod.role})
+        for pod in pods
+        if pod.role in get_args(Role)
+    )
+
+
+def _start(status: Status) -> dict[str, datetime]:
+    created = conditions.find(status.conditions, "Created")
+    if status.start_time is not None or created is None or created.status != "True":
+        return {}
+    return {"start_time": created.last_transition_time}
+
+
+def _end(status: Status, now: datetime) -> dict[str, object]:
+    """Return the changes that give a finished job its condition and its time."""
+    ended = [item for item in status.conditions if item.type in _ENDS and item.status == "True"]
+    if ended:
+        return {} if status.completion_time else {"completion_time": ended[0].last_transition_time}
+    if status.completion_time is None:
+        return {}
+    kind: ConditionType = "Succeeded" if status.phase == "Succeeded" else "Failed"
+    found = conditions.put(
+        status.conditions,
+        kind,
+        True,
+        "Rebuilt",
+        "the job has a completion time",
+        now=status.completion_time,
+        generation=status.observed_generation or 0,
+    )
+    return {"conditions": found}
+
+
+def _with_training(status: Status, attempts: Mapping[int, Attempt], now: datetime) -> Status:
+    """Return a status with its attempt, and with the attempt's members."""
+    former = status.training
+    if former is None:
+        if not _had_an_attempt(status.conditions):
+            return status
+    elif former.outcome is not None or (former.members and not _lacks_groups(former)):
+        return status
+    base = former or TrainingStatus(attempt=_latest_named(status.conditions))
+    number = base.attempt
+    if not base.members:
+        number = max((key for key, item in attempts.items() if item.members), default=number)
+    pods = attempts[number].members if number in attempts else ()
+    members = {item.name: item for item in (*existing(pods), *base.members)}
+    changes = {
+        "attempt": number,
+        "members": tuple(members.values()),
+        "start_time": base.start_time or now,
+        "outcome": _outcome(status.conditions, number, bool(pods), now),
+    }
+    return status.model_copy(update={"training": base.model_copy(update=changes)})
+
+
+def _lacks_groups(training: TrainingStatus) -> bool:
+    """Whether only the members of a large attempt that are stored one by one are left."""
+    counts = training.replica_statuses.values()
+    return len(training.members) < sum(
+        found.active + found.succeeded + found.failed for found in counts
+    )
+
+
+def _had_an_attempt(found: Sequence[Condition]) -> bool:
+    running = conditions.find(found, "Running")
+    has_begun = running is not None and running.reason not in _BEFORE_AN_ATTEMPT
+    return has_begun or conditions.find(found, "Restarting") is not None
+
+
+def _latest_named(found: Iterable[Condition]) -> int:
+    """Return the highest number of an attempt in the messages of conditions; 0 if none has any."""
+    numbers = (
+        int(text) for item in found for text in re.findall(r"attempt (\d{1,9})", item.message)
+    )
+    return max(numbers, default=0)
+
+
+def _outcome(
+    found: Sequence[Condition], number: int, has_pods: bool, now: datetime
+) -> AttemptOutcome | None:
+    """Return the end of an attempt, if the job restarts because of it or it has no pods."""
+    restarting = conditions.find(found, "Restarting")
+    if (
+        restarting is not None
+        and restarting.status == "True"
+        and restarting.message.startswith(f"attempt {number}: ")
+    ):
+        return AttemptOutcome(
+            time=restarting.last_transition_time,
+            reason=restarting.reason,
+            message=restarting.message.partition(": ")[2],
+        )
+    if has_pods:
+        return None
+    return AttemptOutcome(time=now, reason="RecordLost", message="the attempt has no pods")
+
+
+def _with_restarts(status: Status) -> Status:
+    """Return a status with an estimate of its restarts, if both counters are lost."""
+    training = status.training
+    was_restarted = conditions.find(status.conditions, "Restarting") is not None
+    if not was_restarted or status.restarts or status.disruptions or training is None:
+        return status
+    return status.model_copy(update={"restarts": training.attempt + (training.outcome is not None)})

@@ -1,0 +1,355 @@
+"""Waiting: why a job does not start, as the reason and message of its condition.
+
+`CAUSES` is the table: from the words of the kubelet, the scheduler, an Event or a refusal to a
+reason and a sentence. Its order is the order of precedence, since a condition has one reason. An
+ordinary start is no cause, so most causes count only after some seconds.
+
+Image and configuration errors are those that waiting does not cure. They are not charged; the
+policy `start_errors` gives them a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from imagenet_operator.reconcile.policies.conditions import equal_without_numbers
+from imagenet_operator.reconcile.waiting_objects import (
+    CREATING,
+    INITIALIZING,
+    NO_PODS,
+    NOT_SCHEDULED,
+    TERMINATING,
+    ObjectEvent,
+    Refusal,
+    WaitingObject,
+)
+
+SOON: Final = timedelta(seconds=15)
+"""How long pods may be unschedulable or outlive their grace period in an ordinary start."""
+
+EVENTS_AFTER: Final = timedelta(seconds=30)
+"""How long an object waits before its Events are read."""
+
+_SILENT: Final = frozenset({CREATING, NO_PODS, NOT_SCHEDULED})
+"""Reasons for which only Events may know the cause."""
+
+_DETAIL_MAXIMUM: Final = 1024
+"""Characters of an explanation that are kept."""
+
+_AT_ONCE: Final = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause.
+
+    Attributes:
+        reason: The reason of the condition.
+        text: What is wrong with the object.
+        remedy: What to change; empty if waiting may cure it.
+        after: How long an object waits before this is a cause.
+        is_error: Whether it counts against startDeadlineSeconds.
+    """
+
+    reason: str
+    text: str
+    remedy: str = ""
+    after: timedelta = _AT_ONCE
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why a job waits, for its condition.
+
+    Attributes:
+        reason: One CamelCase word.
+        message: For people.
+        is_error: Whether it is an image or configuration error.
+    """
+
+    reason: str
+    message: str
+    is_error: bool = False
+
+
+def _error(reason: str, text: str, remedy: str) -> Cause:
+    return Cause(reason, text, remedy, is_error=True)
+
+
+_IMAGE = (
+    "push the image, correct its name (spec.training.image, else images in the chart's values), or "
+    "name a Secret for the registry in spec.training.imagePullSecrets"
+)
+_NAME = "correct spec.training.image, or images in the chart's values"
+_TEMPLATE = "create what the template names, or correct the template"
+
+CAUSES: Final[Mapping[str, Cause]] = {
+    "InvalidImageName": _error("InvalidImageName", "the name of the image is invalid", _NAME),
+    "ErrImagePull": _error("ImagePullBackOff", "the image cannot be pulled", _IMAGE),
+    "ImagePullBackOff": _error("ImagePullBackOff", "the image cannot be pulled", _IMAGE),
+    "RegistryUnavailable": _error("ImagePullBackOff", "the registry does not answer", _IMAGE),
+    "SignatureValidationFailed": _error(
+        "SignatureValidationFailed", "the image's signature is not accepted", _IMAGE
+    ),
+    "ErrImageNeverPull": _error(
+        "ErrImageNeverPull",
+        "the image is not on the node",
+        "load the image onto the node, or set imagePullPolicy in the chart's values",
+    ),
+    "ImageInspectError": _error("ImageInspectError", "the image cannot be read", _IMAGE),
+    "CreateContainerConfigError": _error(
+        "CreateContainerConfigError", "the container's configuration is invalid", _TEMPLATE
+    ),
+    "CreateContainerError": _error(
+        "CreateContainerError", "the container cannot be created", "correct the template"
+    ),
+    "RunContainerError": _error(
+        "RunContainerError", "the container cannot be started", "correct the template"
+    ),
+    "MissingVolumeSource": _error(
+        "FailedMount", "a volume names a Secret or ConfigMap that is missing", _TEMPLATE
+    ),
+    "CrashLoopBackOff": Cause("CrashLoopBackOff", "a container keeps failing"),
+    TERMINATING: Cause("PodTerminating", "the pod is being deleted", after=SOON),
+    "Unschedulable": Cause("Unschedulable", "no node fits the pod", after=SOON),
+    "SchedulingGated": Cause(
+        "SchedulingGated", "a scheduling gate of another controller holds the pod", after=SOON
+    ),
+    "FailedCreate": Cause("FailedCreate", "its pods cannot be created"),
+    "FailedMount": Cause("FailedMount", "a volume cannot be mounted"),
+    "FailedMapVolume": Cause("FailedMount", "a volume cannot be mounted"),
+    "FailedAttachVolume": Cause("FailedAttachVolume", "a volume cannot be attached to the node"),
+    "FailedCreatePodSandBox": Cause(
+        "FailedCreatePodSandBox", "the pod's sandbox, such as its network, cannot be created"
+    ),
+    "NetworkNotReady": Cause("NetworkNotReady", "the node's network is not ready"),
+    "Pulling": Cause("PullingImage", "the image is being pulled"),
+    NOT_SCHEDULED: Cause("NotScheduled", "no scheduler has handled the pod", after=EVENTS_AFTER),
+    INITIALIZING: Cause(INITIALIZING, "an init container runs", after=EVENTS_AFTER),
+    CREATING: Cause(CREATING, "the containers are being created", after=EVENTS_AFTER),
+}
+"""What an object, or the Event about it, says → the cause, the most urgent first."""
+
+EVENT_REASONS: Final = frozenset(
+    {
+        "FailedCreate",
+        "FailedMount",
+        "FailedMapVolume",
+        "FailedAttachVolume",
+        "FailedCreatePodSandBox",
+        "NetworkNotReady",
+        "Pulling",
+    }
+)
+"""The causes in the table that only Events have."""
+
+_RANK: Final = {name: number for number, name in enumerate(CAUSES)}
+
+_REFUSALS: Final = (
+    ("exceeded quota", "QuotaExceeded", "raise the ResourceQuota, or lower what the job requests"),
+    ("failed quota", "QuotaExceeded", "set the requests and limits that the ResourceQuota needs"),
+    ("violates PodSecurity", "PodSecurityViolated", "correct the template"),
+    ("failed calling webhook", "WebhookFailed", ""),
+    ("admission webhook", "WebhookDenied", ""),
+    ("ValidatingAdmissionPolicy", "PolicyDenied", ""),
+    (
+        "usage per",
+        "LimitRangeViolated",
+        "set requests and limits in the template by the LimitRange",
+    ),
+    ("limit to request ratio", "LimitRangeViolated", "set them in the template by the LimitRange"),
+)
+"""A part of a refusal → the reason, and what to change."""
+
+_UNKNOWN: Final = "ApiServerRefused"
+
+REASONS: Final = frozenset(
+    {cause.reason for cause in CAUSES.values()}
+    | {reason for _, reason, _ in _REFUSALS}
+    | {_UNKNOWN}
+)
+"""All reasons that this policy gives."""
+
+_MISSING: Final = re.compile(
+    r'(secret|configmap) "[^"]*" not found|references non-existent \w+ key'
+)
+_BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*"(: (ErrImagePull: )?)?')
+
+_AGES: Final[tuple[tuple[int, str], ...]] = (
+    (0, "15 s"),
+    (60, "1 min"),
+    (300, "5 min"),
+    (1800, "30 min"),
+    (3600, "1 h"),
+    (6 * 3600, "6 h"),
+    (86400, "1 day"),
+    (7 * 86400, "1 week"),
+)
+"""Ages for people; a new one is worth a write of the status."""
+
+
+def refused(refusal: Refusal, former: str = "") -> Wait:
+    """Return the wait for something that the API server refuses.
+
+    Args:
+        refusal: What it said.
+        former: The former message, which stays if only numbers would change in it.
+    """
+    reason, remedy = _classified(refusal.message)
+    message = _with_remedy(f"the API server refuses it: {_cut(refusal.message)}", remedy)
+    is_known = equal_without_numbers(message, former)
+    return Wait(reason, former if is_known else message)
+
+
+def find(
+    objects: Iterable[WaitingObject],
+    events: Mapping[str, ObjectEvent],
+    now: datetime,
+    former: str = "",
+) -> Wait | None:
+    """Return why a job waits; None without a cause.
+
+    Args:
+        objects: What waits, in a fixed order.
+        events: The UID of an object → the Event that says most about it.
+        now: The time.
+        former: The former message, which stays if only numbers would change in it.
+    """
+    found = [
+        blocked
+        for item in objects
+        if (blocked := _blocked(item, events.get(item.uid), now)) is not None
+    ]
+    if not found:
+        return None
+    first = min(found, key=lambda blocked: (not blocked.cause.is_error, blocked.rank)).cause
+    kind = first.reason, first.is_error
+    alike = [item for item in found if (item.cause.reason, item.cause.is_error) == kind]
+    # The object that the former message names stays the example. A new one is the last by name: it
+    # is likely to start last, so it is named for long.
+    named = _named(former)
+    example = next((item for item in alike if item.object.name == named), alike[-1])
+    message = _message(example, len(alike) - 1)
+    if example.object.name == named:
+        message = _steady(message, former, example)
+    return Wait(first.reason, message, first.is_error)
+
+
+def next_check(
+    objects: Iterable[WaitingObject], now: datetime, interval: timedelta
+) -> datetime | None:
+    """Return when to look at the objects again, because no event may announce their next cause.
+
+    Args:
+        objects: What waits.
+        now: The time.
+        interval: The time between two looks at Events or ages.
+    """
+    begins = [
+        item.since + (EVENTS_AFTER if item.reason in _SILENT | {INITIALIZING} else SOON)
+        for item in objects
+        if item.since is not None
+    ]
+    return min(time if now < time else now + interval for time in begins) if begins else None
+
+
+def names_missing(message: str) -> bool:
+    """Whether the message of an Event names a Secret, ConfigMap or key that is missing."""
+    return _MISSING.search(message) is not None
+
+
+def needs_events(objects: Iterable[WaitingObject], now: datetime) -> list[WaitingObject]:
+    """Return the objects that wait for so long that their Events are worth a request."""
+    return [
+        item
+        for item in objects
+        if item.reason in _SILENT and item.since is not None and now >= item.since + EVENTS_AFTER
+    ]
+
+
+@dataclass(frozen=True)
+class _Blocked:
+    """An object with its cause, the place of that in the table, and an explanation."""
+
+    object: WaitingObject
+    cause: Cause
+    rank: int
+    detail: str
+
+
+def _blocked(item: WaitingObject, event: ObjectEvent | None, now: datetime) -> _Blocked | None:
+    """Return an object with its cause; None while it has none."""
+    name, detail = item.reason, _BACK_OFF.sub("", item.message)
+    if event is not None and name in (CREATING, NO_PODS) and event.reason in EVENT_REASONS:
+        is_missing = event.reason == "FailedMount" and names_missing(event.message)
+        name = "MissingVolumeSource" if is_missing else event.reason
+        detail = event.message
+    cause = CAUSES.get(name)
+    if cause is None or (item.beside_running and not cause.is_error):
+        return None
+    if cause.after and (item.since is None or now < item.since + cause.after):
+        return None
+    rank = _RANK[name]
+    if item.beside_running:
+        # Its Job makes progress, and may place the pod on another node.
+        cause = replace(cause, is_error=False)
+    if name == TERMINATING:
+        detail = _age_and_finalizers(item, now)
+    elif name == "FailedCreate" and (classified := _classified(detail)) != (_UNKNOWN, ""):
+        cause = replace(cause, reason=classified[0], remedy=classified[1])
+    return _Blocked(item, cause, rank, detail)
+
+
+def _age_and_finalizers(item: WaitingObject, now: datetime) -> str:
+    assert item.since is not None  # only then it is a cause
+    seconds = (now - item.since).total_seconds()
+    age = _AGES[bisect_right([limit for limit, _ in _AGES], seconds) - 1][1]
+    held = f"; its finalizers are {', '.join(item.finalizers)}" if item.finalizers else ""
+    return f"its grace period ended over {age} ago{held}"
+
+
+def _message(example: _Blocked, others: int) -> str:
+    item = example.object
+    place = f" on {item.node}" if item.node else ""
+    more = f" and {others} more" if others else ""
+    detail = f": {_cut(example.detail)}" if example.detail else ""
+    words = f"{item.name}{place}{more}: {example.cause.text}{detail}"
+    return _with_remedy(words, example.cause.remedy)
+
+
+def _named(message: str) -> str:
+    """Return the name with which the message of a wait begins."""
+    return message.partition(" ")[0].rstrip(":")
+
+
+def _steady(message: str, former: str, example: _Blocked) -> str:
+    """Return the former message if the new one adds nothing: that saves a write of the status."""
+    if example.object.reason == TERMINATING:
+        return message
+    if equal_without_numbers(message, former):
+        return former
+    # An older kubelet explains a failed pull only until it backs off.
+    is_bare = not example.detail and former.startswith(_message(example, 0).split(";")[0])
+    return former if is_bare else message
+
+
+def _classified(message: str) -> tuple[str, str]:
+    """Return the reason of a refusal, and what to change."""
+    return next(
+        ((reason, remedy) for part, reason, remedy in _REFUSALS if part in message), (_UNKNOWN, "")
+    )
+
+
+def _with_remedy(words: str, remedy: str) -> str:
+    return f"{words}; {remedy}" if remedy else words
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _DETAIL_MAXIMUM else f"{text[:_DETAIL_MAXIMUM]}…"

@@ -1,0 +1,94 @@
+"""Publishing: the Job that uploads a sealed dataset beside training.
+
+It begins when the dataset is ready, and neither its failure nor its duration changes what becomes
+of the training. A job that has ended keeps it until it ends. On a claim that is attached to one
+node at a time, it begins when the training has ended: its pod could take the volume to a node
+without room for the workers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.manifests import dataset, volumes
+from imagenet_operator.reconcile.context import ReconcileContext
+from imagenet_operator.reconcile.policies import conditions, suspend, waiting
+from imagenet_operator.reconcile.types import Observed, PreparationJob
+
+CONDITION: Final = "DatasetPublished"
+PUBLISHED, FAILED = "Published", "PublishFailed"
+
+
+def publish(context: ReconcileContext) -> None:
+    """Take the next step of publishing, if the job asks for it and its dataset is ready."""
+    if not is_under_way(context.job, context.observed):
+        return
+    job, suspended = context.observed.jobs.get(dataset.PUBLISH), _is_suspended(context)
+    if job is not None and job.finished:
+        _record_end(context, job)
+    elif suspended:
+        context.set_condition(CONDITION, False, "Suspended", "the job is suspended")
+    elif job is None:
+        _begin(context)
+    else:
+        _explain(context)
+    if job is not None and not context.unsupported:
+        context.patch(suspend.patches([job], suspended))
+
+
+def is_under_way(job: ImageNetJob, observed: Observed) -> bool:
+    """Whether a dataset is to be published, and its end is not recorded."""
+    if job.spec.dataset.publish is None:
+        return False
+    found = conditions.find(job.status.conditions, CONDITION)
+    if found is not None and found.reason in (PUBLISHED, FAILED):
+        return False
+    is_ready = conditions.holds(job.status.conditions, "DatasetReady")
+    return is_ready or dataset.PUBLISH in observed.jobs
+
+
+def _is_suspended(context: ReconcileContext) -> bool:
+    """Whether the job is suspended; one that has ended cannot be."""
+    has_ended = context.status.completion_time is not None
+    return context.job.spec.run_policy.suspend and not has_ended
+
+
+def _begin(context: ReconcileContext) -> None:
+    """Create the Job."""
+    if context.unsupported:
+        return
+    claim = volumes.dataset_claim(context.described)
+    assert claim is not None
+    if volumes.is_single_node(context.described, claim) and context.status.completion_time is None:
+        message = f"PersistentVolumeClaim {claim} is attached to one node: it follows training"
+        context.set_condition(CONDITION, False, "WaitingForTraining", message)
+        return
+    built = dataset.publish_job(context.described, context.settings.manifests)
+    if context.create_or_wait(CONDITION, [built]):
+        context.set_condition(CONDITION, False, "Publishing", "uploading the dataset")
+
+
+def _record_end(context: ReconcileContext, job: PreparationJob) -> None:
+    """Record the end of the Job, which may be deleted then."""
+    url = context.job.spec.dataset.publish_url
+    if job.complete:
+        context.set_condition(CONDITION, True, PUBLISHED, f"the dataset is in {url}")
+        context.record_event(PUBLISHED, f"the dataset is in {url}")
+    else:
+        context.set_condition(CONDITION, False, FAILED, f"publish: {job.failure}")
+        context.record_warning(FAILED, f"publish: {job.failure}")
+    context.requeue_now()
+
+
+def _explain(context: ReconcileContext) -> None:
+    """Set the condition to the cause of a wait, if the Job's pod waits."""
+    objects = [item for item in context.observed.waiting if item.role == dataset.PUBLISH]
+    former = conditions.find(context.job.status.conditions, CONDITION)
+    message = "" if former is None else former.message
+    wait = waiting.find(objects, context.observed.events or {}, context.now, message)
+    if wait is None:
+        context.set_condition(CONDITION, False, "Publishing", "uploading the dataset")
+    else:
+        context.set_condition(CONDITION, False, wait.reason, wait.message)
+    context.requeue_at(waiting.next_check(objects, context.now, context.settings.requeue_interval))

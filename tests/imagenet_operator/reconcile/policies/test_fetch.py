@@ -1,0 +1,116 @@
+"""The progress of a fetch: from the sample, after the end from the Job, in words by percent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from imagenet_operator.api.dataset_status import DatasetStatus, FetchStatus, ImageCounts
+from imagenet_operator.api.status import Status
+from imagenet_operator.reconcile.policies import fetch, figures
+from imagenet_operator.reconcile.sample import Preparation, Sample, sample_of
+from imagenet_operator.reconcile.scrape import Scrape
+from imagenet_operator.reconcile.types import PreparationJob
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+GIB = 1 << 30
+RUNNING = PreparationJob("fetch", "digits-fetch", "uid-f", active=1)
+HALF = FetchStatus(bytes=GIB, total_bytes=2 * GIB, estimated_remaining_seconds=60)
+
+
+def sample(fetched: int, to_fetch: int, speed: float = 0.0) -> Sample:
+    heard = Preparation(fetched=fetched, to_fetch=to_fetch, fetch_speed=speed)
+    return Sample(NOW, preparation={"fetch": heard})
+
+
+def scraped(previous: Sample | None, seconds: int, fetched: int) -> Sample:
+    """Return the sample of a pod that reports so many bytes after so many seconds."""
+    values = {
+        "imagenet_prepare_fetched_bytes": float(fetched),
+        "imagenet_prepare_fetch_planned_bytes": 2.0 * GIB,
+    }
+    now = NOW + timedelta(seconds=seconds)
+    return sample_of({"digits-fetch-x": Scrape("fetch", None, values)}, previous, now)
+
+
+def test_the_remaining_time_follows_from_the_speed_between_samples() -> None:
+    first = scraped(None, 0, 0)
+    assert fetch.progress(None, RUNNING, first) == FetchStatus(bytes=0, total_bytes=2 * GIB)
+    second = scraped(first, 16, GIB)
+    assert fetch.progress(None, RUNNING, second) == FetchStatus(
+        bytes=GIB, total_bytes=2 * GIB, estimated_remaining_seconds=16
+    )
+    slower = fetch.progress(None, RUNNING, scraped(second, 32, GIB + GIB // 2))
+    assert slower is not None
+    assert slower.estimated_remaining_seconds == 9, "three quarters of it are the former speed"
+
+
+def test_without_a_pod_that_answers_the_progress_stays() -> None:
+    assert fetch.progress(HALF, RUNNING, None) == HALF
+    assert fetch.progress(HALF, RUNNING, Sample(NOW)) == HALF
+    assert fetch.progress(None, None, None) is None
+
+
+@pytest.mark.parametrize("job", [None, PreparationJob("fetch", "f", "u", suspended=True)])
+def test_a_fetch_that_does_not_run_has_no_remaining_time(job: PreparationJob | None) -> None:
+    found = fetch.progress(HALF, job, sample(GIB, 2 * GIB, 1.0))
+    assert found == FetchStatus(bytes=GIB, total_bytes=2 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (f'{{"bytes": {3 * GIB}, "totalBytes": {3 * GIB}, "later": 1}}', 3 * GIB),
+        (None, 2 * GIB),
+        ("no result", 2 * GIB),
+    ],
+)
+def test_after_the_end_all_bytes_are_there(message: str | None, expected: int) -> None:
+    job = PreparationJob("fetch", "f", "u", complete=True, message=message)
+    found = FetchStatus(bytes=expected, total_bytes=expected)
+    assert fetch.progress(HALF, job, None) == found
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (None, "fetching the source"),
+        (FetchStatus(bytes=5), "fetching the source"),
+        (HALF, "fetching the source: 50 % of 2.0 GiB"),
+        (FetchStatus(bytes=3 * GIB, total_bytes=2 * GIB), "fetching the source: 100 % of 2.0 GiB"),
+    ],
+)
+def test_the_words_change_with_the_percents(found: FetchStatus | None, words: str) -> None:
+    assert fetch.message(found) == words
+
+
+def test_a_sample_is_news_with_each_percent() -> None:
+    assert not fetch.is_visible(sample(GIB, 2 * GIB), sample(GIB + 1000, 2 * GIB))
+    assert fetch.is_visible(sample(GIB, 2 * GIB), sample(GIB + GIB // 40, 2 * GIB))
+    assert fetch.is_visible(Sample(NOW), sample(0, GIB))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"bytes": GIB + 1}, False),
+        ({"estimated_remaining_seconds": 59}, False),
+        ({"total_bytes": 3 * GIB}, True),
+    ],
+)
+def test_bytes_alone_are_not_worth_a_write(changes: dict[str, Any], expected: bool) -> None:
+    before = Status(dataset=DatasetStatus(fetch=HALF))
+    after = Status(dataset=DatasetStatus(fetch=HALF.model_copy(update=changes)))
+    assert figures.is_worth_a_write(before, after) is expected
+
+
+def test_a_status_without_listed_images_has_no_counts() -> None:
+    assert DatasetStatus(fetch=HALF).to_manifest() == {
+        "fetch": {"bytes": GIB, "totalBytes": 2 * GIB, "estimatedRemainingSeconds": 60}
+    }
+    assert Status(dataset=DatasetStatus(fetch=HALF)).listed is None
+    listed = DatasetStatus(key="k", classes=1, images=ImageCounts(), shards=0)
+    assert listed.to_manifest()["shards"] == 0
+    assert Status(dataset=listed).listed == listed

@@ -1,0 +1,110 @@
+"""Publishing beside training: its end is a condition, and never that of the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from imagenet_operator.reconcile.types import ReconcileSettings
+from support.job_stories import ROOMY, condition_of, ended_well, is_over, is_running, names, play
+from support.job_table import BUCKET, PREPARED, manifest
+from support.simulated_cluster import SimulatedCluster
+
+NAME = "digits-publish"
+PUBLISH = {"publish": {"s3": BUCKET}}
+
+
+def make(access_mode: str = "ReadWriteMany", **run_policy: object) -> SimulatedCluster:
+    volume = {"size": "9Gi", "accessModes": [access_mode]}
+    document = manifest(dataset={"volume": volume, **PUBLISH}, run_policy=run_policy)
+    return SimulatedCluster(document, ROOMY, ReconcileSettings())
+
+
+def is_publishing(cluster: SimulatedCluster) -> bool:
+    return NAME in names(cluster, "Job")
+
+
+def published(cluster: SimulatedCluster) -> tuple[str, str, str]:
+    return condition_of(cluster.status, "DatasetPublished")
+
+
+def test_the_dataset_is_uploaded_beside_training() -> None:
+    cluster = play(make(), is_publishing)
+    container = cluster.objects["Job", NAME]["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["imagenet-publish"]
+    assert container["args"][2:] == [
+        *("--to", "s3://datasets/imagenet"),
+        *("--endpoint=https://s3.example.com", "--region=eu-central-1"),
+    ]
+    assert published(cluster) == ("False", "Publishing", "uploading the dataset")
+    cluster.settle()
+    assert ended_well(cluster)
+    expected = ("True", "Published", "the dataset is in s3://datasets/imagenet")
+    assert published(cluster) == expected
+
+
+def test_a_failure_is_a_condition_and_training_goes_on() -> None:
+    cluster = play(make(), is_publishing)
+    cluster.fail_job(cluster.objects["Job", NAME], "the server refuses the keys")
+    cluster.settle()
+    assert ended_well(cluster)
+    assert published(cluster) == ("False", "PublishFailed", "publish: the server refuses the keys")
+    assert NAME in names(cluster, "Job")
+
+
+def test_a_job_that_has_ended_keeps_its_upload() -> None:
+    cluster = play(make(ttlSecondsAfterFinished=0, cleanPodPolicy="All"), is_publishing)
+    upload = cluster.objects["Job", NAME]["metadata"]["uid"]
+    held, cluster.advance = cluster.advance, lambda job: None  # type: ignore[method-assign]
+    for _ in range(100):
+        cluster.turn()
+        cluster._finish_training()
+        cluster.reconcile()
+    assert is_over(cluster)
+    assert not cluster.is_deleted
+    assert cluster.objects["Job", NAME]["metadata"]["uid"] == upload
+    cluster.advance = held  # type: ignore[method-assign]
+    cluster.settle()
+    assert cluster.is_deleted
+    assert published(cluster)[:2] == ("True", "Published")
+
+
+def test_on_a_claim_of_one_node_it_follows_training() -> None:
+    cluster = play(make("ReadWriteOnce"), is_running)
+    assert names(cluster, "Job").count(NAME) == 0
+    assert published(cluster)[1] == "WaitingForTraining"
+    cluster.settle()
+    assert published(cluster)[:2] == ("True", "Published")
+
+
+def test_a_suspended_job_does_not_upload() -> None:
+    cluster = play(make(), is_publishing)
+    cluster.document["spec"]["runPolicy"]["suspend"] = True
+    cluster.reconcile()
+    assert cluster.objects["Job", NAME]["spec"]["suspend"] is True
+    assert published(cluster)[:2] == ("False", "Suspended")
+    cluster.document["spec"]["runPolicy"]["suspend"] = False
+    cluster.settle()
+    assert ended_well(cluster)
+    assert published(cluster)[:2] == ("True", "Published")
+
+
+def test_a_prepared_dataset_is_uploaded_too() -> None:
+    document = manifest(dataset={"source": PREPARED, "volume": None, **PUBLISH})
+    cluster = SimulatedCluster(document, ROOMY, ReconcileSettings())
+    cluster.is_sealed = True
+    cluster.settle()
+    assert published(cluster)[:2] == ("True", "Published")
+
+
+@pytest.mark.parametrize("cut_after", range(5))
+def test_it_is_safe_to_cut_anywhere(cut_after: int) -> None:
+    cluster = make()
+    for _ in range(200):
+        cluster.turn()
+        cluster.reconcile(cut_after=cut_after)
+        cluster.reconcile(repeat=True)
+        if is_running(cluster):
+            break
+    cluster.settle()
+    assert ended_well(cluster)
+    assert published(cluster)[:2] == ("True", "Published")
