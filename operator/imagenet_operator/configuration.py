@@ -16,6 +16,7 @@ from imagenet_operator.api import frameworks
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.load import load
 from imagenet_operator.api.quantities import POSITIVE_BYTES
+from imagenet_operator.api.templates.profiles import TemplateProfile
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
@@ -36,6 +37,9 @@ def _not_a_training_port(port: int) -> int:
         )
     return port
 
+
+LEASE_NAMESPACE = "kube-system"
+"""The default: every cluster has it, and only administrators may write there."""
 
 _Id = Annotated[int, Ge(1), Le(2**31 - 1)]
 _Port = Annotated[int, Ge(1024), Le(65535), AfterValidator(_not_a_training_port)]
@@ -104,7 +108,9 @@ class _File(Model):
     """The whole file."""
 
     namespaces: tuple[_Name, ...] = ()
+    lease_namespace: _Name = LEASE_NAMESPACE
     images: dict[str, FrameworkImages] = Field(default_factory=dict)
+    preparation_image: _Name = _PODS.preparation_image
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = _PODS.image_pull_policy
     gpu_resource: _Name = _PODS.gpu_resource
     user: _Id = _PODS.user
@@ -115,6 +121,7 @@ class _File(Model):
     safe_to_evict: bool | None = _PODS.safe_to_evict
     shared_memory_size: _Size = _PODS.shared_memory_size
     scratch_size: _Size | None = _PODS.scratch_size
+    template_profile: TemplateProfile = _PODS.template_profile
     sampler: SamplerSettings = SamplerSettings()
     restarts: Restarts = Restarts()
 
@@ -131,11 +138,13 @@ class Configuration:
         namespaces: The namespaces whose jobs are run; empty for all.
         settings: The settings of decisions and manifests.
         sampler: The sampling of the metrics of running jobs.
+        lease_namespace: The namespace of the leases of all operators of the cluster.
     """
 
     namespaces: tuple[str, ...] = ()
     settings: types.ReconcileSettings = types.DEFAULTS
     sampler: SamplerSettings = SAMPLER
+    lease_namespace: str = LEASE_NAMESPACE
 
 
 def read(path: Path) -> Configuration:
@@ -171,7 +180,9 @@ def parse(document: Any, source: str) -> Configuration:
         remedy = "; remove it" if first["type"] == "extra_forbidden" else ""
         message = "is not known" if remedy else first["msg"][:1].lower() + first["msg"][1:]
         raise InvalidConfiguration(f"{source}: {place}: {message}{remedy}") from None
-    return Configuration(file.namespaces, _settings(file, source), file.sampler)
+    return Configuration(
+        file.namespaces, _settings(file, source), file.sampler, file.lease_namespace
+    )
 
 
 def _settings(file: _File, source: str) -> types.ReconcileSettings:
@@ -183,6 +194,7 @@ def _settings(file: _File, source: str) -> types.ReconcileSettings:
         disruption_limit=restarts.disruption_limit,
         manifests=manifests.Settings(
             images={**_PODS.images, **_images(file, source)},
+            preparation_image=file.preparation_image,
             image_pull_policy=file.image_pull_policy,
             gpu_resource=file.gpu_resource,
             user=file.user,
@@ -194,6 +206,7 @@ def _settings(file: _File, source: str) -> types.ReconcileSettings:
             safe_to_evict=file.safe_to_evict,
             shared_memory_size=file.shared_memory_size,
             scratch_size=file.scratch_size,
+            template_profile=file.template_profile,
         ),
     )
 

@@ -148,6 +148,9 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.queueing.idle_timeout = 0.1
     settings.queueing.exit_timeout = 0.1
+    # An outage of the API server of five minutes does not end the operator, which goes on at most
+    # 5 s after it. By default, kopf waits for up to 21 s, and gives up after 54 s.
+    settings.networking.error_backoffs = (1, 1, 2, 3, *[5] * 60)
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.watching.server_timeout = 180

@@ -1,7 +1,7 @@
 """`imagenet-operator`: the operator's program.
 
-A signal ends it at once, even during a reconcile. The next operator rebuilds its state from the
-cluster.
+A signal ends it at once, even during a reconcile, and so does the loss of the lease. The next
+operator rebuilds its state from the cluster.
 """
 
 import argparse
@@ -21,6 +21,8 @@ from imagenet_operator import handlers
 from imagenet_operator.clusters.kubernetes import connection, health
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.fence import Fence
+from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import Configuration, read
 from imagenet_operator.errors import ImageNetJobError
@@ -91,8 +93,13 @@ async def run(configured: Configuration, where: Connection, port: int) -> int:
         where: The connection to the API server.
         port: The port of its metrics and health checks.
     """
-    async with Client(where) as client:
-        operator = Operator(client, configured)
+    fence = Fence()
+    # Renewals of the lease wait for no other requests, which may be many.
+    async with Client(where) as lease_client, Client(where, fence) as client:
+        election = LeaderElection(
+            lease_client, configured.lease_namespace, configured.namespaces, fence
+        )
+        operator = Operator(client, configured, election=election)
         server = health.Server(operator.troubles, operator.pending, operator.measure, port)
         await server.start()
         work = asyncio.create_task(operator.run(), name="operator")
@@ -127,6 +134,9 @@ def _report(*tasks: asyncio.Task[None]) -> int:
     """Log why the operator ends, and return its exit code."""
     for task in tasks:
         if task.done() and not task.cancelled():
+            if isinstance(task.exception(), LeaseLost):
+                LOGGER.error("stopping: %s", task.exception())
+                return FAILURE
             LOGGER.error("%s ended unexpectedly", task.get_name(), exc_info=task.exception())
             return FAILURE
     LOGGER.info("stopping after a signal")

@@ -12,6 +12,7 @@ from pathlib import Path
 from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
 from imagenet_operator.api.job import ObjectMeta
 from imagenet_operator.api.load import parse as parse_text
+from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.errors import (
     ImageNetJobError,
     InvalidJob,
@@ -45,9 +46,9 @@ def documents(file: str) -> list[Manifest]:
         raise UnreadableManifest("the standard input", "is not UTF-8 text") from error
 
 
-def problems(document: Manifest) -> list[Problem]:
-    """Return every reason why a cluster would reject a document."""
-    if found := validate(document):
+def problems(document: Manifest, profile: TemplateProfile = STANDARD) -> list[Problem]:
+    """Return every reason why a cluster with a template profile would reject a document."""
+    if found := validate(document, profile=profile):
         return found
     try:
         preview.everything(as_stored(parse(document)))

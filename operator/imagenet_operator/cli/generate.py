@@ -1,4 +1,4 @@
-"""Write the files that are generated from the models: the CRD and docs/reference.md.
+"""Write the files that are generated from the models: CRD, admission policy, docs/reference.md.
 
     python -m imagenet_operator.cli.generate           # make generate
     python -m imagenet_operator.cli.generate --check   # make verify
@@ -18,9 +18,10 @@ from typing import Any
 
 import yaml
 
-from imagenet_operator.api import crd, reference
+from imagenet_operator.api import Manifest, admission, crd, reference
 
 CRD = Path("charts/imagenet-operator/files/imagenetjobs.yaml")
+POLICY = Path("charts/imagenet-operator/files/admission-policy.yaml")
 REFERENCE = Path("docs/reference.md")
 
 _HEADER = "# Written by `make generate` from operator/imagenet_operator/api; change it there.\n"
@@ -35,10 +36,17 @@ class _Dumper(yaml.SafeDumper):
 
 def contents() -> dict[Path, str]:
     """Return every generated file, by its path from the repository's root."""
-    definition = yaml.dump(
-        crd.definition(), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True
+    return {
+        CRD: _yaml(crd.definition()),
+        POLICY: _yaml({"spec": admission.policy()}),
+        REFERENCE: reference.render(),
+    }
+
+
+def _yaml(document: Manifest) -> str:
+    return _HEADER + yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True
     )
-    return {CRD: _HEADER + definition, REFERENCE: reference.render()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

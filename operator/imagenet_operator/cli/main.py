@@ -13,7 +13,19 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from imagenet_operator.cli import exit_codes, networks, predict, render, run, scale, validate
+from imagenet_operator.cli import (
+    dataset,
+    exit_codes,
+    ledger,
+    networks,
+    predict,
+    render,
+    report,
+    run,
+    scale,
+    validate,
+    verify,
+)
 from imagenet_operator.cli.interrupts import as_ctrl_c
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.errors import ImageNetJobError
@@ -26,10 +38,14 @@ _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _EXAMPLES = """examples:
   imagenetctl validate job.yaml      check a manifest without a cluster
   imagenetctl run job.yaml           run it on this machine: each pod is a process
+  imagenetctl report NAME            show where the time of a job went
   imagenetctl scale job.yaml --workers 1,2,4
                                      compare numbers of workers, and strategies
   imagenetctl render job.yaml        print the objects that a cluster would create
   imagenetctl predict photo.jpg      classify an image with the newest result
+  imagenetctl ledger digits          check that a job trained every record once an epoch
+  imagenetctl verify RESULT          train from a checkpoint again, and compare
+  imagenetctl dataset list volume    list the prepared datasets of a volume
   imagenetctl networks               list the networks, their depths and frameworks
 """
 
@@ -46,7 +62,18 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (validate, run, scale, render, predict, networks):
+    for command in (
+        validate,
+        run,
+        report,
+        scale,
+        render,
+        predict,
+        dataset,
+        ledger,
+        verify,
+        networks,
+    ):
         command.add_parser(subparsers)
     return parser
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imagenet_operator.api.dataset_status import FetchStatus
 from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.local.runner import View
-from imagenet_operator.manifests.dataset import INDEX, PACK, SEAL
+from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
 from imagenet_operator.reconcile.policies.conditions import holds
 from imagenet_operator.reconcile.sample import Preparation, Sample
 
 TRAIN = "train"
+_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Bar:
     """One stage of a job.
 
     Attributes:
-        name: index, pack, seal or train.
+        name: fetch, index, pack, seal or train.
         done: How many of `total`, in `unit`.
         total: None if it is not known yet.
         unit: What is counted.
@@ -43,7 +45,7 @@ def bars(view: View) -> list[Bar]:
     ready = holds(status.conditions, "DatasetReady")
     found = [
         bar
-        for bar in (_index(view, ready), _pack(view, ready), _seal(view, ready))
+        for bar in (_fetch(view), _index(view, ready), _pack(view, ready), _seal(view, ready))
         if bar is not None
     ]
     if status.training is not None:
@@ -56,8 +58,20 @@ def _heard(sample: Sample | None, role: str) -> Preparation:
     return (said or {}).get(role, Preparation())
 
 
+def _fetch(view: View) -> Bar | None:
+    job, dataset = view.observed.jobs.get(FETCH), view.job.status.dataset
+    if job is None:
+        return None
+    found = FetchStatus() if dataset is None or dataset.fetch is None else dataset.fetch
+    total, heard = found.total_bytes, _heard(view.sample, FETCH)
+    done = found.bytes if job.complete else max(found.bytes, heard.fetched)
+    total = total or heard.to_fetch or None
+    note = f"{done / _GIB:,.2f} GiB" + (f" of {total / _GIB:,.2f}" if total else "")
+    return Bar(FETCH, done, total, "bytes", note, is_finished=job.complete)
+
+
 def _index(view: View, ready: bool) -> Bar | None:
-    job, found = view.observed.jobs.get(INDEX), view.job.status.dataset
+    job, found = view.observed.jobs.get(INDEX), view.job.status.listed
     if job is None or (ready and found is not None and job.complete is False):
         return None
     if found is not None:
@@ -70,7 +84,7 @@ def _index(view: View, ready: bool) -> Bar | None:
 
 
 def _pack(view: View, ready: bool) -> Bar | None:
-    job, found = view.observed.jobs.get(PACK), view.job.status.dataset
+    job, found = view.observed.jobs.get(PACK), view.job.status.listed
     if job is None or found is None:
         return None
     images = found.images.train + found.images.validation

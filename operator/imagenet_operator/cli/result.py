@@ -80,13 +80,18 @@ def _newest_result(job: ImageNetJob, found: Volumes) -> tuple[Path | None, dict[
     for attempt in range(newest, -1, -1):
         path = folder / "attempts" / f"r{attempt}" / "result.json"
         if path.is_file():
-            return path.parent, json.loads(path.read_bytes())
+            document = json.loads(path.read_bytes())
+            # That of --test-io has no model.
+            return path.parent if document.get("model") else None, document
     return None, {}
 
 
 def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
-    root = found.path(volumes.data(job).claim)
-    sealed, status = job.spec.dataset.source.fields.sealed_path, job.status.dataset
+    claim = volumes.dataset_claim(job)
+    if claim is None:
+        return None
+    root = found.path(claim)
+    sealed, status = job.spec.dataset.source.fields.sealed_path, job.status.listed
     if sealed is not None:
         return root / sealed
     return None if status is None else root / names.dataset_folder(status.key)
@@ -129,9 +134,13 @@ def _target(model: Path, folder: Path, workdir: Path) -> Path:
 def as_text(result: Result) -> str:
     """Return the summary of a run that succeeded."""
     status = result.job.status
-    rows = {"accuracy": _accuracy(result.training), "model": str(result.model or "none")}
+    rows = {
+        "accuracy": _accuracy(result.training),
+        "reading": _reading(result),
+        "model": str(result.model or "none"),
+    }
     if result.dataset is not None:
-        key = status.dataset.key[:12] if status.dataset is not None else result.dataset.name
+        key = status.listed.key[:12] if status.listed is not None else result.dataset.name
         reused = f" (dataset {key} reused)" if result.is_reused else ""
         rows["dataset"] = f"{result.dataset}{reused}"
     if status.dataset is not None and status.dataset.left_out:
@@ -151,6 +160,14 @@ def _accuracy(training: dict[str, Any]) -> str:
         return ""
     images = f"on {validation['images']:,} validation images"
     return f"top-1 {validation['top1']:.4f}, top-5 {validation['top5']:.4f} {images}"
+
+
+def _reading(result: Result) -> str:
+    """Return the speed of --test-io, of all workers together."""
+    training = result.job.status.training
+    if not result.training.get("reading") or training is None or not training.images_per_second:
+        return ""
+    return f"{training.images_per_second:,.1f} images/s"
 
 
 def failure_text(result: Result) -> str:
@@ -186,7 +203,7 @@ def as_json(result: Result, outcome: str) -> dict[str, Any]:
         "restarts": status.restarts,
         "disruptions": status.disruptions,
         "dataset": {
-            "key": status.dataset.key if status.dataset else None,
+            "key": status.listed.key if status.listed else None,
             "folder": str(result.dataset) if result.dataset else None,
             "reused": result.is_reused,
         },
@@ -194,4 +211,5 @@ def as_json(result: Result, outcome: str) -> dict[str, Any]:
         if result.model
         else None,
         "validation": result.training.get("validation"),
+        "imagesPerSecond": status.training.images_per_second if status.training else None,
     }

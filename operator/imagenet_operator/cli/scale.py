@@ -1,4 +1,4 @@
-"""`imagenetctl scale FILE`: runs one job with several numbers of workers and strategies.
+"""`imagenetctl scale FILE`: runs one job with several workers, strategies and networks.
 
 `scaling` computes the points and the table. The points run one after the other, on this machine
 (`sweep_here`) or on a cluster (`sweep_on_cluster`); `sweep_report` reports the results. The only
@@ -16,16 +16,18 @@ from imagenet_operator.cli.sweep import Runner
 from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.cli.sweep_report import Report
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.scaling import points, variants
+from imagenet_operator.scaling import networks, points, variants
 
 _EXAMPLES = """examples:
   imagenetctl scale examples/digits.yaml --workers 1,2
   imagenetctl scale job.yaml --workers 1,2,4 --strategies parameterServer,horovod
   imagenetctl scale job.yaml --workers 2 --strategies parameterServer:dist_async,horovod:TensorFlow
+  imagenetctl scale job.yaml --workers 1,2,4,8 --weak --networks alexnet,inception-v3,resnet-152
   imagenetctl scale job.yaml --workers 4,8,16 --context production
 
-The global batch (batchSize) is the same at every point: strong scaling. All points share one
-dataset. The table is WORKDIR/scaling/NAME.csv and NAME.md, the plot NAME.png. The same command
+The global batch (batchSize) is the same at every point: strong scaling. With --weak, the batch of
+each worker is the same: batchSize is that of the manifest's own number of workers. All points share
+one dataset. The table is WORKDIR/scaling/NAME.csv and NAME.md, the plot NAME.png. The same command
 resumes an interrupted sweep; points that are done do not run again.
 """
 
@@ -43,6 +45,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the standard input"
     )
+    _add_points(parser)
+    parser.add_argument(
+        "--context",
+        metavar="NAME",
+        help="run on the cluster of this KUBECONFIG context, not on this machine",
+    )
+    parser.add_argument(
+        "--namespace",
+        help="the namespace on the cluster (default: the manifest's, else the context's)",
+    )
+    local_resources.add_options(parser)
+    parser.set_defaults(run=sweep)
+
+
+def _add_points(parser: argparse.ArgumentParser) -> None:
+    """Declare what the points differ in."""
     parser.add_argument(
         "--workers",
         type=_numbers,
@@ -58,16 +76,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "(default: that of the manifest)",
     )
     parser.add_argument(
-        "--context",
-        metavar="NAME",
-        help="run on the cluster of this KUBECONFIG context, not on this machine",
+        "--networks",
+        type=_networks,
+        default=(),
+        metavar="NAME,NAME…",
+        help="networks to compare, each NETWORK or NETWORK-LAYERS such as resnet-50 "
+        "(default: that of the manifest)",
     )
     parser.add_argument(
-        "--namespace",
-        help="the namespace on the cluster (default: the manifest's, else the context's)",
+        "--weak",
+        action="store_true",
+        help="keep the batch of each worker at every point, not the global batch",
     )
-    local_resources.add_options(parser)
-    parser.set_defaults(run=sweep)
 
 
 def sweep(arguments: argparse.Namespace) -> int:
@@ -76,7 +96,14 @@ def sweep(arguments: argparse.Namespace) -> int:
     manifest = job.to_manifest()
     chosen = arguments.strategies or (variants.own(manifest),)
     try:
-        sweep = points.sweep(manifest, arguments.workers, chosen, files.problems)
+        sweep = points.sweep(
+            manifest,
+            arguments.workers,
+            chosen,
+            files.problems,
+            models=arguments.networks,
+            is_weak=arguments.weak,
+        )
     except points.InvalidSweep as error:
         raise ImageNetJobError(f"{arguments.file}: {error}") from error
     folder = local_resources.resolved(arguments.workdir) / "scaling"
@@ -130,4 +157,11 @@ def _variants(text: str) -> tuple[variants.Variant, ...]:
     try:
         return tuple(variants.read(part) for part in dict.fromkeys(text.split(",")))
     except variants.UnknownVariant as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _networks(text: str) -> tuple[networks.Network, ...]:
+    try:
+        return tuple(networks.read(part) for part in dict.fromkeys(text.split(",")))
+    except networks.UnknownNetwork as error:
         raise argparse.ArgumentTypeError(str(error)) from error

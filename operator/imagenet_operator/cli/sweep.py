@@ -45,6 +45,7 @@ def by_status(point: Point, job: ImageNetJob) -> Measured:
         training.clock.seconds,
         training.images_per_second,
         None if training.accuracy is None else training.accuracy.validation,
+        point.network,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.cli import local_resources, result, run
@@ -48,7 +50,7 @@ class Here:
         if former is not None and point_status(job, former) is PointStatus.SUCCEEDED:
             found = result.collect(former, self._resources.volumes, 0.0, None)
             measured = _measured(point, found)
-            # A job that writes no result, as with `--test-io`, never has a speed.
+            # A program of the user's own may leave no speed.
             if measured.images_per_second is not None or not self._lost_its_result(point, found):
                 return Outcome(point, measured, is_old=True)
         end = run.execute(job, self._resources, run.display_of(self._output))
@@ -84,4 +86,18 @@ def _measured(point: Point, end: result.Result) -> Measured:
         training.clock.seconds,
         end.training.get("train", {}).get("imagesPerSecond"),
         (end.training.get("validation") or {}).get("top1"),
+        point.network,
+        _model_bytes(end.model, end.training),
     )
+
+
+def _model_bytes(folder: Path, training: dict[str, Any]) -> int | None:
+    """Return the size of the model's files, which result.json names; None without any."""
+    named = [folder / name for name in (training.get("model") or {}).values()]
+    files = [
+        file
+        for path in named
+        for file in ([path] if path.is_file() else path.rglob("*"))
+        if file.is_file()
+    ]
+    return sum(file.stat().st_size for file in files) or None

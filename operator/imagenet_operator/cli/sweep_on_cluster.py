@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from imagenet_operator.api import ImageNetJob, Manifest, parse
+from imagenet_operator.api import ImageNetJob, Manifest, parse, stored
 from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
@@ -107,7 +107,7 @@ class OnCluster:
                     f"{self._deletion(list(taken))}, and try again"
                 )
             for claim in volumes.claims(self._job):
-                if claim["metadata"]["name"] == volumes.data(self._job).claim:
+                if claim["metadata"]["name"] == volumes.dataset_claim(self._job):
                     await self._make_claim(client, claim)
 
     async def _make_claim(self, client: Client, claim: Manifest) -> None:
@@ -175,7 +175,8 @@ class OnCluster:
             if error.code == 404:
                 return None
             raise
-        return ImageNetJob.model_validate(found)
+        # A newer operator may have written it.
+        return stored.read(found).job
 
 
 def _outcome(point: Point, job: ImageNetJob | None, is_old: bool) -> Outcome | None:

@@ -39,7 +39,7 @@ class Report:
         self._json = output == "json"
         self._stem = folder / name
         most_first = sorted(points, key=lambda point: point.workers, reverse=True)
-        self._fewest = {point.strategy: point.workers for point in most_first}
+        self._fewest = {point.series: point.workers for point in most_first}
         self._rows: list[Row] = []
         self._done: list[Outcome] = []
         self._is_cut = False

@@ -13,8 +13,10 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from typing import get_args
 
 from imagenet_operator.api import Problem, extra_arguments, parse
+from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.errors import UnreadableManifest
 
@@ -41,6 +43,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default="text",
         help="text, or one JSON document for scripts (default: text)",
     )
+    parser.add_argument(
+        "--template-profile",
+        choices=get_args(TemplateProfile),
+        default=STANDARD,
+        help=f"the template profile of the operator (default: {STANDARD})",
+    )
     parser.set_defaults(run=run)
 
 
@@ -49,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     reports: dict[str, _Report] = {}
     warnings: list[str] = []
     for name in arguments.files:
-        reports[name], found = _check(name)
+        reports[name], found = _check(name, arguments.template_profile)
         warnings += [f"{name}: warning: {problem}" for problem in found]
     if arguments.output == "json":
         _print_json(reports)
@@ -65,13 +73,13 @@ _Report = list[list[Problem]]
 """The problems of each document of a file."""
 
 
-def _check(file: str) -> tuple[_Report, list[Problem]]:
+def _check(file: str, profile: TemplateProfile) -> tuple[_Report, list[Problem]]:
     """Return the problems of a file, and the warnings for its good documents."""
     try:
         documents = files.documents(file)
     except UnreadableManifest as error:
         return [[Problem("", error.message, None, "document")]], []
-    report = [files.problems(document) for document in documents]
+    report = [files.problems(document, profile) for document in documents]
     jobs = [parse(document) for document, found in zip(documents, report, strict=True) if not found]
     return report, [
         problem for job in jobs for problem in extra_arguments.warnings(job.spec.training)

@@ -62,7 +62,7 @@ def _steps(
 ) -> Iterator[list[Awaitable[None]]]:
     """Yield the actions of each step.
 
-    Pods have a step of their own, after what they need to find: claims, Services, policies.
+    Pods are a separate step, after the objects that they need: claims, Services, policies.
     """
     for _, manifests in groupby(decision.create, lambda item: item.get("kind") == "Pod"):
         yield [cluster.create(job, manifest) for manifest in manifests]

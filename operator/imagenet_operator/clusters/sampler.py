@@ -12,14 +12,17 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from imagenet_operator.api import Manifest, figures
 from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.left_out import LeftOut
 from imagenet_operator.clusters.scraper import Target, scrape
 from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.policies import fetch
 from imagenet_operator.reconcile.sample import Asked, Sample, sample_of
 
 LOGGER = logging.getLogger(__name__)
@@ -27,9 +30,6 @@ LOGGER = logging.getLogger(__name__)
 METRICS_PORT_NAME: Final = "metrics"
 _MAX_SHARE: Final = 0.2
 """The largest share of the time that is spent on reading answers."""
-
-_MOST_NAMES: Final = 5
-"""Of members that are left out, in the log."""
 
 _SILENT: Final = frozenset({"scheduler", "server", "rendezvous"})
 """Roles whose metrics do not show progress."""
@@ -72,7 +72,7 @@ class Sampler:
         self._only_visible = only_visible
         self._samples: dict[JobKey, tuple[str, Sample]] = {}
         self._announced: dict[JobKey, Sample] = {}
-        self._left_out: dict[JobKey, set[str]] = {}
+        self._left_out: dict[JobKey, LeftOut] = {}
 
     def latest(self, key: JobKey, uid: str) -> Sample | None:
         """Return the newest sample of the job with this UID; None before the first."""
@@ -116,27 +116,21 @@ class Sampler:
         began = time.monotonic()
         asked = {name: target.asked for name, target in members.items()}
         sample = sample_of(scrapes.heard, self.latest(key, found[0]), datetime.now(UTC), asked)
+        sample = replace(sample, left_out=self._named(key, scrapes.left_out, members))
         self._samples[key] = (found[0], sample)
-        self._report(key, scrapes.left_out)
         is_news = bool(scrapes.heard) and not self._only_visible
         if is_news or _is_visible(self._announced.get(key), sample):
             self._announced[key] = sample
             self._announce(key)
         return scrapes.seconds + time.monotonic() - began
 
-    def _report(self, key: JobKey, left_out: Mapping[str, str]) -> None:
-        """Log the members that are left out, if the limits that they exceed are others than before.
-
-        Which members have no time left may differ each time.
-        """
-        reasons = set(left_out.values())
-        if reasons and reasons != self._left_out.get(key):
-            named = [f"{pod} ({left_out[pod]})" for pod in sorted(left_out)]
-            more = len(named) - _MOST_NAMES
-            others = f" and {more} more" if more > 0 else ""
-            listed = ", ".join(named[:_MOST_NAMES])
-            LOGGER.warning("%s/%s: left out of the sample: %s%s", *key, listed, others)
-        self._left_out[key] = reasons
+    def _named(self, key: JobKey, found: Mapping[str, str], members: Collection[str]) -> str:
+        """Return the members that are left out in words, and log them when the words change."""
+        before = self._left_out.get(key, LeftOut())
+        after = self._left_out[key] = before.updated(found, members)
+        if after.sentence and after != before:
+            LOGGER.warning("%s/%s: left out of the sample: %s", *key, after.sentence)
+        return after.sentence
 
 
 def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
@@ -164,6 +158,10 @@ def _metrics_port(pod: Manifest) -> int | None:
 
 def _is_visible(before: Sample | None, after: Sample) -> bool:
     """Whether a sample changes more of the status than figures that always move."""
-    if before is None or before.attempt != after.attempt:
+    if before is None:
         return True
-    return figures.is_worth_a_write(before.figures, after.figures)
+    if (before.attempt, before.left_out) != (after.attempt, after.left_out):
+        return True
+    if figures.is_worth_a_write(before.figures, after.figures):
+        return True
+    return fetch.is_visible(before, after)

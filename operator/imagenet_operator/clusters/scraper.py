@@ -26,7 +26,8 @@ MAX_CONNECTIONS: Final = 32
 TIMEOUTS_OF_JOB: Final = 5
 """The time for all members of a job, in timeouts of one member."""
 
-_NO_TIME: Final = "no time left"
+NO_TIME: Final = "no time left"
+"""The limit of members whose turn does not come."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ async def scrape(members: Mapping[str, Target], timeout: float) -> Scrapes:
                 tasks.create_task(_work(turns, timeout, found))
     except TimeoutError:
         late = members.keys() - found.heard.keys() - found.left_out.keys() - found.silent
-        found.left_out |= dict.fromkeys(late, _NO_TIME)
+        found.left_out |= dict.fromkeys(late, NO_TIME)
     return found
 
 

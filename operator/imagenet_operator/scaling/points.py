@@ -1,7 +1,8 @@
-"""The points of a sweep: one job for each strategy and number of workers, all on one dataset.
+"""The points of a sweep: one job for each network, strategy and number of workers, on one dataset.
 
-A point is the manifest with another name, number of workers and strategy. The global batch stays
-the same (strong scaling), so that accuracies can be compared.
+A point is the manifest with another name, number of workers, strategy and network. The global batch
+stays the same (strong scaling), so that accuracies can be compared. With weak scaling the batch of
+each worker stays the same.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
@@ -17,6 +19,8 @@ from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import ImageNetJobError, Problem
 from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
+from imagenet_operator.scaling import networks
+from imagenet_operator.scaling.networks import Network
 from imagenet_operator.scaling.variants import Variant, applied, framework_of
 
 Judge = Callable[[Manifest], list[Problem]]
@@ -43,20 +47,27 @@ class Point:
         strategy: The strategy's name in tables.
         workers: The number of workers.
         manifest: The job.
+        network: The network's name in tables; empty for the manifest's.
     """
 
     strategy: str
     workers: int
     manifest: Manifest
+    network: str = ""
 
     @property
     def name(self) -> str:
         """The job's name."""
         return str(self.manifest["metadata"]["name"])
 
+    @property
+    def series(self) -> str:
+        """What its points have in common: the network, if several are compared, and strategy."""
+        return series(self.network, self.strategy)
+
     def __str__(self) -> str:
-        """Return the strategy and the number of workers."""
-        return f"{self.strategy}, {self.workers} worker{'s' if self.workers > 1 else ''}"
+        """Return the network, the strategy and the number of workers."""
+        return f"{self.series}, {self.workers} worker{'s' if self.workers > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,9 @@ def sweep(
     workers: Sequence[int],
     variants: Sequence[Variant],
     problems_of: Judge,
+    *,
+    models: Sequence[Network] = (),
+    is_weak: bool = False,
 ) -> Sweep:
     """Return the points of a sweep.
 
@@ -87,30 +101,33 @@ def sweep(
         workers: The numbers of workers.
         variants: The strategies.
         problems_of: Validates a job.
+        models: The networks; by default that of the manifest.
+        is_weak: Whether the batch of each worker stays the same.
 
     Raises:
         InvalidSweep: Points could not run; the message lists them.
     """
+    numbers = sorted(set(workers))
     kept: list[Point] = []
     left_out: list[str] = []
     wrong: list[str] = []
-    for variant in variants:
-        points = [_point(manifest, variant, number) for number in sorted(set(workers))]
+    for model, variant in product(models or (None,), variants):
+        points = [_point(manifest, variant, model, number, is_weak) for number in numbers]
         verdicts = [(point, _problems(manifest, point, problems_of)) for point in points]
         good = [point for point, problems in verdicts if not problems]
         fixed = [point for point, found in verdicts if good and _asks_for_others(point, found)]
         kept += good
         if fixed:
-            left_out.append(_left_out_sentence(variant, fixed))
+            left_out.append(_left_out_sentence(fixed))
         wrong += _problem_lines(verdicts, fixed)
     if wrong:
-        raise InvalidSweep("\n".join([_headline(manifest), *wrong]))
+        raise InvalidSweep("\n".join([_headline(manifest, is_weak), *wrong]))
     return Sweep(tuple(kept), tuple(left_out))
 
 
-def _left_out_sentence(variant: Variant, fixed: Sequence[Point]) -> str:
+def _left_out_sentence(fixed: Sequence[Point]) -> str:
     numbers = " and ".join(str(point.workers) for point in fixed)
-    return f"{variant.label}: {numbers} workers are left out; it takes one"
+    return f"{fixed[0].series}: {numbers} workers are left out; it takes one"
 
 
 def _problem_lines(
@@ -124,9 +141,17 @@ def _problem_lines(
     ]
 
 
-def point_name(base: str, variant: Variant, workers: int) -> str:
-    """Return a point's name, such as NAME-w2-horovod, shortened if it is too long."""
-    suffix = f"-w{workers}-{variant.slug}"
+def point_name(
+    base: str,
+    variant: Variant,
+    workers: int,
+    model: Network | None = None,
+    *,
+    is_weak: bool = False,
+) -> str:
+    """Return a point's name, such as NAME-w2-horovod-resnet-50, shortened if it is too long."""
+    more = ([] if model is None else [model.label]) + (["weak"] if is_weak else [])
+    suffix = "-".join([f"-w{workers}", variant.slug, *more])
     if len(base) + len(suffix) <= JOB_NAME_MAXIMUM:
         return f"{base}{suffix}"
     digest = hashlib.sha256(f"{base}{suffix}".encode()).hexdigest()[:_DIGEST]
@@ -142,47 +167,56 @@ def shared_claim(manifest: Manifest) -> str | None:
     return names.claim(manifest["metadata"]["name"], DATASET_PURPOSE)
 
 
-def _headline(manifest: Manifest) -> str:
+def series(network: str, strategy: str) -> str:
+    """Return the name of the points that differ only in their workers."""
+    return f"{network}, {strategy}" if network else strategy
+
+
+def _headline(manifest: Manifest, is_weak: bool) -> str:
     batch = manifest["spec"]["training"]["batchSize"]
-    return (
-        "some points cannot run, so nothing was started (the global batch of "
-        f"{batch} stays the same at every point):"
-    )
+    kept = f"the global batch of {batch}"
+    if is_weak:
+        kept = f"a worker's batch of {batch // _replicas(manifest)}"
+    return f"some points cannot run, so nothing was started ({kept} stays the same at every point):"
 
 
-def _point(manifest: Manifest, variant: Variant, workers: int) -> Point:
+def _replicas(manifest: Manifest) -> int:
+    return int(manifest["spec"]["training"].get("workers", {}).get("replicas", 1))
+
+
+def _point(
+    manifest: Manifest, variant: Variant, model: Network | None, workers: int, is_weak: bool
+) -> Point:
     swapped = applied(variant, manifest)
+    if model is not None:
+        swapped = networks.applied(model, swapped)
     metadata, spec = swapped["metadata"], swapped["spec"]
-    training = spec["training"]
+    name = point_name(metadata["name"], variant, workers, model, is_weak=is_weak)
+    labels = {**metadata.get("labels", {}), SWEEP: metadata["name"]}
     claim = shared_claim(manifest)
-    dataset = (
-        spec["dataset"] if claim is None else spec["dataset"] | {"volume": {"claimName": claim}}
-    )
-    # A resumed sweep reads finished points, so they must not be deleted.
-    policy = {
-        key: value
-        for key, value in spec.get("runPolicy", {}).items()
-        if key != "ttlSecondsAfterFinished"
-    }
-    return Point(
-        variant.label,
-        workers,
-        swapped
-        | {
-            "metadata": metadata
-            | {
-                "name": point_name(metadata["name"], variant, workers),
-                "labels": {**metadata.get("labels", {}), SWEEP: metadata["name"]},
-            },
-            "spec": spec
-            | {
-                "dataset": dataset,
-                "training": training
-                | {"workers": {**training.get("workers", {}), "replicas": workers}},
-                "runPolicy": policy,
-            },
+    volume = {} if claim is None else {"volume": {"claimName": claim}}
+    changes = {
+        "dataset": spec["dataset"] | volume,
+        "training": _training(spec["training"], workers, _replicas(manifest), is_weak),
+        # A resumed sweep reads finished points, so they must not be deleted.
+        "runPolicy": {
+            key: value
+            for key, value in spec.get("runPolicy", {}).items()
+            if key != "ttlSecondsAfterFinished"
         },
-    )
+    }
+    job = {"metadata": metadata | {"name": name, "labels": labels}, "spec": spec | changes}
+    label = "" if model is None else model.label
+    return Point(variant.label, workers, swapped | job, label)
+
+
+def _training(training: Manifest, workers: int, replicas: int, is_weak: bool) -> Manifest:
+    """Return `spec.training` with another number of workers than `replicas`."""
+    changed = training | {"workers": {**training.get("workers", {}), "replicas": workers}}
+    if is_weak:
+        # A valid batch divides by the workers.
+        changed["batchSize"] = training["batchSize"] // replicas * workers
+    return changed
 
 
 def _problems(manifest: Manifest, point: Point, of_job: Judge) -> list[Problem]:

@@ -1,14 +1,16 @@
 """Speedup and efficiency of the measured points.
 
-The baseline of a strategy is its run with the fewest workers, whose efficiency is defined as 1.
-With a run of one worker, this is the usual definition. If the planned baseline has no speed, no
-other run replaces it.
+A series is a strategy, or a network with one. Its baseline is its run with the fewest workers. The
+efficiency is defined as 1 there. With a run of one worker, this is the usual definition. If the
+planned baseline has no speed, no other run replaces it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from imagenet_operator.scaling import points
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Measured:
         seconds: The time in which all members ran, over all attempts.
         images_per_second: The sum over all workers; None if it is not known.
         top1: The accuracy on the validation images; None without any.
+        network: The network's name in tables; empty for that of the manifest.
+        model_bytes: The size of the trained model's files; None if it is not known.
     """
 
     strategy: str
@@ -28,6 +32,13 @@ class Measured:
     seconds: float
     images_per_second: float | None = None
     top1: float | None = None
+    network: str = ""
+    model_bytes: int | None = None
+
+    @property
+    def series(self) -> str:
+        """What its points have in common: the network, if several are compared, and strategy."""
+        return points.series(self.network, self.strategy)
 
 
 @dataclass(frozen=True)
@@ -46,27 +57,26 @@ class Row:
 
 
 def rows(measured: Sequence[Measured], planned: Mapping[str, int] | None = None) -> list[Row]:
-    """Return the rows, with strategies in their order, each sorted by workers.
+    """Return the rows, with series in their order, each sorted by workers.
 
     Args:
         measured: The figures of the points that succeeded.
-        planned: The smallest planned number of workers of each strategy; by default the smallest
+        planned: The smallest planned number of workers of each series; by default the smallest
             measured one.
     """
-    order = list(dict.fromkeys(item.strategy for item in measured))
-    ordered = sorted(measured, key=lambda item: (order.index(item.strategy), item.workers))
+    order = list(dict.fromkeys(item.series for item in measured))
+    ordered = sorted(measured, key=lambda item: (order.index(item.series), item.workers))
     singles = {
-        strategy: _single_speed(
-            next(item for item in ordered if item.strategy == strategy),
-            (planned or {}).get(strategy),
+        series: _single_speed(
+            next(item for item in ordered if item.series == series), (planned or {}).get(series)
         )
-        for strategy in order
+        for series in order
     }
-    return [_row(item, singles[item.strategy]) for item in ordered]
+    return [_row(item, singles[item.series]) for item in ordered]
 
 
 def _single_speed(first: Measured, planned: int | None) -> float | None:
-    """Return the speed of one worker of a strategy, from its run with the fewest workers."""
+    """Return the speed of one worker of a series, from its run with the fewest workers."""
     if not first.images_per_second or planned not in (None, first.workers):
         return None
     return first.images_per_second / first.workers

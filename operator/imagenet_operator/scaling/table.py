@@ -18,12 +18,17 @@ COLUMNS = ("strategy", "workers", "seconds", "images_per_second", "speedup", "ef
 HEADS = ("strategy", "workers", "time, s", "images/s", "speedup", "efficiency", "top-1")
 """The headings of text and Markdown."""
 
+_OF_NETWORKS = {"network": "network", "model_mb": "model, MB"}
+"""Further columns and their headings, if several networks are compared."""
+
 _NOTHING = "-"
 
 
 def record(row: Row) -> dict[str, Any]:
     """Return the plain values of a row by column; None if not known."""
     item = row.measured
+    size = None if item.model_bytes is None else item.model_bytes / 1e6
+    of_network = {"network": item.network, "model_mb": _rounded(size, 1)} if item.network else {}
     return {
         "strategy": item.strategy,
         "workers": item.workers,
@@ -32,13 +37,15 @@ def record(row: Row) -> dict[str, Any]:
         "speedup": _rounded(row.speedup, 4),
         "efficiency": _rounded(row.efficiency, 4),
         "top1": _rounded(item.top1, 4),
+        **of_network,
     }
 
 
 def as_csv(rows: Sequence[Row]) -> str:
     """Return the table as CSV; unknown values are empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    columns = (*COLUMNS, *(_OF_NETWORKS if _has_networks(rows) else ()))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(record(row) for row in rows)
     return text.getvalue()
@@ -46,7 +53,7 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 def as_text(rows: Sequence[Row]) -> str:
     """Return the table for a terminal."""
-    lines = [HEADS, *map(_cells, rows)]
+    lines = _lines(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
@@ -60,9 +67,29 @@ def as_text(rows: Sequence[Row]) -> str:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return the table for a README."""
-    rule = ("---", *("---:" for _ in HEADS[1:]))
-    lines = [HEADS, rule, *map(_cells, rows)]
+    heads, *cells = _lines(rows)
+    lines = [heads, ("---", *("---:" for _ in heads[1:])), *cells]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _has_networks(rows: Sequence[Row]) -> bool:
+    return any(row.measured.network for row in rows)
+
+
+def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Return the headings and the cells of each row; the network goes first."""
+    heads, cells = HEADS, [_cells(row) for row in rows]
+    if not _has_networks(rows):
+        return [heads, *cells]
+    first, last = _OF_NETWORKS.values()
+    sizes = [_shown(record(row).get("model_mb"), ",.1f") for row in rows]
+    return [
+        (first, *heads, last),
+        *(
+            (row.measured.network, *line, size)
+            for row, line, size in zip(rows, cells, sizes, strict=True)
+        ),
+    ]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -1,18 +1,19 @@
 """The limits of a scrape: members that answer whatever they like cost little, and no other member.
 
-The longest block of the loop is measured and reported (`pytest -rA`), not asserted: this machine
-may be busy. What bounds it is asserted: the bytes that are read in one turn of the loop.
+The longest block of the loop is measured in CPU time, which a busy machine does not change. What
+bounds it is asserted too: the bytes that are read in one turn of the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
@@ -99,6 +100,9 @@ async def test_members_whose_turn_does_not_come_are_left_out() -> None:
 async def blocks() -> AsyncIterator[list[float]]:
     """Measure the CPU seconds of each turn of the loop, until the block ends."""
     measured: list[float] = []
+    # What other tests have left in memory is not collected meanwhile.
+    gc.collect()
+    gc.freeze()
 
     async def measure() -> None:
         before = time.thread_time()
@@ -114,16 +118,26 @@ async def blocks() -> AsyncIterator[list[float]]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        gc.unfreeze()
 
 
-@asynchronous
-async def test_a_thousand_members_of_all_kinds_block_nobody(
-    monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
-) -> None:
+def a_thousand_members(ports: Mapping[str, int]) -> dict[str, Target]:
+    """Return addresses by pod, KIND-INDEX, of members of every kind of answer."""
     kinds = [
         *("good", "redirect", "endless", "one_line", "crumbs", "compressed", "heads"),
         *("provisional", "chunked"),
     ]
+    return {
+        f"{kind}-{index}": at(ports[kind], f"127.0.{index // 250 + 1}.{index % 250 + 1}")
+        for index in range(1000)
+        for kind in ["drip" if index % 100 == 0 else kinds[index % len(kinds)]]
+    }
+
+
+@asynchronous
+async def test_a_thousand_members_of_all_kinds_do_not_block_the_loop(
+    monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
     read: Counter[int] = Counter()
     feed = ScrapeReader.feed
 
@@ -136,25 +150,23 @@ async def test_a_thousand_members_of_all_kinds_block_nobody(
 
         monkeypatch.setattr(ScrapeReader, "feed", counted)
         monkeypatch.setattr(scrapers, "TIMEOUTS_OF_JOB", 60)
-        members = {
-            f"{kind}-{index}": at(ports[kind], f"127.0.{index // 250 + 1}.{index % 250 + 1}")
-            for index in range(1000)
-            for kind in ["drip" if index % 25 == 0 else kinds[index % len(kinds)]]
-        }
+        members = a_thousand_members(ports)
         tracemalloc.start()
         try:
-            found = await scrape(members, 1.0)
+            # Long enough for a good answer on a busy machine, and few members take all of it.
+            found = await scrape(members, 10.0)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
 
     assert set(found.heard) == {pod for pod in members if pod.startswith(("good-", "chunked-"))}
     assert set(found.left_out.values()) == {"redirected", "compressed", "more than 64 KiB"}
-    # On a busy machine the time of a member may be over before it exceeds the length.
+    # If the machine is busy, the time of crumbs may end before they exceed the length.
     assert {pod.partition("-")[0] for pod in found.silent} >= {"drip", "heads", "provisional"}
-    # One piece of each connection at most, before any other task has its turn.
+    # At most one piece of each connection between two turns of another task.
     assert max(read.values()) <= MAX_CONNECTIONS * PIECE_BYTES
     assert peak < 50 << 20
+    assert max(measured) < 0.1
     record_property("longest_block_ms", round(max(measured) * 1000, 1))
     record_property("peak_memory_mb", round(peak / 1e6, 1))
     print(f"longest block {max(measured) * 1000:.1f} ms, memory {peak / 1e6:.1f} MB")

@@ -1,7 +1,7 @@
 """The free capacity that gangs wait for, seen by one reconcile at a time.
 
 `reconciler` acquires this lock for a job whose pods are held back until all of them fit. Capacity
-that one gang has just been given must not count as free for the next gang, so one reconcile holds
+that one gang has just been given must not count as free for the next gang. So one reconcile holds
 the lock until its decision is applied. A few others wait for the lock. Any further one returns at
 once, and its job is enqueued when the line has moved, so waiting gangs never use up the workers.
 

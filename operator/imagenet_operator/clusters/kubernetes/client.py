@@ -5,12 +5,17 @@ package's REST layer is slower (docs/decisions/0002-kubernetes-client.md). Reque
 time and in number. A request's time begins when it is sent: most creates of a large job wait for
 their turn first. A few kinds of requests are sent again here (`retries`), and one whose login was
 refused is sent once more with another login. The work queue retries the others.
+
+`Client._send` is the only place that sends a request that changes something. With a `fence`, it
+sends none after the lease may have expired, and ends each before that. The API server gets the same
+limit (`timeout` in the query), so it drops a request that it could not carry out in time.
 """
 
 import asyncio
 import logging
 import random
 import re
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +31,7 @@ from imagenet_operator.clusters.kubernetes.connection import (
     Credentials,
     NoConnection,
 )
+from imagenet_operator.clusters.kubernetes.fence import Fence
 from imagenet_operator.clusters.kubernetes.retries import TRIES, Answer, Retries
 
 LOGGER = logging.getLogger(__name__)
@@ -37,7 +43,10 @@ UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
 REQUEST_SECONDS: Final = 30.0
-"""How long a request may take, after its turn has come."""
+"""How long a request may take, after its turn has come, if the fence does not end it earlier."""
+
+NO_LEASE: Final = "NoLease"
+"""The reason of requests that were not sent, because this process may not be the leader."""
 
 _CONNECT_SECONDS: Final = 10.0
 _KEPT_OPEN_SECONDS: Final = 75.0
@@ -47,6 +56,7 @@ _PAGE: Final = 200
 """Objects in a page. Larger pages are not faster; one of 500 pods takes 20 MB while it is read."""
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
 _CONTEXT: Final = re.compile(r" ssl:(default|True|<[^>]*>)")
 
 
@@ -54,6 +64,7 @@ class ApiError(ClusterError):
     """The API server refused a request, or did not answer.
 
     Attributes:
+        request: Its verb and path.
         code: The HTTP status; 0 if there was no answer.
         reason: The API server's reason, such as ``AlreadyExists``.
         message: The explanation.
@@ -64,6 +75,7 @@ class ApiError(ClusterError):
         self, request: str, code: int, reason: str, message: str, fields: Iterable[str] = ()
     ) -> None:
         super().__init__(f"{request}: {message or reason or code}")
+        self.request = request
         self.code = code
         self.reason = reason
         self.message = message
@@ -75,10 +87,12 @@ class Client:
 
     Args:
         connection: Its address and the login.
+        fence: Admits requests that change something; without one, all are sent.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, fence: Fence | None = None) -> None:
         self._connection = connection
+        self._fence = fence
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -254,21 +268,39 @@ class Client:
         return manifest
 
     async def _send(self, verb: str, path: str, credentials: Credentials, **parts: Any) -> Answer:
-        """Send a request once, and return its answer."""
+        """Send a request once, and return its answer.
+
+        Raises:
+            ApiError: The fence does not admit it.
+        """
         assert self._session is not None, "the client is not entered"
-        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS)
+        fence = None if verb == "GET" else self._fence
+        began, seconds = time.monotonic(), REQUEST_SECONDS
+        if fence is not None:
+            seconds = min(seconds, _admitted(fence, f"{verb} {path}"))
+            parts["params"] = {"timeout": f"{seconds * 1000:.0f}ms"}
+        end, answered = began + seconds, False
         try:
-            async with self._session.request(
-                verb,
-                self._url(path),
-                timeout=timeout,
-                **self._authorized(credentials, parts.pop("headers")),
-                **parts,
-            ) as response:
+            # aiohttp's own total timeout rounds up to whole seconds. If this process was stopped
+            # since the fence admitted the request, its time is over now.
+            async with (
+                asyncio.timeout(end - time.monotonic()),
+                self._session.request(
+                    verb,
+                    self._url(path),
+                    timeout=_NO_TIMEOUT,
+                    **self._authorized(credentials, parts.pop("headers")),
+                    **parts,
+                ) as response,
+            ):
                 text = await response.read()
+            answered = True
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.REQUESTS.labels(verb, "none").inc()
             return Answer(0, error=error)
+        finally:
+            if fence is not None and not answered:
+                fence.leave_unanswered(end)
         metrics.REQUESTS.labels(verb, str(response.status)).inc()
         return Answer(response.status, text, response.headers.get("Retry-After"))
 
@@ -335,6 +367,19 @@ class Client:
             return ApiError(what, code, reason, message, fields)
         except (orjson.JSONDecodeError, AttributeError):
             return ApiError(what, code, "", text[:200].decode(errors="replace"))
+
+
+def _admitted(fence: Fence, request: str) -> float:
+    """Return how many seconds a request that changes something may take.
+
+    Raises:
+        ApiError: It may not be sent.
+    """
+    seconds = fence.seconds_left()
+    if seconds <= 0:
+        message = "not sent: this operator does not hold the lease, or has not renewed it in time"
+        raise ApiError(request, 0, NO_LEASE, message)
+    return seconds
 
 
 def _said(error: Exception) -> str:

@@ -6,21 +6,26 @@ sees less than this one did.
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, stored
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import kinds, nodes, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
 from imagenet_operator.clusters.kubernetes.capacity_lock import CapacityLock
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
+from imagenet_operator.clusters.kubernetes.object_events import ObjectEvents
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
+
+LOGGER = logging.getLogger(__name__)
 
 MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 """The label selector of everything that the operator has created."""
@@ -28,6 +33,7 @@ MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
 FORBIDDEN: Final = 403
+TOO_LARGE: Final = 413
 UNPROCESSABLE: Final = 422
 _CLAIM: Final = "PersistentVolumeClaim"
 _IS_INVALID: Final = re.compile(r'[\w.-]+ "[^"]*" is invalid')
@@ -60,6 +66,7 @@ class KubernetesCluster:
         knows_nodes: Whether the nodes are known; the operator may lack the right to list them.
         capacity_lock: The free capacity, for one gang at a time.
         named_claims: Claims of any owner, by name.
+        object_events: The Events of pods and Jobs that wait.
     """
 
     def __init__(
@@ -82,6 +89,7 @@ class KubernetesCluster:
         self.knows_nodes = False
         self.capacity_lock = CapacityLock(client, pods, self.nodes, enqueue)
         self.named_claims = NamedClaims(client, self.children[_CLAIM])
+        self.object_events = ObjectEvents(client)
         self._reachable: set[str] = set()
         self._foreign: dict[JobKey, dict[tuple[str, str], Manifest]] = {}
 
@@ -171,6 +179,7 @@ class KubernetesCluster:
         """Drop what is known of a job that is gone."""
         self._foreign.pop(key, None)
         self.capacity_lock.forget(key)
+        self.object_events.forget(key)
 
     def jobs_with_pods(self) -> list[JobKey]:
         """Return the jobs that have pods, for the sampler."""
@@ -293,15 +302,26 @@ class KubernetesCluster:
             job.metadata.resource_version,
         ):
             raise Conflict(f"{job.metadata.name} has changed since it was read")
-        # The stored job may have fields that the model does not know.
-        manifest = {**read.manifest(), "status": job.status.to_manifest()}
         try:
-            answer = await self._client.replace(f"{kinds.JOB.path(*key_of(job))}/status", manifest)
+            answer = await self._replace_status(read.manifest(), job.status)
+        except ApiError as error:
+            if not _is_about_content(error):
+                raise
+            LOGGER.warning("%s/%s: %s; writing the status without messages", *key_of(job), error)
+            answer = await self._replace_status(read.manifest(), stored.reduced(job.status))
+        self.jobs.put(answer, silently=True)
+
+    async def _replace_status(self, manifest: Manifest, status: Status) -> Manifest:
+        # The stored job may have fields that the model does not know.
+        manifest["status"] = stored.carried(manifest.get("status") or {}, status)
+        metadata = manifest["metadata"]
+        path = kinds.JOB.path(metadata["namespace"], metadata["name"])
+        try:
+            return await self._client.replace(f"{path}/status", manifest)
         except ApiError as error:
             if error.code not in (CONFLICT, NOT_FOUND):
                 raise
             raise Conflict(str(error)) from error
-        self.jobs.put(answer, silently=True)
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
         """Have the recorder send an event, beside the reconciles."""
@@ -341,6 +361,15 @@ def _is_final(error: ApiError) -> bool:
         return error.reason == "BadRequest"
     is_its_own = _IS_INVALID.match(error.message) is not None
     return error.code == UNPROCESSABLE and is_its_own and bool(error.fields)
+
+
+def _is_about_content(error: ApiError) -> bool:
+    """Whether a status is refused for its size or its values.
+
+    The API server limits a request, and etcd an object, each with an answer of its own.
+    """
+    is_too_large = re.search(r"too (large|long)|larger than max", error.message) is not None
+    return error.code in (TOO_LARGE, UNPROCESSABLE) or is_too_large
 
 
 def _itself(item: Manifest) -> JobKey:

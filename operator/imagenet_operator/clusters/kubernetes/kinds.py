@@ -51,6 +51,7 @@ JOB = Kind(KIND, GROUP, VERSION, crd.PLURAL)
 NODE = Kind("Node", "", "v1", "nodes", is_namespaced=False)
 POD = Kind("Pod", "", "v1", "pods")
 EVENT = Kind("Event", "", "v1", "events")
+LEASE = Kind("Lease", "coordination.k8s.io", "v1", "leases")
 
 CHILDREN = (
     POD,
@@ -62,7 +63,7 @@ CHILDREN = (
 )
 """The kinds of a job's children."""
 
-BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, *CHILDREN)}
+BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, LEASE, *CHILDREN)}
 """Every kind by its name."""
 
 _ALL = frozenset({"get", "list", "watch", "create", "delete"})
@@ -76,7 +77,8 @@ VERBS = {
     ("", "persistentvolumeclaims"): _ALL - {"delete"} | {"patch"},
     ("networking.k8s.io", "networkpolicies"): _ALL,
     ("policy", "poddisruptionbudgets"): _ALL,
-    ("", "events"): frozenset({"create"}),
+    ("", "events"): frozenset({"create", "list", "patch"}),
     ("", "nodes"): frozenset({"list", "watch"}),
+    (LEASE.group, LEASE.plural): frozenset({"list", "create", "update"}),
 }
 """The requests that the operator sends: (group, resource) → RBAC verbs."""

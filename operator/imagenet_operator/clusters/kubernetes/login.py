@@ -3,8 +3,7 @@
 `connection` asks a login for credentials, and again before they expire or when the API server
 rejects them. The kubernetes package's loaders read a kubeconfig's context or the service account's
 files. This module takes what requests need from their result. The loaders get certificates and keys
-as files in memory, because their own temporary files would leave keys on the disk if the process is
-killed.
+as files in memory: their own temporary files would leave keys on the disk if the process is killed.
 """
 
 import base64

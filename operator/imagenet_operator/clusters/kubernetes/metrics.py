@@ -6,8 +6,9 @@ registers there is exported by accident.
 
 import asyncio
 from collections import Counter as Count
-from collections.abc import Iterable
-from typing import Final, get_args
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.platform_collector import PlatformCollector
@@ -24,6 +25,12 @@ PREFIX = "imagenet_operator_"
 SEEN_SECONDS: Final = 90.0
 """How long a new series stays at 0: longer than a scrape interval."""
 
+MOST_WAITING: Final = 1000
+"""How many waiting jobs have a series."""
+
+MOST_TIMED: Final = 1000
+"""How many jobs have series of their time."""
+
 NO_PHASE = "New"
 """The phase of a job that was not reconciled yet."""
 
@@ -31,6 +38,32 @@ JOBS = Gauge(
     f"{PREFIX}jobs",
     "ImageNetJobs by namespace and phase.",
     ["namespace", "phase"],
+    registry=REGISTRY,
+)
+WAITING = Gauge(
+    f"{PREFIX}job_waiting",
+    "1 for each ImageNetJob that does not start, by the reason in its condition; for 1,000 jobs at "
+    "most.",
+    ["namespace", "imagenet_job", "reason"],
+    registry=REGISTRY,
+)
+SECONDS = Gauge(
+    f"{PREFIX}job_seconds",
+    "Time of an ImageNetJob by phase, as its status has it; for 1,000 jobs at most.",
+    ["namespace", "imagenet_job", "phase"],
+    registry=REGISTRY,
+)
+GOODPUT = Gauge(
+    f"{PREFIX}job_goodput_ratio",
+    "Fraction of the time of an ImageNetJob, without suspensions, that went to steps which are not "
+    "redone; for 1,000 jobs at most.",
+    ["namespace", "imagenet_job"],
+    registry=REGISTRY,
+)
+GPU_HOURS = Gauge(
+    f"{PREFIX}job_gpu_hours",
+    "Hours in which members of an ImageNetJob had nodes, times their GPUs; for 1,000 jobs at most.",
+    ["namespace", "imagenet_job"],
     registry=REGISTRY,
 )
 RECONCILES = Counter(
@@ -68,6 +101,23 @@ WATCH_UP = Gauge(
     ["kind", "namespace"],
     registry=REGISTRY,
 )
+LEADER = Gauge(
+    f"{PREFIX}leader",
+    "Whether this operator leads, by each of its leases. Only a leader exports the jobs' series.",
+    ["lease"],
+    registry=REGISTRY,
+)
+LEASE_HOLDER = Gauge(
+    f"{PREFIX}lease_holder",
+    "1 for the holder of each lease that this operator needs, as it has last seen it.",
+    ["lease", "holder"],
+    registry=REGISTRY,
+)
+LEASE_WRITES = Counter(
+    f"{PREFIX}lease_writes",
+    "Writes of leases, mostly renewals. imagenet_operator_api_requests_total includes them.",
+    registry=REGISTRY,
+)
 
 
 def measure_reconcile(result: str, seconds: float) -> None:
@@ -95,11 +145,50 @@ def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
             JOBS.labels(namespace, phase).set(counted[namespace, phase])
 
 
+def set_waiting(jobs: Iterable[tuple[str, str, str]]) -> None:
+    """Set the jobs that do not start.
+
+    Args:
+        jobs: Namespace, name and reason of each.
+    """
+    WAITING.clear()
+    for labels in islice(jobs, MOST_WAITING):
+        WAITING.labels(*labels).set(1)
+
+
+def set_time(jobs: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+    """Set the time of jobs.
+
+    Args:
+        jobs: Namespace, name and ``status.time`` of each.
+    """
+    for gauge in (SECONDS, GOODPUT, GPU_HOURS):
+        gauge.clear()
+    for namespace, name, time in islice(jobs, MOST_TIMED):
+        for phase, seconds in time.get("phases", {}).items():
+            SECONDS.labels(namespace, name, phase).set(seconds)
+        if "goodput" in time:
+            GOODPUT.labels(namespace, name).set(time["goodput"])
+        if "gpuHours" in time:
+            GPU_HOURS.labels(namespace, name).set(time["gpuHours"])
+
+
+def report_holders(holders: Mapping[str, str]) -> None:
+    """Export the holder of each lease.
+
+    Args:
+        holders: Lease → its holder.
+    """
+    LEASE_HOLDER.clear()
+    for lease, holder in holders.items():
+        LEASE_HOLDER.labels(lease, holder).set(1)
+
+
 def count_restart(namespace: str, name: str, reason: str) -> None:
     """Count a restart of a job after `SEEN_SECONDS`; to be called in an event loop.
 
-    increase() does not see the first increment of a series that begins with 1, and a series for
-    every job and reason would be too many.
+    increase() does not see the first increment of a series that begins with 1. A series for every
+    job and reason from the start would be too many.
     """
     restarts = RESTARTS.labels(namespace, name, reason)
     asyncio.get_running_loop().call_later(SEEN_SECONDS, restarts.inc)

@@ -1,7 +1,9 @@
 """The operator: creates and runs caches, reflectors, the loop and its helpers.
 
 `handlers` runs beside it and reports the events of the jobs. No reconcile starts before all caches
-are synced, because a job whose pods are not known yet looks as if it had lost them.
+are synced, because a job whose pods are not known yet looks as if it had lost them. Nor does one
+start before this process is the leader: until then it only keeps its caches warm. If it loses the
+lease, it ends.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from imagenet_operator.clusters.kubernetes import health, kinds, metrics
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
+from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler, now
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
@@ -27,6 +30,7 @@ from imagenet_operator.clusters.kubernetes.watch_liveness import WatchLiveness
 from imagenet_operator.clusters.loop import Loop
 from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.configuration import Configuration
+from imagenet_operator.reconcile.explanation import WAITING_REASONS
 from imagenet_operator.reconcile.sample import Sample
 
 LOGGER = logging.getLogger(__name__)
@@ -42,14 +46,20 @@ class Operator:
         client: The API client, entered.
         configuration: The operator's configuration.
         clock: The time, for all decisions.
+        election: Makes it the leader before it acts; None for the only operator of a cluster.
     """
 
     def __init__(
-        self, client: Client, configuration: Configuration, clock: Callable[[], datetime] = now
+        self,
+        client: Client,
+        configuration: Configuration,
+        clock: Callable[[], datetime] = now,
+        election: LeaderElection | None = None,
     ) -> None:
         namespaces = configuration.namespaces or (None,)
         self.loop = Loop(self._reconcile, metrics.measure_reconcile)
-        self._recorder = Recorder(client)
+        self._election = election
+        self._recorder = Recorder(client, clock)
         self.cluster = KubernetesCluster(client, self._recorder, self._child_changed)
         self._sampler: Sampler | None = None
         if configuration.sampler.enabled:
@@ -93,8 +103,7 @@ class Operator:
                 self._gone(key)
             return
         before = self.cluster.jobs.get(*key)
-        if self.cluster.jobs.put(job) and _needs_reconcile(before, job):
-            # A job that was created while no operator ran goes first.
+        if self.cluster.jobs.put(job) and _needs_reconcile(before, job) and self._is_at_work:
             self.loop.enqueue(key, low_priority=kind is None and _has_begun(job))
 
     def _gone(self, key: JobKey) -> None:
@@ -109,32 +118,59 @@ class Operator:
     # ------------------------------------------------------------------ tasks
 
     async def run(self) -> None:
-        """Run until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for reflector in (*self._children, self._nodes):
-                tasks.create_task(reflector.run(), name=f"watch of {reflector.name}")
-            tasks.create_task(self._follow_nodes(), name="nodes")
-            tasks.create_task(self.watch_liveness.run(), name="watch liveness")
-            tasks.create_task(self._recorder.run(), name="events")
-            if self._sampler is not None:
-                tasks.create_task(self._sampler.run(), name="sampler")
-            for reflector in self._children:
-                await reflector.synced.wait()
-            # A waiting gang must not be released only because the nodes are not known yet.
-            await self._nodes.answered.wait()
-            self.cluster.knows_nodes = self._nodes.synced.is_set()
-            LOGGER.info(
-                "caches are synced: %d children of jobs after %.1f s; starting to reconcile",
-                sum(len(cache) for cache in self.cluster.children.values()),
-                time.monotonic() - self._began,
-            )
-            self._is_at_work = True
-            tasks.create_task(self.loop.run(), name="loop")
+        """Run until cancelled.
+
+        Raises:
+            LeaseLost: This process may not act any more.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._fill_caches(tasks)
+                if self._election is not None:
+                    await self._election.acquire()
+                    tasks.create_task(self._election.hold(), name="lease")
+                self.begin()
+                tasks.create_task(self._recorder.run(), name="events")
+                if self._sampler is not None:
+                    tasks.create_task(self._sampler.run(), name="sampler")
+                tasks.create_task(self.loop.run(), name="loop")
+        except BaseExceptionGroup as failures:
+            if lost := failures.subgroup(LeaseLost):
+                raise lost.exceptions[0] from None
+            raise
+
+    async def _fill_caches(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the watches, and wait until all caches are synced."""
+        for reflector in (*self._children, self._nodes):
+            tasks.create_task(reflector.run(), name=f"watch of {reflector.name}")
+        tasks.create_task(self._follow_nodes(), name="nodes")
+        tasks.create_task(self.watch_liveness.run(), name="watch liveness")
+        for reflector in self._children:
+            await reflector.synced.wait()
+        # A waiting gang must not be released only because the nodes are not known yet.
+        await self._nodes.answered.wait()
+        self.cluster.knows_nodes = self._nodes.synced.is_set()
+        LOGGER.info(
+            "caches are synced: %d children of jobs after %.1f s",
+            sum(len(cache) for cache in self.cluster.children.values()),
+            time.monotonic() - self._began,
+        )
+
+    def begin(self) -> None:
+        """Have every known job reconciled; those that have not begun go first."""
+        self._is_at_work = True
+        for stored in self.cluster.jobs.all():
+            if stored.job is not None:
+                self.loop.enqueue(stored.job, low_priority=_has_begun(orjson.loads(stored.text)))
 
     async def close(self) -> None:
-        """Send the waiting events, within a short time."""
+        """Send the waiting events and release the lease, within a short time; after `run`."""
+        if self._election is not None and not self._election.is_leader:
+            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._recorder.flush(), FLUSH_TIMEOUT_SECONDS)
+        if self._election is not None:
+            await self._election.release()
 
     async def _follow_nodes(self) -> None:
         """Use the cache of nodes once it is synced, if the operator may list nodes."""
@@ -148,13 +184,12 @@ class Operator:
         return None if self._sampler is None else self._sampler.latest(key, uid)
 
     def _child_changed(self, key: JobKey, debounce: bool) -> None:
-        if self.cluster.jobs.get(*key) is None:
+        if not self._is_at_work or self.cluster.jobs.get(*key) is None:
             return
-        if self._is_at_work and debounce:
+        if debounce:
             self.loop.enqueue_debounced(key)
         else:
-            # The objects of the first lists are not announced.
-            self.loop.enqueue(key, low_priority=not self._is_at_work)
+            self.loop.enqueue(key)
 
     # ------------------------------------------------------------------ health
 
@@ -183,6 +218,8 @@ class Operator:
             yield f"{self._nodes.name} are not listed yet"
         if self.watch_liveness.heard_at is None:
             yield f"{kinds.JOB.plural} are not listed yet"
+        if self._election is not None and self._election.trouble:
+            yield self._election.trouble
 
     def has_heard(self, version: int) -> bool:
         """Whether the caches have all changes of children and nodes up to a resource version."""
@@ -205,13 +242,27 @@ class Operator:
             metrics.WATCH_UP.labels(reflector.kind.plural, reflector.namespace or "").set(is_up)
         is_up = self.watch_liveness.heard_at is not None and not self.watch_liveness.missed
         metrics.WATCH_UP.labels(kinds.JOB.plural, "").set(is_up)
-        metrics.count_jobs(_namespace_and_phase(job) for job in self.cluster.jobs.all())
+        # Another operator is at work otherwise, and exports the same series.
+        if not self._is_at_work:
+            return
+        jobs = [_summary(job) for job in self.cluster.jobs.all()]
+        metrics.count_jobs((namespace, phase) for namespace, _, phase, _, _ in jobs)
+        metrics.set_waiting((place, name, reason) for place, name, _, reason, _ in jobs if reason)
+        metrics.set_time((place, name, time) for place, name, _, _, time in jobs if time)
 
 
-def _namespace_and_phase(job: Stored) -> tuple[str, str]:
+def _summary(job: Stored) -> tuple[str, str, str, str | None, Manifest | None]:
+    """Return a job's namespace, name, phase, why it does not start if so, and its time."""
     manifest = orjson.loads(job.text)
-    status = manifest.get("status") or {}
-    return manifest["metadata"]["namespace"], status.get("phase") or metrics.NO_PHASE
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    phase = status.get("phase") or metrics.NO_PHASE
+    reason = None
+    if "completionTime" not in status:
+        # A later condition of a job is that of a later step.
+        conditions = status.get("conditions") or ()
+        reasons = [item["reason"] for item in conditions if item["status"] == "False"]
+        reason = next((item for item in reversed(reasons) if item in WAITING_REASONS), None)
+    return metadata["namespace"], metadata["name"], phase, reason, status.get("time")
 
 
 def _has_begun(job: Manifest) -> bool:

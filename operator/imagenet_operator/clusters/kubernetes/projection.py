@@ -11,15 +11,17 @@ from imagenet_operator.api.base import Manifest
 _POD_SPEC = ("nodeName", "schedulingGates", "overhead")
 _UNBOUND_POD_SPEC = ("tolerations",)
 _POD_STATUS = ("phase", "reason", "message", "podIP", "conditions")
-_CONTAINER = ("name", "resources", "ports")
+_CONTAINER = ("name", "resources", "ports", "restartPolicy")
 _CONTAINER_STATUS = ("name", "state")
+_STATUSES = ("containerStatuses", "initContainerStatuses")
 _ANNOTATIONS = "annotations"
 
 
 def pod(manifest: Manifest) -> Manifest:
     """Return the parts of a pod that a reconcile reads."""
     spec, status = manifest["spec"], manifest.get("status", {})
-    statuses = status.get("containerStatuses")
+    # What an init container waits for is read only before the others start.
+    statuses = _STATUSES if status.get("phase") == "Pending" else _STATUSES[:1]
     return {
         "metadata": _metadata(manifest),
         "spec": {
@@ -34,11 +36,11 @@ def pod(manifest: Manifest) -> Manifest:
         },
         "status": {
             **_some(status, _POD_STATUS),
-            **(
-                {"containerStatuses": [_some(item, _CONTAINER_STATUS) for item in statuses]}
-                if statuses
-                else {}
-            ),
+            **{
+                field: [_some(item, _CONTAINER_STATUS) for item in status[field]]
+                for field in statuses
+                if status.get(field)
+            },
         },
     }
 

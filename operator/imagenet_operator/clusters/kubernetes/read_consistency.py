@@ -4,7 +4,7 @@
 decision about an object that is seen: every write names a UID or a resource version. It is not safe
 for a decision about an object that is *not* seen: a pod that was just created looks as if it had
 vanished. Such decisions are rare. The reconciler makes them again from live reads before it applies
-any part of them, so a cache that lags costs a few requests and does no harm.
+any part of them. So a cache that lags costs a few requests and does no harm.
 """
 
 from enum import IntEnum

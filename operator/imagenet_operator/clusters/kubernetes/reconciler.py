@@ -11,33 +11,31 @@ cases the job is read before its children.
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob, Manifest, validation
+from imagenet_operator.api import ImageNetJob, Manifest
+from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import metrics, stored_job
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
-    UNPROCESSABLE,
     Invalid,
     KubernetesCluster,
     key_of,
 )
 from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
-from imagenet_operator.clusters.kubernetes.stored_job import Unreadable
+from imagenet_operator.clusters.kubernetes.refusals import Refusals
 from imagenet_operator.manifests import volumes
-from imagenet_operator.reconcile import observe, rejection
-from imagenet_operator.reconcile.context import EVENT_MAXIMUM
+from imagenet_operator.reconcile import explanation, observe, rejection
 from imagenet_operator.reconcile.decide import decide, is_finished, is_resuming
-from imagenet_operator.reconcile.policies import gang
+from imagenet_operator.reconcile.policies import gang, rebuild
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import Capacity, Decision, Event, ReconcileSettings
+from imagenet_operator.reconcile.types import Capacity, Decision, Observed, ReconcileSettings
 
 LOGGER = logging.getLogger(__name__)
 
@@ -45,8 +43,6 @@ MAX_ROUNDS: Final = 8
 """How many decisions in a row one reconcile may make before other jobs have their turn."""
 
 AT_ONCE = timedelta(0)
-
-_NAMES_AND_NUMBERS: Final = re.compile(r'"[^"]*"|[0-9]+')
 
 
 @dataclass(frozen=True)
@@ -68,15 +64,15 @@ class _View:
 
     Attributes:
         stored: The job, as the API server stores it.
+        found: The job, as far as it can be read.
         children: Its children, and other objects with names that it needs.
-        unreachable: Nodes of its pods that are not ready, gone or out of service.
-        absent: Claims that it names and that do not exist.
+        observed: The children, sorted; without the free capacity and the last refusal.
     """
 
     stored: Stored
+    found: StoredJob
     children: list[Manifest]
-    unreachable: frozenset[str]
-    absent: frozenset[str] = frozenset()
+    observed: Observed
 
 
 @dataclass(frozen=True)
@@ -112,11 +108,11 @@ class Reconciler:
         self._settings = settings
         self._latest = latest
         self._clock = clock
-        self._reported: dict[JobKey, set[str]] = {}
+        self._refusals = Refusals()
 
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a job that is gone."""
-        self._reported.pop(key, None)
+        self._refusals.forget(key)
 
     async def reconcile(self, key: JobKey) -> timedelta | None:
         """Reconcile a job until no decision follows at once.
@@ -133,33 +129,36 @@ class Reconciler:
             stored = self._cluster.jobs.get(*key)
             if stored is None or not stored_job.is_ours_to_run(stored.manifest()):
                 return None
-            try:
-                job = stored_job.read(stored)
-            except Unreadable as error:
-                requeue_after = await self._fail_unreadable(key, stored, error)
-                if requeue_after != AT_ONCE:
-                    return requeue_after
-                continue
-            if not (_is_new(job) or is_resuming(job)):
+            found = stored_job.read(stored)
+            job = found.job
+            if found.problems or not (_is_new(job) or is_resuming(job)):
                 named = None
             elif named is None or named.names != _claims_of(job):
                 named = await self._read_before_start(key, job)
                 consistency = ReadConsistency.LIVE_JOB
                 continue
-            view = await self._observe(job, stored, named)
+            view = await self._observe(found, stored, named)
             consistency, requeue_after = await self._round(key, job, view, consistency)
             if requeue_after != AT_ONCE:
                 return requeue_after
         return AT_ONCE
 
-    async def _observe(
-        self, job: ImageNetJob, stored: Stored, named: _NamedClaims | None = None
-    ) -> _View:
-        children = await self._cluster.observe(job)
-        unreachable = await self._cluster.unreachable_nodes(job)
-        if named is None:
-            return _View(stored, children, unreachable)
-        return _View(stored, [*children, *named.found], unreachable, named.absent)
+    async def _observe(self, found: StoredJob, stored: Stored, named: _NamedClaims | None) -> _View:
+        """Read the surroundings of a job, Events included, before it may wait for the lock."""
+        children = await self._cluster.observe(found.job)
+        if named is not None:
+            children = [*children, *named.found]
+        observed = observe.sort(
+            found.job,
+            children,
+            unreachable_nodes=await self._cluster.unreachable_nodes(found.job),
+            absent=frozenset() if named is None else named.absent,
+        )
+        events = await self._cluster.object_events.read(
+            key_of(found.job), observed.waiting, self._clock()
+        )
+        observed = replace(observed, unsupported=found.problems, events=events)
+        return _View(stored, found, children, observed)
 
     async def _read_before_start(self, key: JobKey, job: ImageNetJob) -> _NamedClaims:
         """Read the job and the claims that it names, at once, before it starts or resumes.
@@ -203,20 +202,14 @@ class Reconciler:
     def _decide(self, job: ImageNetJob, view: _View, free: Capacity | None) -> Decision:
         time = self._clock()
         if _is_new(job):
-            problems = validation.validate(view.stored.manifest())
-            if problems:
-                reason, message = rejection.reason_of(problems), stored_job.in_words(problems)
+            profile = self._settings.manifests.template_profile
+            faults = stored_job.faults(view.found, view.stored.manifest(), profile)
+            if faults:
+                reason, message = rejection.reason_of(faults), stored_job.in_words(faults)
                 return rejection.reject(job, reason, message, time, self._settings)
-        observed = observe.sort(
-            job,
-            view.children,
-            unreachable_nodes=view.unreachable,
-            absent=view.absent,
-            free=free,
-        )
-        return decide(
-            job, observed, self._latest(key_of(job), view.stored.uid), time, self._settings
-        )
+        key = key_of(job)
+        observed = replace(view.observed, free=free, refusal=self._refusals.latest.get(key))
+        return decide(job, observed, self._latest(key, view.stored.uid), time, self._settings)
 
     async def _refresh(self, key: JobKey, wanted: ReadConsistency) -> None:
         if wanted is ReadConsistency.LIVE_ALL:
@@ -242,12 +235,13 @@ class Reconciler:
                 await self._cluster.refresh_job(key)
             else:
                 await self._report(key, job, error)
+                await self._explain(key, job, error)
             raise
         _log_and_count(key, job, decision)
         if applied.refused:
             return await self._retry_later(key, job, applied.refused, decision)
         if not _is_cut_off(decision):
-            self._reported.pop(key, None)
+            self._refusals.end(key)
         return decision
 
     async def _retry_later(
@@ -264,48 +258,25 @@ class Reconciler:
         return replace(decision, requeue_after=soon)
 
     async def _report(self, key: JobKey, job: ImageNetJob, error: ApiError) -> None:
-        """Record an event about a refusal, such as an exceeded quota, once."""
-        reported = self._reported.setdefault(key, set())
-        gist = _gist(error.message)
-        if 400 <= error.code < 500 and gist not in reported:
-            reported.add(gist)
-            event = Event("Warning", "ApiServerRefused", error.message[:EVENT_MAXIMUM])
+        """Record an event about a refusal, such as an exceeded quota."""
+        event = self._refusals.event(key, error)
+        if event is not None:
             await self._cluster.record_event(job, event)
 
-    async def _fail_unreadable(
-        self, key: JobKey, stored: Stored, error: Unreadable
-    ) -> timedelta | None:
-        """Fail a job that cannot be read, and delete its children; return when to reconcile again.
-
-        If its status cannot be written nothing is deleted: a deletion has to be recorded first.
-        """
-        LOGGER.error("%s/%s: cannot be reconciled: %s", *key, error)
-        if error.status is None:
-            return None
-        job = stored_job.stub(stored, error.status)
-        if is_finished(job.status):
-            view = await self._observe(job, stored)
-            observed = observe.sort(job, view.children, unreachable_nodes=view.unreachable)
-            decision = decide(job, observed, None, self._clock(), self._settings)
-            decision = replace(decision, status=job.status)
-            return (await self._apply(key, job, decision)).requeue_after
-        reason, message = error.reason, str(error)
-        status = rejection.rejected_status(
-            job.status, error.generation, reason, message, self._clock()
-        )
-        due = Event("Warning", reason, message[:EVENT_MAXIMUM])
+    async def _explain(self, key: JobKey, job: ImageNetJob, error: ApiError) -> None:
+        """Write into the status why a decision is not applied; only that, and only once."""
+        refusal = self._refusals.note(key, error)
+        if refusal is None:
+            return
+        decision = explanation.explain_refusal(job, refusal, self._clock(), self._settings)
         try:
-            await self._apply(key, job, Decision(status, events=(due,)))
-        except ApiError as refused:
-            if refused.code != UNPROCESSABLE:
-                raise
-            LOGGER.error("%s/%s: its status cannot be written: %s", *key, refused)
-            return None
-        return AT_ONCE
+            await apply(self._cluster, job, decision)
+        except ClusterError as failure:
+            LOGGER.debug("%s/%s: the refusal is not in the status yet: %s", *key, failure)
 
 
 def _is_new(job: ImageNetJob) -> bool:
-    return job.status.start_time is None and not is_finished(job.status)
+    return not rebuild.was_started(job.status) and not is_finished(job.status)
 
 
 def _claims_of(job: ImageNetJob) -> frozenset[str]:
@@ -325,11 +296,6 @@ def _is_cut_off(decision: Decision) -> bool:
     training = decision.status.training
     outcome = None if training is None else training.outcome
     return outcome is not None and outcome.reason == gang.CUT_OFF.reason
-
-
-def _gist(message: str) -> str:
-    """Return a refusal without names and numbers, which change with the attempt."""
-    return _NAMES_AND_NUMBERS.sub("", message)
 
 
 def _log_and_count(key: JobKey, job: ImageNetJob, decision: Decision) -> None:

@@ -1,6 +1,6 @@
 """The watch liveness check: whether kopf reports every change of the jobs.
 
-kopf does not show the state of its watch of the jobs, and after a gap in it (410) it reports the
+kopf does not show the state of its watch of the jobs. After a gap in it (410), kopf reports the
 jobs that exist, not those that are gone. So once a minute this check lists the metadata of all
 jobs. It forgets jobs that are gone. If kopf has not reported a change that the previous check saw,
 kopf's watch is dead, and `health` says so.

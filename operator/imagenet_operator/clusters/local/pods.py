@@ -80,7 +80,7 @@ def check(pod: Manifest, images: frozenset[str]) -> None:
     if spec.get("restartPolicy") != "Never":
         raise _unsupported(where, "restartPolicy other than Never", "leave it out")
     for volume in spec.get("volumes", ()):
-        if not {"persistentVolumeClaim", "emptyDir", "secret"} & volume.keys():
+        if not {"persistentVolumeClaim", "emptyDir", "ephemeral", "secret"} & volume.keys():
             kind = next((key for key in volume if key != "name"), "nothing")
             raise _unsupported(
                 where,

@@ -39,9 +39,10 @@ class Needs:
 
 def images(settings: Settings) -> frozenset[str]:
     """Return the images whose programs are installed on this machine."""
-    return frozenset(
+    of_training = (
         image for images in settings.images.values() for image in (images.cpu, images.gpu)
     )
+    return frozenset({settings.preparation_image, *of_training})
 
 
 def needs(job: ImageNetJob, settings: Settings) -> Needs:

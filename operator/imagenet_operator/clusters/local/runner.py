@@ -16,7 +16,7 @@ from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.loop import Loop
 from imagenet_operator.clusters.sampler import Sampler
-from imagenet_operator.reconcile import observe
+from imagenet_operator.reconcile import observe, publishing
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
@@ -158,7 +158,8 @@ class LocalRun:
         decision = decide(job, observed, sample, datetime.now(UTC), self._settings)
         self.job = (await apply(self._cluster, job, decision)).job
         self._show(View(job.model_copy(update={"status": decision.status}), observed, sample))
-        if is_finished(job.status) and _is_clean(decision, self._children):
+        is_over = is_finished(job.status) and not publishing.is_under_way(job, observed)
+        if is_over and _is_clean(decision, self._children):
             self._ended.set()
         return decision.requeue_after
 

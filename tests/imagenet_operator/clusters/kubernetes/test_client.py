@@ -24,7 +24,7 @@ class BehindAProxy(FakeApiServer):
         self.url += PREFIX
         return self
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if not request.path.startswith(f"{PREFIX}/"):
             return web.Response(status=404, text=f"no {request.path}")
         below = URL(request.raw_path.removeprefix(PREFIX), encoded=True)

@@ -160,7 +160,7 @@ async def stored(cluster: KubernetesCluster, restarts: int) -> ImageNetJob:
     """The job as it is cached, with a status to write."""
     found = cluster.jobs.get(*KEY)
     assert found is not None
-    return stored_job.read(found).model_copy(update={"status": Status(restarts=restarts)})
+    return stored_job.read(found).job.model_copy(update={"status": Status(restarts=restarts)})
 
 
 @asynchronous

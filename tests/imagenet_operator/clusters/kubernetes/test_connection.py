@@ -68,7 +68,7 @@ async def test_a_renewed_token_is_read_when_the_old_one_is_refused(tmp_path: Pat
     old = await found.credentials()
     token.write_text("new")
     assert await found.credentials() is old
-    # A login that is refused at once is not tried again at once.
+    # A login that is refused is not tried again without a pause.
     assert await found.renew(old) is old
 
     clock.now += RENEWAL_SECONDS

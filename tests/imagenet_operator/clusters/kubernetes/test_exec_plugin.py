@@ -43,7 +43,7 @@ class TokenServer:
         self.connection.clock = self.clock = Clock()
         server.lets_in = self._lets_in
 
-    def _lets_in(self, request: web.Request) -> bool:
+    def _lets_in(self, request: web.BaseRequest) -> bool:
         knows = request.headers.get("Authorization") == f"Bearer {self.token}"
         self.unauthorized += not knows
         return knows
@@ -175,7 +175,7 @@ class CertificateServer:
         self.plugin = Plugin(folder)
 
     def connection(self, folder: Path) -> Connection:
-        """The connection of the server, which has to be entered."""
+        """The connection of the server, a context manager."""
         cluster = {
             "server": self.server.url,
             "certificate-authority-data": encoded(self.authority.pem.decode()),
@@ -187,7 +187,7 @@ class CertificateServer:
         pem, key = (part.decode() for part in self.authority.issue(name))
         self.plugin.answer(lifetime, clientCertificateData=pem, clientKeyData=key)
 
-    def _lets_in(self, request: web.Request) -> bool:
+    def _lets_in(self, request: web.BaseRequest) -> bool:
         assert request.transport is not None
         found: dict[str, Any] = request.transport.get_extra_info("peercert") or {}
         return ((("commonName", self.user),),) == found.get("subject")

@@ -1,6 +1,7 @@
 """Gangs that wait for room, on the nodes of a pool as clouds make them: with a taint."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from imagenet_operator.api import load
 from imagenet_operator.clusters.kubernetes import capacity_lock
 from imagenet_operator.clusters.loop import MAX_CONCURRENT_RECONCILES
-from support.api_requests import Request
-from support.asynchronous import asynchronous
+from support.api_requests import Refusal, Request
+from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
 from support.job_table import PREPARED
 from support.operator_harness import Harness, cluster_of, job, node, running
@@ -18,6 +19,7 @@ from support.operator_harness import Harness, cluster_of, job, node, running
 Manifest = dict[str, Any]
 FLAGSHIP = Path(__file__).parents[4] / "examples" / "imagenet-resnet152.yaml"
 KEY = ("vision", "imagenet-resnet152")
+FULL = Refusal(500, "InternalError", "the request is refused")
 KEPT_FOR_GPUS = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
@@ -52,7 +54,7 @@ def gated(harness: Harness) -> list[str]:
 
 
 async def looked_at(harness: Harness, name: str = KEY[1]) -> None:
-    """Have a job looked at, as the scheduler's word on its pods makes the operator do."""
+    """Have a job looked at, as a change of one of its pods makes the operator do."""
     await harness.settle()
     harness.operator.loop.enqueue((KEY[0], name))
     await harness.settle()
@@ -63,7 +65,8 @@ async def test_the_flagship_starts_on_the_pool_that_it_is_written_for() -> None:
     nodes = [*map(gpu_machine, range(16)), machine("plain", 160, "512Gi")]
     async with cluster_of(*nodes) as server, running(server) as harness:
         await server.add(flagship())
-        await looked_at(harness)
+        # The scheduler says nothing about pods with gates, so no event follows their creation.
+        await harness.settle()
 
         assert len(harness.pods()) == 33
         assert gated(harness) == []
@@ -112,6 +115,28 @@ async def test_a_gang_that_tolerates_nothing_stays_off_the_pool() -> None:
         await looked_at(harness, "digits")
 
         assert len(gated(harness)) == 5
+
+
+@asynchronous
+async def test_a_gang_that_waits_for_the_capacity_lock_has_its_events_read_before() -> None:
+    def let_create(pod: Manifest) -> None:
+        pod["spec"] |= {"schedulingGates": [], "nodeName": "gpu-0"}
+
+    def lists_events(asked: Request) -> bool:
+        return (asked.verb, asked.kind) == ("list", "Event")
+
+    async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
+        await server.add(job(run_policy=WAIT))
+        await looked_at(harness, "digits")
+        server.refuse(FULL, lambda asked: (asked.verb, asked.kind) == ("patch", "Pod"))
+        await server.change("Pod", "digits-r0-worker-0", let_create)
+        await harness.settle()
+        assert gated(harness)
+        async with harness.operator.cluster.capacity_lock.acquire(("vision", "other")):
+            assert not any(map(lists_events, server.requests))
+            harness.clock.ahead += timedelta(seconds=40)
+            harness.operator.loop.enqueue(("vision", "digits"))
+            await until(lambda: any(map(lists_events, server.requests)))
 
 
 WAIT = {"schedulingPolicy": {"gang": "Wait"}}
@@ -204,7 +229,7 @@ async def test_a_gang_that_was_let_go_holds_its_room_while_its_pods_get_nodes() 
 @pytest.mark.usefixtures("long_believed")
 @asynchronous
 async def test_gangs_that_wait_leave_room_for_those_who_do_not() -> None:
-    """Nobody answers what nodes have left; a job that does not ask is not held up."""
+    """The list of nodes does not answer; a job that does not need it goes on."""
     answer, go_on = asyncio.Event(), asyncio.Event()
 
     async def held(asked: Request) -> None:

@@ -1,4 +1,4 @@
-"""Attempts that hang while the operator restarts: the next one judges by what this one heard."""
+"""Members that do not answer, or too much: hangs across restarts of the operator, and limits."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ async def asked(harness: Harness, member: MetricsServer, times: int) -> None:
 
 
 async def heard(harness: Harness, member: MetricsServer) -> None:
-    """Wait until the status tells that the attempt was heard."""
+    """Wait until the status records a sample of the attempt."""
 
     def is_heard() -> bool:
         member.text = metrics(images=member.asked)
@@ -68,6 +68,24 @@ async def test_a_hang_that_began_under_another_operator_is_ended() -> None:
             restarting = harness.condition("Restarting")
             assert restarting["reason"] == "ProgressDeadlineExceeded"
             assert restarting["message"] == "attempt 0: no worker answered for 2 s"
+
+
+@asynchronous
+async def test_members_whose_metrics_exceed_a_limit_are_named_in_the_status() -> None:
+    async with cluster_of(node("n1")) as server, serving() as member:
+        member.text = "x" * (1 << 20)
+        async with running(server, ASKING) as harness:
+            await started(harness, member, deadline=600)
+            await until(lambda: "metricsLeftOut" in harness.status())
+            assert harness.status()["metricsLeftOut"] == (
+                "digits-r0-worker-0 (more than 64 KiB), digits-r0-worker-1 (more than 64 KiB)"
+            )
+            await harness.settle()
+            version = server.version
+            await asked(harness, member, 2)
+            assert server.version == version
+            member.text = metrics()
+            await until(lambda: "metricsLeftOut" not in harness.status())
 
 
 @asynchronous

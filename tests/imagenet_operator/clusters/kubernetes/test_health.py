@@ -1,4 +1,4 @@
-"""/healthz and /readyz: what a kubelet hears of an operator that is not well, or not ready."""
+"""/healthz and /readyz: the answers of an operator that is not healthy, or not ready."""
 
 import aiohttp
 

@@ -127,7 +127,7 @@ def test_no_passphrase_of_a_key_is_asked_for(tmp_path: Path) -> None:
 
 
 def merged(folder: Path, name: str, **parts: object) -> Path:
-    """Write a kubeconfig in a folder of its own, with these parts instead of the usual ones."""
+    """Write a kubeconfig in a separate folder, with these parts instead of the usual ones."""
     (folder / name).mkdir()
     path = kubeconfig(folder / name, {}, {"tokenFile": "token"})
     (folder / name / "token").write_text(name)

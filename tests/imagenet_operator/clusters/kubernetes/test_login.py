@@ -48,7 +48,7 @@ async def secure(folder: Path, *hosts: str) -> AsyncIterator[Secure]:
     async with FakeApiServer(authority.server_tls(folder, *hosts, clients=True)) as server:
         api = Secure(server, authority, folder, set())
 
-        def note(request: web.Request) -> bool:
+        def note(request: web.BaseRequest) -> bool:
             assert request.transport is not None
             found = request.transport.get_extra_info("peercert") or {}
             api.users |= {name for ((_, name),) in found.get("subject", ())}
@@ -131,7 +131,7 @@ async def test_a_user_may_act_as_another(tmp_path: Path) -> None:
     }
     carried: list[tuple[str, str]] = []
 
-    def note(request: web.Request) -> bool:
+    def note(request: web.BaseRequest) -> bool:
         named = ("Authorization", "Impersonate-")
         carried.extend(item for item in request.headers.items() if item[0].startswith(named))
         return True
@@ -155,9 +155,9 @@ async def test_a_user_may_act_as_another(tmp_path: Path) -> None:
 
 @asynchronous
 async def test_no_other_server_gets_the_login_that_kopf_uses(tmp_path: Path) -> None:
-    reached: list[web.Request] = []
+    reached: list[web.BaseRequest] = []
 
-    def note(request: web.Request) -> bool:
+    def note(request: web.BaseRequest) -> bool:
         reached.append(request)
         return True
 

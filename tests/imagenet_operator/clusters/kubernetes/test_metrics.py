@@ -6,7 +6,8 @@ import pytest
 
 from imagenet_operator.clusters.kubernetes import metrics
 from support.asynchronous import asynchronous
-from support.operator_harness import Harness, cluster_of_one, job
+from support.operator_harness import Harness, claim, cluster_of_one, job
+from support.version_skew import looked_at, written_by_a_newer_operator
 
 
 def restarts(name: str = "digits") -> dict[str, float]:
@@ -137,3 +138,46 @@ async def test_a_job_that_is_gone_is_counted_no_more() -> None:
         await harness.settle()
 
         assert restarts() == {}
+
+
+def waiting_jobs() -> dict[str, str]:
+    """The jobs that do not start, with the reason."""
+    (family,) = metrics.WAITING.collect()
+    return {sample.labels["imagenet_job"]: sample.labels["reason"] for sample in family.samples}
+
+
+@asynchronous
+async def test_a_job_that_waits_is_counted_by_its_reason_while_it_waits() -> None:
+    async with cluster_of_one(claims=[]) as harness:
+        await harness.server.add(job())
+        await harness.settle()
+        harness.operator.measure()
+        assert waiting_jobs() == {"digits": "ClaimNotFound"}
+
+        await harness.server.add(claim())
+        await harness.let_pass(30)
+        await harness.run_pods()
+        await harness.settle()
+        harness.operator.measure()
+        assert harness.status()["phase"] == "Running"
+        assert waiting_jobs() == {}
+
+
+@asynchronous
+async def test_a_job_that_runs_does_not_wait_though_its_spec_is_from_a_newer_operator() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        await harness.server.change("ImageNetJob", "digits", written_by_a_newer_operator)
+        await looked_at(harness)
+        created = harness.condition("Created")
+        assert (created["status"], created["reason"]) == ("True", "UnsupportedSpec")
+        harness.operator.measure()
+        assert harness.status()["phase"] == "Running"
+        assert waiting_jobs() == {}
+
+
+def test_waiting_jobs_are_bounded() -> None:
+    metrics.set_waiting(("vision", f"job-{number}", "Unschedulable") for number in range(5000))
+    assert len(waiting_jobs()) == metrics.MOST_WAITING
+    metrics.set_waiting(())
+    assert waiting_jobs() == {}

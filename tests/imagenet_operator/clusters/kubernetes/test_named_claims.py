@@ -80,7 +80,7 @@ async def test_a_job_waits_for_a_claim_that_is_not_there_yet() -> None:
             f"spec.dataset.source.prepared.claimName: there is no PersistentVolumeClaim {CLAIM}; "
             "waiting until it is created"
         )
-        # Nothing tells of claims that are not the operator's.
+        # No watch reports claims that are not the operator's.
         assert harness.operator.loop.queue.next_due() is not None
         written = len(harness.server.writes())
         await harness.let_pass(60)

@@ -23,6 +23,7 @@ def test_a_job_that_was_applied_while_there_was_no_operator_goes_before_those_th
     operator.job_event(None, stored("runs", 1, started))
     operator.job_event(None, stored("runs-too", 2, started))
     operator.job_event(None, stored("waits", 3, {}))
+    operator.begin()
 
     queue = operator.loop.queue
     assert [queue.get(0.0) for _ in range(3)] == [

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.kubernetes import projection
+from imagenet_operator.reconcile import waiting_objects
 
 Manifest = dict[str, Any]
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
@@ -34,6 +35,38 @@ def test_what_is_kept_of_a_pod_that_waits() -> None:
         },
         "status": {"phase": "Pending"},
     }
+
+
+def test_what_the_explanation_of_a_wait_reads_is_kept() -> None:
+    """With the projection of the pod, the waiting object is the same as with all of the pod."""
+    failing = [{"name": "init", "image": "t", "state": {"waiting": {"reason": "ErrImagePull"}}}]
+    works = [{"name": "init", "image": "t", "state": {"running": {"startedAt": None}}}]
+    has_node = [{"type": "PodScheduled", "status": "True"}]
+    scheduled = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    deleted = {"deletionTimestamp": "2026-01-02T03:05:05Z", "finalizers": ["example.com/a"]}
+    for metadata, status in (
+        ({}, {"initContainerStatuses": failing}),
+        ({}, {"containerStatuses": failing}),
+        ({}, {"conditions": scheduled}),
+        ({}, {"conditions": has_node, "initContainerStatuses": works}),
+        (deleted, {}),
+    ):
+        whole = pod()
+        labels = {"training.imagenet.dev/attempt": "0"}
+        whole["kind"] = "Pod"
+        whole["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
+        whole["metadata"] |= {"labels": labels, **metadata}
+        whole["status"] |= status
+        kept = {**projection.pod(whole), "kind": "Pod"}
+        waiting = waiting_objects.find([whole], {}, frozenset())
+        assert waiting == waiting_objects.find([kept], {}, frozenset())
+        assert len(waiting) == 1
+
+
+def test_what_init_containers_did_is_of_no_interest_once_the_others_run() -> None:
+    running = pod()
+    running["status"] = {"phase": "Running", "initContainerStatuses": [{"name": "i", "state": {}}]}
+    assert projection.pod(running)["status"] == {"phase": "Running"}
 
 
 def test_where_a_pod_could_go_is_of_no_interest_once_it_is_there() -> None:

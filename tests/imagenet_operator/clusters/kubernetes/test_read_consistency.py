@@ -262,7 +262,7 @@ async def test_an_index_is_not_made_again_because_its_pod_is_not_known_yet() -> 
 async def test_a_job_is_deleted_by_the_time_to_live_that_it_has_now(
     by_now: int | None, is_kept: bool
 ) -> None:
-    """It ended long ago; somebody changed how long it is kept, and no watch told of it."""
+    """It ended long ago; its TTL was changed, and no watch reported it."""
     whole = job(run_policy={"ttlSecondsAfterFinished": 60})
     whole["status"] = {
         "observedGeneration": 1,

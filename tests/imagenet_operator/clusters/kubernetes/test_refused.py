@@ -1,4 +1,4 @@
-"""Jobs that cannot be worked on: refused by the operator, or by the API server for ever."""
+"""Jobs that cannot be worked on: refused by the operator, or permanently by the API server."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from support.api_requests import Refusal, Request, creates_a_pod, writes_status
 from support.asynchronous import asynchronous
-from support.operator_harness import Harness, claim, cluster_of_one, job
+from support.operator_harness import FIRST, SECOND, cluster_of_one, job, started
 
 Manifest = dict[str, Any]
 
@@ -16,8 +16,7 @@ Manifest = dict[str, Any]
     [
         (("training", "epochs"), "many", "InvalidSpec"),
         (("training", "batchSize"), 511, "InvalidSpec"),
-        (("nonsense",), {}, "InvalidSpec"),
-        (("runPolicy",), {"cleanPodPolicy": "Some"}, "InvalidSpec"),
+        (("runPolicy",), {"backoffLimit": "none"}, "InvalidSpec"),
         (
             ("training", "workers", "template"),
             {"spec": {"restartPolicy": "Always"}},
@@ -31,7 +30,7 @@ Manifest = dict[str, Any]
         ),
         (
             ("training", "workers"),
-            {"replicas": 0, "template": {"spec": {"restartPolicy": "Always"}}},
+            {"replicas": "two", "template": {"spec": {"restartPolicy": "Always"}}},
             "InvalidSpec",
         ),
     ],
@@ -145,112 +144,104 @@ async def test_a_quota_that_stays_too_small_is_told_once_however_often_it_is_tri
         await harness.server.until(lambda: harness.events().count("ApiServerRefused") == 2)
 
 
-async def became_unreadable(harness: Harness, policy: Any) -> None:
-    """Let a running job become what no version of this operator can read."""
-    await harness.server.add(job())
-    await harness.settle()
-    await harness.run_pods()
-    await harness.settle()
-    await harness.end_pod("digits-r0-worker-1")
-    await harness.settle()
-
-    def edit(item: Manifest) -> None:
-        item["spec"]["training"]["framework"] = "Caffe"
-        item["spec"]["runPolicy"] = policy
-
-    await harness.server.change("ImageNetJob", "digits", edit)
-
-
-def leaving(harness: Harness) -> list[str]:
-    """The names of the pods that are being deleted."""
-    return [
-        item["metadata"]["name"]
-        for item in harness.server.all("Pod")
-        if "deletionTimestamp" in item["metadata"]
-    ]
-
-
-RUNNING = [f"digits-r0-{member}" for member in ("scheduler-0", "server-0", "server-1", "worker-0")]
-
-
-@pytest.mark.parametrize(
-    ("policy", "deleted"),
-    [
-        ({}, RUNNING),
-        ({"cleanPodPolicy": "Running"}, RUNNING),
-        ({"cleanPodPolicy": "All"}, [*RUNNING, "digits-r0-worker-1"]),
-        ({"cleanPodPolicy": "None"}, []),
-        ({"cleanPodPolicy": "None", "fromTheFuture": 1}, []),
-        ({"cleanPodPolicy": "Some"}, RUNNING),
-        ("none", RUNNING),
-    ],
-)
+@pytest.mark.parametrize("policy", [{}, {"backoffLimit": "none"}, "none"])
 @asynchronous
-async def test_a_running_job_that_cannot_be_read_any_more_frees_what_it_holds(
-    policy: Any, deleted: list[str]
-) -> None:
+async def test_a_running_job_that_becomes_invalid_keeps_its_pods(policy: Any) -> None:
     async with cluster_of_one() as harness:
-        await became_unreadable(harness, policy)
+        await started(harness)
+
+        def edit(item: Manifest) -> None:
+            item["spec"]["training"]["batchSize"] = "many"
+            item["spec"]["runPolicy"] = policy
+
+        await harness.server.change("ImageNetJob", "digits", edit)
         await harness.settle()
 
-        assert harness.condition("Failed")["reason"] == "InvalidSpec"
-        assert harness.events().count("InvalidSpec") == 1
-        assert leaving(harness) == deleted
-        writes = [(item.verb, item.subresource) for item in harness.server.writes()]
-        deletes = [index for index, write in enumerate(writes) if write[0] == "delete"]
-        last_record = max(index for index, write in enumerate(writes) if write[1] == "status")
-        assert all(index > last_record for index in deletes)
-
-
-@asynchronous
-async def test_a_preparation_that_cannot_be_read_any_more_is_stopped() -> None:
-    async with cluster_of_one(claims=[claim(name="raw"), claim(name="shared")]) as harness:
-        whole = job()
-        whole["spec"]["dataset"] = {
-            "source": {"volume": {"claimName": "raw", "path": "a.tar"}},
-            "volume": {"claimName": "shared"},
-        }
-        await harness.server.add(whole)
-        await harness.settle()
-        assert harness.server.get("Job", "digits-index") is not None
-        await harness.server.change(
-            "ImageNetJob", "digits", lambda item: item["spec"].update(nonsense={})
+        assert harness.status()["phase"] == "Running"
+        assert "spec.training.batchSize" in harness.condition("Created")["message"]
+        assert harness.pods() == FIRST
+        assert not any(
+            "deletionTimestamp" in item["metadata"] for item in harness.server.all("Pod")
         )
-        await harness.settle()
-
-        assert harness.status()["phase"] == "Failed"
-        assert harness.server.get("Job", "digits-index") is None
 
 
 @asynchronous
-async def test_what_becomes_of_it_is_recorded_however_often_that_fails() -> None:
+async def test_a_failure_is_recorded_however_often_that_fails() -> None:
     async with cluster_of_one() as harness:
         starting = Refusal(503, "ServiceUnavailable", "the API server is starting")
         refused = harness.server.refuse(starting, writes_status, times=2)
         broken = job()
-        broken["spec"]["nonsense"] = {}
+        broken["spec"]["training"]["epochs"] = "many"
         await harness.server.add(broken)
         await harness.server.until(lambda: harness.status().get("phase") == "Failed")
 
         assert len(refused) == 2
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Refusal(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+        Refusal(422, "Invalid", "status.training.members[0].message: Too long: may not be more"),
+        Refusal(500, "InternalError", "etcdserver: request is too large"),
+        Refusal(
+            500, "InternalError", "rpc error: trying to send message larger than max (2 vs. 1)"
+        ),
+    ],
+)
 @asynchronous
-async def test_a_status_that_is_refused_itself_is_told_once_and_touches_nothing() -> None:
+async def test_a_status_that_is_too_large_is_written_without_words(answer: Refusal) -> None:
     async with cluster_of_one() as harness:
+        await started(harness)
         refused = harness.server.refuse(
-            Refusal(422, "Invalid", "spec.training.framework: Unsupported value"),
-            lambda asked: writes_status(asked) and asked.body["status"]["phase"] == "Failed",
+            answer, lambda asked: writes_status(asked) and "the cause" in str(asked.body["status"])
         )
-        await became_unreadable(harness, {})
+
+        def explain(item: Manifest) -> None:
+            ended = item["status"]["containerStatuses"][0]["state"]["terminated"]
+            ended["message"] = "x" * 900 + "\n" + "y" * 600 + " the cause"
+
+        # Both members end before the operator hears of one of them.
+        harness.operator.loop.debounce_seconds = 3600
+        await harness.end_pod("digits-r0-worker-0")
+        await harness.server.change("Pod", "digits-r0-worker-0", explain)
+        await harness.end_pod("digits-r0-worker-1", code=1)
         await harness.settle()
-        assert len(refused) == 1
-        harness.operator.loop.enqueue(("vision", "digits"))
+        await harness.finish_deleting()
         await harness.settle()
 
-        assert len(refused) == 2
-        assert harness.events().count("ApiServerRefused") == 1
-        assert len(harness.pods()) == 5
-        assert not any(
-            "deletionTimestamp" in item["metadata"] for item in harness.server.all("Pod")
+        assert refused
+        assert harness.status()["restarts"] == 1
+        assert harness.pods() == SECOND
+        assert harness.events().count("ApiServerRefused") == 0
+
+
+@asynchronous
+async def test_a_status_that_is_refused_is_reported_once_and_written_again() -> None:
+    async with cluster_of_one() as harness:
+        await started(harness)
+        refused = harness.server.refuse(
+            Refusal(422, "Invalid", "spec.training.framework: Unsupported value"),
+            writes_status,
+            times=4,
         )
+        await harness.end_pods()
+        await harness.server.until(lambda: harness.status()["phase"] == "Succeeded")
+        await harness.settle()
+
+        assert len(refused) == 4
+        assert harness.events().count("ApiServerRefused") == 1
+
+
+@asynchronous
+async def test_a_template_is_judged_by_the_profile_of_the_operator() -> None:
+    strict = job()
+    strict["spec"]["training"]["workers"]["template"] = {"spec": {"nodeName": "n1"}}
+    async with cluster_of_one({"templateProfile": "strict"}) as harness:
+        await harness.server.add(strict)
+        await harness.settle()
+
+        failed = harness.condition("Failed")
+        assert (failed["status"], failed["reason"]) == ("True", "InvalidTemplate")
+        assert "spec.training.workers.template.spec.nodeName: is refused" in failed["message"]
+        assert harness.pods() == []

@@ -1,4 +1,4 @@
-"""An API server that takes its time, or has too much to do: nobody is given up for waiting."""
+"""An API server that is slow or overloaded: no job fails because of it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ def large() -> Manifest:
 
 
 def slow(seconds: float) -> Callable[[Request], Awaitable[None]]:
-    """What a webhook does to the creates of pods that nobody answers any more."""
+    """A webhook whose server is gone, as it affects creates of pods."""
 
     async def fault(asked: Request) -> None:
         if creates_a_pod(asked):

@@ -6,9 +6,11 @@ from collections import defaultdict
 from typing import Any
 
 from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes.fence import TIMES
+from support.api_requests import Refusal, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import QUICK, Harness, claim, cluster_of_one, job
+from support.operator_harness import QUICK, Harness, claim, cluster_of, job, node, running
 
 Manifest = dict[str, Any]
 
@@ -22,7 +24,7 @@ def used(server: FakeApiServer) -> dict[tuple[str, str], set[str]]:
 
 
 def stranger(kind: str, name: str) -> Manifest:
-    """Somebody else's object."""
+    """A foreign object."""
     version = kinds.BY_NAME[kind].api_version
     metadata = {"name": name, "namespace": "vision"}
     return {"kind": kind, "apiVersion": version, "metadata": metadata, "spec": {}}
@@ -77,6 +79,22 @@ async def prepare(harness: Harness) -> None:
     assert harness.status("raw")["phase"] == "Failed"
 
 
+async def wait(harness: Harness) -> None:
+    """A job whose pods are refused for a while, and then do not start."""
+    full = Refusal(403, "Forbidden", "exceeded quota: pods")
+    harness.server.refuse(full, creates_a_pod)
+    await harness.server.add(job("waiting"))
+    while not any(event.get("count", 0) > 1 for event in harness.server.all("Event")):
+        await harness.let_pass(600)
+    harness.server.faults.clear()
+    while not harness.pods():
+        await harness.let_pass(600)
+    for name in harness.pods():
+        await harness.server.change("Pod", name, lambda pod: pod["spec"].update(nodeName="n1"))
+    await harness.settle()
+    await harness.let_pass(40)
+
+
 def suspend(item: Manifest) -> None:
     item["metadata"]["generation"] = item["metadata"].get("generation", 1) + 1
     item["spec"]["runPolicy"] |= {"suspend": True, "retentionPolicy": "Delete"}
@@ -96,10 +114,15 @@ def fail(item: Manifest) -> None:
 async def test_every_verb_that_is_asked_for_is_used() -> None:
     configuration = {**QUICK, "podDisruptionBudget": True}
     claims = [claim(), claim(name="archives")]
-    async with cluster_of_one(configuration, claims=claims) as harness:
+    async with (
+        cluster_of(node("n1"), claims=claims) as server,
+        running(server, configuration, lease=TIMES) as harness,
+    ):
         await wait_for_names(harness, job("late"), ("Pod", "late-r0-worker-0"))
         await train(harness)
         await prepare(harness)
         await harness.settle()
+        await wait(harness)
+        await server.until(lambda: server.counts()["update", "Lease"])
 
         assert used(harness.server) == {name: set(verbs) for name, verbs in kinds.VERBS.items()}

@@ -112,7 +112,7 @@ async def test_a_watch_that_is_silent_is_dead(monkeypatch: pytest.MonkeyPatch) -
 @asynchronous
 async def test_nodes_that_may_not_be_seen_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     async with cluster_of() as server:
-        not_yours = Refusal(403, "Forbidden", "nodes are somebody else's")
+        not_yours = Refusal(403, "Forbidden", "nodes are not the operator's")
         server.refuse(not_yours, lambda asked: asked.kind == "Node")
         async with running(server) as harness:
             await server.add(job())

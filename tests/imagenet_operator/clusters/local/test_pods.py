@@ -85,7 +85,7 @@ def test_values_are_translated(text: str, expected: str) -> None:
 
 
 def test_a_folder_of_this_machine_is_never_taken_for_one_of_the_container() -> None:
-    """A working directory below /data: what stands for /data/sub begins with /data itself."""
+    """A working directory below /data: the path for /data/sub starts with that for /data."""
     paths = {
         "/scratch": Path("/data/somewhere/scratch"),
         "/data": Path("/data/somewhere/volumes/data"),

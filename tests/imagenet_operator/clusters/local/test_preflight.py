@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import LocalError, Unsupported
 from imagenet_operator.clusters.local import environments, preflight
 from imagenet_operator.clusters.local.preflight import Needs
@@ -12,21 +13,35 @@ from imagenet_operator.manifests.settings import DEFAULTS
 from support import job_table
 
 PREPARATION = {"imagenet-index", "imagenet-pack", "imagenet-seal"}
-TRAINING = {"horovod": {"imagenet-rendezvous", "imagenet-slots"}}
 RUNNABLE = [name for name, job in job_table.JOBS.items() if job.spec.training.image is None]
+
+
+def training_programs(job: ImageNetJob) -> set[str]:
+    strategy, workers = job.spec.training.strategy, job.spec.training.workers
+    if strategy.kind == "horovod":
+        return {"imagenet-rendezvous", "imagenet-slots"}
+    parallel = strategy.distributed_data_parallel
+    has_slots = parallel is not None and parallel.processes(workers.gpus) > 1
+    return {"imagenet-slots" if has_slots else "imagenet-train"}
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_every_pod_that_the_builders_make_can_run_here(name: str) -> None:
     job = job_table.JOBS[name]
-    prepared = job.spec.dataset.source.prepared is not None
+    dataset = job.spec.dataset
+    preparation = PREPARATION if dataset.source.prepared is None else set()
+    if dataset.verify == "Checksums":
+        preparation = preparation | {"imagenet-seal"}
+    if dataset.source.fields.is_fetched:
+        preparation = preparation | {"imagenet-fetch"}
+    if dataset.publish is not None:
+        preparation = preparation | {"imagenet-publish"}
 
     wanted = preflight.needs(job, DEFAULTS)
 
-    training = TRAINING.get(job.spec.training.strategy.kind, {"imagenet-train"})
     assert wanted.programs == {
-        *((name, True) for name in training),
-        *((name, False) for name in PREPARATION if not prepared),
+        *((name, True) for name in training_programs(job)),
+        *((name, False) for name in preparation),
     }
     assert wanted.ports <= {9090, 9091, 9092}
     assert wanted.gpus == job.spec.training.workers.replicas * job.spec.training.workers.gpus

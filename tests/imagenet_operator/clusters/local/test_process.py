@@ -20,7 +20,7 @@ from imagenet_operator.clusters.local.process import (
 )
 from support.processes import is_running, processes_with, wait_until
 
-# A program that leaves a child in a session of its own, out of reach of process groups.
+# A program that leaves a child in a separate session, out of reach of process groups.
 WITH_A_DAEMON = "setsid sleep 1000 & echo ready; wait"
 
 
@@ -125,8 +125,8 @@ def test_sigterm_reaches_the_program(pod: Pod) -> None:
 
 
 def test_sigterm_at_the_very_beginning_is_not_lost(pod: Pod) -> None:
-    # Pods of their own: an init that dies before it can handle the signal takes along, by their
-    # mark, the processes of its pod.
+    # Separate pods: if an init dies before it can handle the signal, the processes with its pod's
+    # mark are killed.
     processes = [pod.start("sleep 1000", uid=f"{pod.uid}.{number}") for number in range(8)]
     for process in processes:
         process.terminate()

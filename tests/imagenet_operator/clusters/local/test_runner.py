@@ -1,4 +1,4 @@
-"""The pod whose log explains a failure: the first that failed and was not told to end."""
+"""The pod whose log explains a failure: the first that failed without a signal from the runner."""
 
 from typing import Any
 

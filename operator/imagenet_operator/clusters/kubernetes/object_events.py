@@ -1,0 +1,143 @@
+"""Events about what waits: the API server is asked for them when nothing else knows the cause.
+
+A missing Secret, a volume that is not attached or a Job whose pods are refused is only in Events.
+`reconciler` adds them to the `Observed` before it decides. They are listed only for objects that
+wait for over 30 s, and for one of each role. Each job's are listed at most once in 30 s.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from imagenet_operator.api.base import Manifest
+from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.kinds import EVENT
+from imagenet_operator.reconcile.policies import waiting
+from imagenet_operator.reconcile.waiting_objects import ObjectEvent, WaitingObject
+
+LOGGER = logging.getLogger(__name__)
+
+INTERVAL: Final = timedelta(seconds=30)
+"""The shortest time between two looks at the Events of a job."""
+
+MAX_OBJECTS: Final = 4
+"""For how many objects of a job Events are listed at a time, each of another role."""
+
+_PAGE: Final = 100
+
+_PROGRESS: Final = frozenset({"Pulled", "Created", "Started", "SuccessfulCreate"})
+"""Reasons of Events that end what older Events say."""
+
+_STILL_MISSING: Final = timedelta(minutes=3)
+"""How long what an Event names is missing without another Event: the kubelet retries each 2 min."""
+
+_TIMES: Final = ("lastTimestamp", "eventTime", "firstTimestamp")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What was read of a job, and when."""
+
+    read_at: datetime
+    events: Mapping[str, ObjectEvent] | None
+
+
+class ObjectEvents:
+    """The Events of waiting objects.
+
+    Args:
+        client: Of the API server.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[JobKey, _Known] = {}
+
+    def forget(self, key: JobKey) -> None:
+        """Drop what is known of a job."""
+        self._known.pop(key, None)
+
+    async def read(
+        self, key: JobKey, objects: Iterable[WaitingObject], now: datetime
+    ) -> Mapping[str, ObjectEvent] | None:
+        """Return the UID of each object of a job → the Event that says most about it.
+
+        An object without such an Event is absent. If Events cannot be read, the last ones stay.
+        None means that they could never be read.
+
+        Args:
+            key: The job.
+            objects: What waits.
+            now: The time.
+        """
+        stuck = waiting.needs_events(objects, now)
+        if not stuck:
+            self.forget(key)
+            return {}
+        known = self._known.get(key)
+        if known is None or now >= known.read_at + INTERVAL:
+            known = _Known(now, await self._list(key, _one_of_each_role(stuck)))
+            self._known[key] = known
+        return known.events
+
+    async def _list(
+        self, key: JobKey, objects: Sequence[WaitingObject]
+    ) -> Mapping[str, ObjectEvent] | None:
+        try:
+            found = await asyncio.gather(*(self._of(key[0], item.uid) for item in objects))
+        except ApiError as error:
+            LOGGER.warning("%s/%s: the Events of its pods cannot be read: %s", *key, error)
+            former = self._known.get(key)
+            return None if former is None else former.events
+        return {
+            item.uid: event for item, event in zip(objects, found, strict=True) if event is not None
+        }
+
+    async def _of(self, namespace: str, uid: str) -> ObjectEvent | None:
+        selection = {"fieldSelector": f"involvedObject.uid={uid}", "limit": str(_PAGE)}
+        answer = await self._client.get(EVENT.path(namespace), **selection)
+        return relevant_event(answer.get("items") or ())
+
+
+def _one_of_each_role(objects: Iterable[WaitingObject]) -> list[WaitingObject]:
+    """Return the object of each role that waits longest: pods of one template wait alike."""
+    found: dict[str, WaitingObject] = {}
+    for item in sorted(objects, key=lambda item: (str(item.since), item.name)):
+        found.setdefault(item.role, item)
+    return list(found.values())[:MAX_OBJECTS]
+
+
+def relevant_event(events: Iterable[Manifest]) -> ObjectEvent | None:
+    """Return the Event that says why an object waits now; None if none does.
+
+    The newest one counts, and of its kind a recent one that names what is missing: the kubelet also
+    reports that it gave up waiting for it.
+    """
+    known = [event for event in events if event.get("reason") in waiting.EVENT_REASONS | _PROGRESS]
+    if not known:
+        return None
+    newest = max(known, key=_time)
+    if newest["reason"] in _PROGRESS:
+        return None
+    alike = [
+        event
+        for event in known
+        if event["reason"] == newest["reason"] and _time(newest) - _time(event) <= _STILL_MISSING
+    ]
+    best = max(alike, key=lambda event: (waiting.names_missing(_message(event)), _time(event)))
+    return ObjectEvent(best["reason"], _message(best))
+
+
+def _message(event: Manifest) -> str:
+    return str(event.get("message") or "")
+
+
+def _time(event: Manifest) -> datetime:
+    series: Mapping[str, Any] = event.get("series") or {}
+    texts = [series.get("lastObservedTime"), *(event.get(name) for name in _TIMES)]
+    text = next(filter(None, texts), None)
+    return datetime.min.replace(tzinfo=UTC) if text is None else datetime.fromisoformat(text)

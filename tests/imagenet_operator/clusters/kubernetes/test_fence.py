@@ -1,0 +1,153 @@
+"""Until when requests may be sent, and have to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+
+import pytest
+
+from imagenet_operator.clusters.kubernetes import fence as fences
+from imagenet_operator.clusters.kubernetes.client import NO_LEASE, ApiError, Client
+from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.kinds import EVENT, JOB
+from support.api_requests import Request
+from support.asynchronous import asynchronous
+from support.fake_api_server import FakeApiServer
+from support.operator_harness import job
+
+SHORT = LeaseTimes(duration=0.75, renew_deadline=0.5, retry_period=0.1)
+
+
+class Time:
+    """A clock that a test sets."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    made = Time()
+    monkeypatch.setattr(fences, "time", made)
+    return made
+
+
+def test_the_times_are_those_of_client_go() -> None:
+    assert (TIMES.duration, TIMES.renew_deadline, TIMES.retry_period) == (15, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("age", "left"), [(0.0, 13.0), (2.0, 11.0), (9.9, 3.1), (10.0, 0.0), (60.0, 0.0)]
+)
+def test_a_request_ends_before_the_lease_may_expire(time: Time, age: float, left: float) -> None:
+    fence = Fence()
+    fence.extend(time.now)
+    time.now += age
+    assert fence.seconds_left() == pytest.approx(left)
+    assert age + fence.seconds_left() < TIMES.duration or not left
+
+
+def test_nothing_passes_before_the_first_renewal_and_after_the_end(time: Time) -> None:
+    fence = Fence()
+    assert fence.seconds_left() == 0
+    fence.extend(time.now)
+    fence.close()
+    assert fence.seconds_left() == 0
+
+
+def test_a_request_without_an_answer_may_still_be_carried_out_for_its_time(time: Time) -> None:
+    fence = Fence()
+    assert fence.is_quiet
+    fence.leave_unanswered(time.now + 5)
+    fence.leave_unanswered(time.now + 3)
+    time.now += 4
+    assert not fence.is_quiet
+    time.now += 1
+    assert fence.is_quiet
+
+
+@asynccontextmanager
+async def fenced(fence: Fence) -> AsyncIterator[tuple[FakeApiServer, Client]]:
+    async with FakeApiServer() as server, Client(Connection(server.url), fence) as client:
+        await server.add(job())
+        yield server, client
+
+
+PATH = JOB.path("vision", "digits")
+
+
+@asynchronous
+async def test_no_verb_that_changes_something_is_sent_without_the_lease() -> None:
+    async with fenced(Fence()) as (server, client):
+        before = len(server.requests)
+        for change in (
+            client.create(EVENT.path("vision"), {"metadata": {"name": "e"}}),
+            client.replace(f"{PATH}/status", {}),
+            client.merge(PATH, {}),
+            client.delete(PATH, {}),
+        ):
+            with pytest.raises(ApiError, match="does not hold the lease") as caught:
+                await change
+            assert caught.value.reason == NO_LEASE
+        assert len(server.requests) == before
+        assert (await client.get(PATH))["kind"] == "ImageNetJob"
+
+
+@asynchronous
+async def test_a_request_is_cut_off_before_the_lease_expires() -> None:
+    fence = Fence(SHORT)
+    loop = asyncio.get_running_loop()
+    async with fenced(fence) as (server, client):
+
+        async def endless(asked: Request) -> None:
+            if asked.verb == "create":
+                await asyncio.sleep(60)
+
+        server.faults.append(endless)
+        began = loop.time()
+        fence.extend(monotonic())
+        with pytest.raises(ApiError) as caught:
+            await client.create(EVENT.path("vision"), {"metadata": {"name": "e"}})
+        assert caught.value.reason == "Unreachable"
+        assert loop.time() - began >= SHORT.quiet
+
+
+@asynchronous
+async def test_the_api_server_gets_the_same_limit() -> None:
+    fence = Fence()
+    async with fenced(fence) as (server, client):
+        fence.extend(monotonic())
+        await client.create(EVENT.path("vision"), {"metadata": {"name": "e"}})
+        (limit,) = [asked.timeout for asked in server.requests if asked.kind == "Event"]
+        # It has the form of Go's durations.
+        assert limit.endswith("ms")
+        assert 11_000 < int(limit.removesuffix("ms")) <= 13_000
+
+
+@asynchronous
+async def test_a_request_that_was_cancelled_counts_as_unanswered() -> None:
+    fence = Fence()
+    async with fenced(fence) as (server, client):
+        fence.extend(monotonic())
+        came = asyncio.Event()
+
+        async def endless(asked: Request) -> None:
+            if asked.verb == "create":
+                came.set()
+                await asyncio.sleep(60)
+
+        server.faults.append(endless)
+        creating = asyncio.create_task(
+            client.create(EVENT.path("vision"), {"metadata": {"name": "e"}})
+        )
+        await came.wait()
+        assert fence.is_quiet
+        creating.cancel()
+        await asyncio.gather(creating, return_exceptions=True)
+        assert not fence.is_quiet

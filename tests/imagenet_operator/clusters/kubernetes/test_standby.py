@@ -1,0 +1,130 @@
+"""The operator that waits for the lease: it knows everything, and does nothing, until it leads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from prometheus_client import generate_latest
+
+from imagenet_operator.clusters.kubernetes import metrics
+from imagenet_operator.clusters.kubernetes.fence import LeaseTimes
+from imagenet_operator.clusters.kubernetes.leader_election import LeaseLost
+from support.asynchronous import asynchronous, until
+from support.fake_api_server import FakeApiServer
+from support.operator_harness import FIRST, QUICK, Harness, cluster_of, job, node, running
+
+PATIENT = LeaseTimes(duration=3600, renew_deadline=3000, retry_period=0.05)
+"""The times of a Lease that never expires in a test."""
+
+SAMPLING = {**QUICK, "sampler": {"enabled": True, "intervalSeconds": 1}}
+
+
+@asynccontextmanager
+async def two(
+    configuration: dict[str, object] = QUICK,
+) -> AsyncIterator[tuple[FakeApiServer, Harness, Harness]]:
+    """Run a leader, and an operator that waits for its lease."""
+    async with (
+        cluster_of(node("n1")) as server,
+        running(server, configuration, lease=PATIENT) as leader,
+    ):
+        await until(lambda: server.all("Lease"))
+        async with running(server, configuration, lease=PATIENT) as standby:
+            await until(lambda: not list(standby.operator.pending()))
+            yield server, leader, standby
+
+
+def knows_pods(harness: Harness) -> bool:
+    return len(harness.operator.cluster.children["Pod"]) == len(FIRST)
+
+
+@asynchronous
+async def test_a_second_replica_is_ready_with_warm_caches_and_has_nothing_to_do() -> None:
+    async with two(SAMPLING) as (server, leader, standby):
+        await server.add(job())
+        await server.until(lambda: len(server.all("Pod")) == len(FIRST))
+        await until(lambda: knows_pods(standby))
+        await leader.run_pods()
+        await server.until(lambda: leader.status().get("phase") == "Running")
+        await until(lambda: standby.operator.cluster.jobs.get("vision", "digits"))
+
+        assert list(standby.operator.troubles()) == []
+        assert list(standby.operator.pending()) == []
+        assert standby.operator.loop.is_idle
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        # The leader's: of the tasks that act there is one each.
+        assert {"loop", "sampler", "events", "lease"} <= names
+        assert sum(task.get_name() == "loop" for task in asyncio.all_tasks()) == 1
+        assert sum(task.get_name() == "sampler" for task in asyncio.all_tasks()) == 1
+        created = [item for item in server.requests if (item.verb, item.kind) == ("create", "Pod")]
+        assert len(created) == len(FIRST)
+
+
+@asynchronous
+async def test_only_the_leader_exports_the_jobs() -> None:
+    async with two() as (server, _, standby):
+        await server.add(job())
+        await until(lambda: standby.operator.cluster.jobs.get("vision", "digits"))
+        metrics.JOBS.clear()
+        standby.operator.measure()
+        exported = generate_latest(metrics.REGISTRY).decode()
+    assert "imagenet_operator_jobs{" not in exported
+    assert "imagenet_operator_queue_depth 0.0" in exported
+
+
+@asynchronous
+async def test_the_next_leader_goes_on_where_the_last_one_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with cluster_of(node("n1")) as server:
+        async with running(server, lease=PATIENT) as leader:
+            await server.add(job())
+            await leader.settle()
+            async with running(server, lease=PATIENT) as standby:
+                await until(lambda: "waits: " in caplog.text)
+                await leader.run_pods()
+                await server.until(lambda: leader.status().get("phase") == "Running")
+                leader.work.cancel()
+                await asyncio.gather(leader.work, return_exceptions=True)
+                await leader.operator.close()
+                await standby.end_pods()
+                await server.until(lambda: standby.status().get("phase") == "Succeeded")
+        assert standby.status()["restarts"] == 0
+        assert sum(item.verb == "create" and item.kind == "Pod" for item in server.requests) == 5
+
+
+@asynchronous
+async def test_an_operator_that_loses_the_lease_ends_at_once_and_writes_nothing_more() -> None:
+    async with cluster_of(node("n1")) as server, running(server, lease=PATIENT) as leader:
+        await server.add(job())
+        await leader.settle()
+        (held,) = server.all("Lease")
+        await server.change(
+            *("Lease", held["metadata"]["name"]),
+            lambda item: item["spec"].update(holderIdentity="thief"),
+            held["metadata"]["namespace"],
+        )
+        with pytest.raises(LeaseLost, match="thief has taken imagenet-operator"):
+            await leader.work
+        before = len(server.writes())
+        await leader.end_pods()
+        await leader.operator.close()
+        assert server.writes()[before:] == []
+
+
+@asynchronous
+async def test_without_the_right_to_read_leases_it_is_not_ready() -> None:
+    async with cluster_of(node("n1")) as server:
+        server.verbs["coordination.k8s.io", "leases"] = frozenset()
+        async with running(server, lease=PATIENT) as harness:
+            await until(
+                lambda: any("may not list leases" in it for it in harness.operator.pending())
+            )
+            await server.add(job())
+            await until(lambda: harness.operator.cluster.jobs.get("vision", "digits"))
+            assert server.writes() == []
