@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.frameworks import Images
+from imagenet_operator.api.frameworks import FRAMEWORKS, Images
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.reconcile import types
 
 WHOLE: dict[str, Any] = {
     "namespaces": ["vision"],
+    "preparationImage": "here/preparation:1",
     "images": {
         "mxnet": {"cpu": "here/cpu:1", "gpu": "here/gpu:1"},
         "tensorflow": {"cpu": "here/tf:1", "gpu": "here/tf-gpu:1"},
@@ -26,6 +27,7 @@ WHOLE: dict[str, Any] = {
     "safeToEvict": False,
     "sharedMemorySize": "8Gi",
     "scratchSize": "20Gi",
+    "templateProfile": "strict",
     "sampler": {"enabled": False, "intervalSeconds": 30, "timeoutSeconds": 0.5},
     "restarts": {
         "delaySeconds": 1,
@@ -49,12 +51,15 @@ def test_every_key_has_its_effect() -> None:
     assert pods.images == {
         "MXNet": Images(cpu="here/cpu:1", gpu="here/gpu:1"),
         "TensorFlow": Images(cpu="here/tf:1", gpu="here/tf-gpu:1"),
+        "PyTorch": FRAMEWORKS["PyTorch"].images,
     }
+    assert pods.preparation_image == "here/preparation:1"
     assert (pods.image_pull_policy, pods.gpu_resource) == ("Always", "amd.com/gpu")
     assert (pods.user, pods.group, pods.metrics_port) == (2000, 3000, 9999)
     assert (pods.network_policy, pods.metrics_from) == (False, ({"namespaceSelector": {}},))
     assert (pods.pod_disruption_budget, pods.safe_to_evict) == (True, False)
     assert (pods.shared_memory_size, pods.scratch_size) == ("8Gi", "20Gi")
+    assert pods.template_profile == "strict"
     assert not found.sampler.enabled
     assert (found.sampler.interval_seconds, found.sampler.timeout_seconds) == (30, 0.5)
     assert settings.restart_delay == timedelta(seconds=1)
@@ -74,6 +79,7 @@ def test_every_key_has_its_effect() -> None:
         ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy: input should be 'Always'"),
         ({"sharedMemorySize": "much"}, "sharedMemorySize: string should match pattern"),
         ({"scratchSize": 5}, "scratchSize: input should be a valid string"),
+        ({"templateProfile": "lax"}, "templateProfile: input should be 'standard' or 'strict'"),
         (
             {"images": {"torch": {"cpu": "a", "gpu": "b"}}},
             "images.torch: is no framework; write mx",

@@ -1,4 +1,4 @@
-"""The operator's own program: from its arguments to SIGTERM, in a process of its own."""
+"""The operator's own program: from its arguments to SIGTERM, in a separate process."""
 
 import asyncio
 import os
@@ -62,10 +62,13 @@ async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
         await until(lambda: is_ready(port), pause=0.05)
         assert await answer(port, "/healthz") == (200, "ok\n")
         _, metrics = await answer(port, "/metrics")
+        (held,) = server.all("Lease")
         process.send_signal(signal.SIGTERM)
         _, log = await process.communicate()
+        (released,) = server.all("Lease")
 
     assert process.returncode == 0
+    assert held["spec"]["holderIdentity"] and "holderIdentity" not in released["spec"]
     for line in (
         'imagenet_operator_jobs{namespace="vision",phase="Starting"} 1.0',
         'imagenet_operator_watch_up{kind="pods",namespace=""} 1.0',
@@ -78,6 +81,29 @@ async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
     lines = log.decode().splitlines()
     assert "INFO vision/digits: AttemptStarted: attempt 0: 5 pods" in "\n".join(lines)
     assert len(lines) < 12, "an operator that does what it should is quiet"
+
+
+@asynchronous
+async def test_it_ends_with_a_reason_when_another_operator_takes_its_lease(tmp_path: Path) -> None:
+    async with cluster_of(node("n1")) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "imagenet_operator.main", "--port", str(free_port())),
+            env={**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path, server.url))},
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await server.add(job())
+        await server.until(lambda: len(server.all("Pod")) == 5)
+        (held,) = server.all("Lease")
+        await server.change(
+            *("Lease", held["metadata"]["name"]),
+            lambda item: item["spec"].update(holderIdentity="thief"),
+            held["metadata"]["namespace"],
+        )
+        _, log = await process.communicate()
+
+    assert process.returncode == 1
+    reason = "ERROR stopping: the lease is lost: thief has taken imagenet-operator\n"
+    assert log.decode().endswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from support.stand_ins import Workplace
 
 @pytest.fixture
 def workplace(tmp_path: Path) -> Iterator[Workplace]:
-    """A place to run jobs on stand-ins; afterwards no process may be left."""
+    """A working directory for jobs on stand-ins; checks that no process remains."""
     place = Workplace(tmp_path)
     yield place
     assert place.left() == []

@@ -54,6 +54,25 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
     ("seen", "expected"),
     [
         (view(), []),
+        (view(prepared("fetch")), [Bar("fetch", 0, None, "bytes", "0.00 GiB")]),
+        (
+            view(
+                prepared("fetch"),
+                sample={"preparation": {"fetch": Preparation(fetched=3 << 30, to_fetch=4 << 30)}},
+            ),
+            [Bar("fetch", 3 << 30, 4 << 30, "bytes", "3.00 GiB of 4.00")],
+        ),
+        (
+            view(
+                prepared("fetch", complete=True),
+                prepared("index"),
+                dataset={"fetch": {"bytes": 4 << 30, "totalBytes": 4 << 30}},
+            ),
+            [
+                Bar("fetch", 4 << 30, 4 << 30, "bytes", "4.00 GiB of 4.00", is_finished=True),
+                Bar("index", 0, None, "images"),
+            ],
+        ),
         (view(prepared("index")), [Bar("index", 0, None, "images")]),
         (
             view(prepared("index"), sample={"preparation": {"index": Preparation(images=70)}}),

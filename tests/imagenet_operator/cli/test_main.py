@@ -16,7 +16,10 @@ from imagenet_operator.clusters.interface import LocalError
 from support.processes import wait_until
 from support.stand_ins import CALL, Workplace
 
-COMMANDS = ("validate", "run", "render", "predict", "networks")
+COMMANDS = (
+    *("validate", "run", "report", "render", "predict"),
+    *("dataset", "ledger", "verify", "networks"),
+)
 PREDICT = """#!/usr/bin/env python3
 import json, sys
 print(json.dumps(sys.argv[1:]))

@@ -13,12 +13,16 @@ def test_every_network_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["networks"]) == 0
 
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split()[:1] == ["NETWORK"] and head.split()[-2:] == ["MXNet", "TensorFlow"]
+    assert head.split()[:1] == ["NETWORK"] and head.split()[-3:] == [
+        "MXNet",
+        "TensorFlow",
+        "PyTorch",
+    ]
     cells = {line.split()[0]: line.split()[1:] for line in lines if line}
     assert NETWORKS.keys() <= cells.keys()
-    assert cells["densenet"] == ["121,", "161,", "169,", "201", "224", "px", "yes", "yes"]
-    assert cells["vgg-bn"][-2:] == ["yes", "-"]
-    assert cells["mlp"] == ["-", "any", "yes", "yes"]
+    assert cells["densenet"] == ["121,", "161,", "169,", "201", "224", "px", *["yes"] * 3]
+    assert cells["vgg-bn"][-3:] == ["yes", "-", "yes"]
+    assert cells["mlp"] == ["-", "any", "yes", "yes", "yes"]
     assert "6n+2" in lines[-1]
 
 
@@ -29,7 +33,7 @@ def test_scripts_get_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert [record["network"] for record in records] == list(NETWORKS)
     resnet = next(record for record in records if record["network"] == "resnet")
     assert resnet["numLayers"] == [18, 34, 50, 101, 152]
-    assert resnet["frameworks"] == ["MXNet", "TensorFlow"]
+    assert resnet["frameworks"] == ["MXNet", "TensorFlow", "PyTorch"]
     for record in records:
         side = max(record["smallestImage"], 224)
         for layers in record["numLayers"] or [None]:

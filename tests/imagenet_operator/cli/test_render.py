@@ -1,4 +1,4 @@
-"""`imagenetctl render`: a stream that a cluster could take, and what stands in for the unknown."""
+"""`imagenetctl render`: a stream that a cluster accepts, and placeholders for the unknown."""
 
 import argparse
 import io

@@ -93,7 +93,7 @@ def test_restarts_and_interruptions_are_counted_apart(tmp_path: Path) -> None:
 
 
 def test_the_newest_result_counts_but_none_of_a_later_attempt(tmp_path: Path) -> None:
-    """An attempt that finds everything trained exits at once and may write none of its own."""
+    """An attempt that finds everything trained exits and may write no result."""
     end = collected(tmp_path, SUCCEEDED, attempts=(0, 1, 3), training={"attempt": 2})
 
     assert end.model is not None

@@ -131,6 +131,42 @@ def test_a_failing_worker_is_tried_again_and_then_explained(workplace: Workplace
     assert "this is why" in Path(finished.result["log"]).read_text()
 
 
+def test_members_whose_metrics_exceed_a_limit_are_named(workplace: Workplace) -> None:
+    """The sampler of a local run has the operator's limits."""
+    workplace.behaviour = {"worker": "redirect"}
+    running = workplace.start_run()
+    workplace.wait_for_pod(WORKERS[0])
+
+    def left_out() -> str:
+        status: dict[str, str] = workplace.job_file()["job"]["status"]
+        return status.get("metricsLeftOut", "")
+
+    named = ", ".join(f"{name} (redirected)" for name in WORKERS)
+    wait_until(lambda: left_out() == named, "both workers are named")
+    workplace.release()
+    assert running.finish().code == 0
+
+
+def test_a_program_that_returns_early_is_no_success(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker": "exit 0"}
+
+    finished = workplace.run("--output", "json")
+
+    assert finished.code == 1
+    assert (finished.result["outcome"], finished.result["reason"]) == ("Failed", "NoResult")
+
+
+def test_the_speed_of_test_io_is_a_result(workplace: Workplace) -> None:
+    document = stand_ins.job()
+    document["spec"]["training"]["extraArgs"] = ["--test-io", "1"]
+    workplace.write(document)
+
+    finished = workplace.run("--output", "json")
+
+    assert finished.code == 0, finished.errors
+    assert (finished.result["model"], finished.result["imagesPerSecond"]) == (None, 500.0)
+
+
 @pytest.mark.parametrize("role", ["scheduler", "server", "worker"])
 def test_a_killed_member_restarts_the_gang(workplace: Workplace, role: str) -> None:
     workplace.behaviour = {"worker@0": "hold"}

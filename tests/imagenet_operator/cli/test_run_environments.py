@@ -1,4 +1,4 @@
-"""`imagenetctl run` of strategies whose framework has an environment of its own, on stand-ins."""
+"""`imagenetctl run` of strategies whose framework has a separate environment, on stand-ins."""
 
 import json
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_tensorflows_workers_know_the_addresses_of_all(workplace: Workplace) -> 
 
 
 def test_a_rendezvous_that_ends_takes_the_attempt_along(workplace: Workplace) -> None:
-    """As with a scheduler: nobody waits for what has gone."""
+    """As with a scheduler: no member waits for one that has ended."""
     workplace.write(HOROVOD)
     workplace.add_environment("-horovod")
     workplace.behaviour = {"worker@0": "hold", "rendezvous@0": "exit 1"}

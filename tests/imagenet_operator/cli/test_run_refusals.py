@@ -160,7 +160,7 @@ def test_a_metrics_port_that_is_taken_can_be_moved(workplace: Workplace) -> None
         closing(socket.create_server(("127.0.0.1", 0))) as one_address,
     ):
         taken = everywhere.getsockname()[1]
-        # As long as it is held there, nobody can take it on all addresses.
+        # While it is in use there, no process can bind it on all addresses.
         port = str(one_address.getsockname()[1])
 
         first = workplace.run("--metrics-port", str(taken))

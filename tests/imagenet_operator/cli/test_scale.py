@@ -149,7 +149,9 @@ def test_a_point_of_which_nothing_is_known_any_more_is_run_again(workplace: Work
     assert (line["images_per_second"], line["top1"]) == ("300.0", "0.95")
 
 
-def test_a_finished_point_without_a_speed_is_not_run_again(workplace: Workplace) -> None:
+def test_a_finished_point_of_test_io_has_the_speed_of_reading_and_is_not_run_again(
+    workplace: Workplace,
+) -> None:
     reading = stand_ins.job()
     reading["spec"]["training"]["extraArgs"] = ["--test-io", "1"]
     workplace.write(reading)
@@ -161,7 +163,7 @@ def test_a_finished_point_without_a_speed_is_not_run_again(workplace: Workplace)
     assert finished.code == 0, finished.errors
     assert "it is done, and does not run again" in finished.errors
     assert workers(workplace) == before
-    assert [line["images_per_second"] for line in written(workplace)] == [""]
+    assert [line["images_per_second"] for line in written(workplace)] == ["500.0"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -39,7 +39,7 @@ def test_bad_options_are_wrong_usage(
 
 
 class Forbidding(BaseHTTPRequestHandler):
-    """An API server that lets nobody do anything."""
+    """An API server that forbids everything."""
 
     def do_GET(self) -> None:
         self.send_error(403)

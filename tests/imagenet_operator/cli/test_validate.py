@@ -107,3 +107,23 @@ def test_scripts_get_one_json_document(capsys: pytest.CaptureFixture[str]) -> No
             }
         ],
     }
+
+
+def test_a_template_is_judged_by_the_profile_that_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = {"spec": {"serviceAccountName": "trainer", "nodeName": "node-1"}}
+    manifest = job_table.manifest(training={"workers": {"replicas": 2, "template": template}})
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(manifest))
+
+    assert main(["validate", str(path)]) == 0
+    assert main(["validate", "--template-profile", "strict", str(path)]) == 2
+    place = f"{path}: spec.training.workers.template.spec"
+    assert capsys.readouterr().out == (
+        f"{path}: valid\n"
+        f"{place}.serviceAccountName: is refused by the operator's template profile, strict; "
+        "remove it; pods have the namespace's default service account\n"
+        f"{place}.nodeName: is refused by the operator's template profile, strict; "
+        "write nodeSelector or affinity\n"
+    )

@@ -11,7 +11,7 @@ from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.cli import files
 from imagenet_operator.errors import Problem
-from imagenet_operator.scaling import points, variants
+from imagenet_operator.scaling import networks, points, variants
 from imagenet_operator.scaling.points import InvalidSweep, Sweep
 from support import job_table
 
@@ -95,6 +95,42 @@ def test_points_are_kept_until_they_are_read() -> None:
     for job in jobs(plan(manifest)):
         assert job.spec.run_policy.ttl_seconds_after_finished is None
         assert job.spec.run_policy.backoff_limit == 2
+
+
+def test_weak_scaling_keeps_the_batch_of_a_worker() -> None:
+    manifest = job_table.manifest(training={"workers": {"replicas": 4}})
+    found = points.sweep(manifest, (1, 2, 8), [SERVERS], files.problems, is_weak=True)
+    assert [job.spec.training.batch_size for job in jobs(found)] == [128, 256, 1024]
+    assert found.points[0].name == "digits-w1-parameter-server-weak"
+
+
+def test_a_point_for_each_network() -> None:
+    chosen = [networks.read("resnet-18"), networks.read("alexnet")]
+    found = points.sweep(job_table.manifest(), (1, 2), [SERVERS], files.problems, models=chosen)
+    assert [str(point) for point in found.points] == [
+        "resnet-18, parameterServer, 1 worker",
+        "resnet-18, parameterServer, 2 workers",
+        "alexnet, parameterServer, 1 worker",
+        "alexnet, parameterServer, 2 workers",
+    ]
+    models = [job.spec.training.model for job in jobs(found)]
+    assert [(model.network, model.num_layers) for model in models] == [
+        *[("resnet", 18)] * 2,
+        *[("alexnet", None)] * 2,
+    ]
+    assert found.points[1].name == "digits-w2-parameter-server-resnet-18"
+
+
+def test_a_network_that_cannot_be_trained_is_refused_before_anything_starts() -> None:
+    chosen = [networks.read("resnet-19")]
+    with pytest.raises(InvalidSweep, match=r"resnet-19, parameterServer, 1 worker: spec\.training"):
+        points.sweep(job_table.manifest(), (1,), [SERVERS], files.problems, models=chosen)
+
+
+@pytest.mark.parametrize("text", ["resnett", "resnet-x", "-50", ""])
+def test_an_unknown_network_is_named(text: str) -> None:
+    with pytest.raises(networks.UnknownNetwork, match="is no network; write a name"):
+        networks.read(text)
 
 
 def test_a_strategy_with_one_worker_has_one_point() -> None:
@@ -192,7 +228,7 @@ def test_an_image_stays_with_every_strategy_of_its_framework() -> None:
 
 
 def test_a_program_of_ones_own_trains_as_it_likes() -> None:
-    """Nobody tells it the framework: that of the manifest picks the strategies and the format."""
+    """The framework of the manifest decides strategies and format."""
     manifest = job_table.manifest(training=job_table.OWN_PROGRAM)
     found = plan(manifest, (1, 2), SERVERS, variants.read("multiWorkerMirrored"))
     assert len(found.points) == 4

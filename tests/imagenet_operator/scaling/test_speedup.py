@@ -33,7 +33,7 @@ def speedups(*measured: Measured) -> list[tuple[int, float | None, float | None]
         ([point(4, 200), point(1, 100), point(2, 180)], [(1, 1, 1), (2, 1.8, 0.9), (4, 2, 0.5)]),
         # Without one worker, the fewest count as what they should be.
         ([point(2, 200), point(4, 300)], [(2, 2, 1), (4, 3, 0.75)]),
-        # Faster than ideal is told as it is.
+        # Faster than ideal is not capped.
         ([point(1, 100), point(2, 300)], [(1, 1, 1), (2, 3, 1.5)]),
         ([point(1, 100), point(2, None)], [(1, 1, 1), (2, None, None)]),
         # Nothing to compare with.
@@ -91,3 +91,14 @@ def test_no_point_is_lost_and_none_is_better_than_its_speed(measured: list[Measu
 def test_a_speed_in_proportion_is_ideal(speed: float, few: int, many: int) -> None:
     for row in rows([point(few, speed * few, "a"), point(few + many, speed * (few + many), "a")]):
         assert row.speedup == pytest.approx(row.measured.workers)
+
+
+def test_each_network_has_a_baseline_of_its_own() -> None:
+    found = rows(
+        [
+            Measured("horovod", number, 60, speed * number, network=network)
+            for network, speed in (("alexnet", 100), ("vgg", 10))
+            for number in (1, 2)
+        ]
+    )
+    assert [row.speedup for row in found] == [1, 2, 1, 2]

@@ -61,6 +61,24 @@ def test_csv_has_plain_numbers_and_gaps() -> None:
     ]
 
 
+def test_networks_have_columns_of_their_own() -> None:
+    found = rows(
+        [
+            Measured("horovod", 1, 60, 100, 0.5, "alexnet", 244_000_000),
+            Measured("horovod", 2, 60, 190, 0.5, "alexnet"),
+        ]
+    )
+    assert table.as_text(found).splitlines() == [
+        "network  strategy  workers  time, s  images/s  speedup  efficiency   top-1  model, MB",
+        "alexnet   horovod        1       60       100     1.00        100%  0.5000      244.0",
+        "alexnet   horovod        2       60       190     1.90         95%  0.5000          -",
+    ]
+    assert table.as_csv(found).splitlines()[:2] == [
+        f"{','.join(table.COLUMNS)},network,model_mb",
+        "horovod,1,60,100,1.0,1.0,0.5,alexnet,244.0",
+    ]
+
+
 @given(ANY_ROWS)
 def test_csv_reads_back_as_the_records(found: list[Row]) -> None:
     read = csv.DictReader(io.StringIO(table.as_csv(found)))

@@ -41,7 +41,10 @@ def test_an_item_names_a_strategy_and_one_detail(text: str, expected: Variant) -
     [
         ("", "'' is not a strategy; write one of parameterServer, single"),
         ("dist_sync", "'dist_sync' is not a strategy; write one of parameterServer"),
-        ("single:dist_sync", "write single, or one of single:MXNet, single:local, single:device"),
+        (
+            "single:dist_sync",
+            "write single, or one of single:MXNet, single:PyTorch, single:local, single:dev",
+        ),
         ("parameterServer:", "write parameterServer, or one of parameterServer:MXNet"),
     ],
 )

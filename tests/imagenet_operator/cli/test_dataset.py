@@ -1,0 +1,25 @@
+"""`imagenetctl dataset` hands its arguments and the Secret to imagenet-dataset."""
+
+import subprocess
+from pathlib import Path
+
+from support.programs import SCRIPTS
+from support.remote_preparation import write_secret
+from support.tiny_dataset import write_dataset
+
+
+def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [SCRIPTS / "imagenetctl", "dataset", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_a_volume_is_listed(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "datasets" / "k", train=20, validation=0).folder
+    assert call("list", tmp_path).stdout.splitlines()[1].endswith(f" {folder}")
+
+
+def test_the_secret_reaches_the_program(tmp_path: Path) -> None:
+    secret = write_secret(tmp_path / "keys", AWS_ACCESS_KEY_ID="x")
+    found = call("show", "s3://datasets/imagenet", "--secret", secret)
+    assert found.returncode != 0
+    assert "the Secret lacks the key AWS_SECRET_ACCESS_KEY" in found.stderr

@@ -1,0 +1,69 @@
+"""`imagenetctl run` of digits in a bucket and on a server: it trains, and keeps keys to itself."""
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.file_server import FileServer, basic
+from support.pod_subset import REPOSITORY
+from support.programs import SCRIPTS, call
+from support.remote_preparation import write_secret
+from support.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("digits") / "digits.tar"
+    call(Path(sys.executable), REPOSITORY / "examples" / "make_digits.py", path)
+    return path.read_bytes()
+
+
+@pytest.fixture(params=["s3", "http", "http with a cache"])
+def remote(
+    request: pytest.FixtureRequest, archive: bytes, tmp_path: Path
+) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """A source, and the keys of its Secret."""
+    if request.param == "s3":
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+        (tmp_path / "s3").mkdir()
+        with serve_s3(tmp_path / "s3") as server:
+            server.fill("imagenet", {"digits.tar": archive})
+            source = {"bucket": "imagenet", "key": "digits.tar", "endpoint": server.endpoint}
+            yield {"s3": source | {"secretName": "keys"}}, keys
+    else:
+        keys = {"username": "rea-der", "password": "pass-word", "link": "sig=na-ture"}
+        is_cached = request.param != "http"
+        content = {f"/digits.tar?{keys['link']}": gzip.compress(archive) if is_cached else archive}
+        login = basic(keys["username"], keys["password"])
+        with FileServer(content, login, knows_ranges=not is_cached).running() as files:
+            file = {"name": "digits.tar", "url": f"{files.url}/digits.tar", "queryKey": "link"}
+            cache = {"cache": {"claimName": "archives"}} if is_cached else {}
+            yield {"http": {"files": [file], "secretName": "keys", **cache}}, keys
+
+
+def test_it_trains_and_leaves_no_trace_of_the_keys(
+    remote: tuple[dict[str, Any], dict[str, str]], tmp_path: Path
+) -> None:
+    source, keys = remote
+    manifest = yaml.safe_load((REPOSITORY / "examples" / "digits-single.yaml").read_text())
+    manifest["spec"]["dataset"]["source"] = source
+    manifest["spec"]["training"] |= {"epochs": 1, "optimizer": {"learningRate": 0.05}}
+    job, workdir = tmp_path / "job.yaml", tmp_path / "work"
+    job.write_text(yaml.safe_dump(manifest))
+    secret = write_secret(tmp_path / "secret", **keys)
+    (workdir / "volumes" / "archives").mkdir(parents=True)
+    command = ("run", job, "--workdir", workdir, "--secret", f"keys={secret}", "--output", "json")
+    output = call(SCRIPTS / "imagenetctl", *command)
+
+    result = json.loads(output.splitlines()[-1])
+    assert result["validation"]["images"] == 180
+    assert bool(list(workdir.glob("volumes/archives/fetched/*"))) is ("cache" in str(source))
+    texts = [output, *(file.read_text("latin-1") for file in workdir.rglob("*") if file.is_file())]
+    for text in texts:
+        assert not any(key in text for key in keys.values())
