@@ -10,7 +10,7 @@ from imagenet_workloads.frameworks.mxnet.fast_import import make_operators_late
 make_operators_late()
 
 # A shell ignores SIGINT for what it runs in the background, nohup SIGHUP; children inherit that.
-# Programs under test leave an ignored signal alone, as they should; here they are to hear it.
+# Programs keep ignoring a signal that was ignored at their start; tests need them to handle it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

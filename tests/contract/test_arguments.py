@@ -17,11 +17,12 @@ from imagenet_operator.api import ImageNetJob, load
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.compatibility import COMBINATIONS
-from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
+from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.manifests import preview
 from support.job_table import JOBS, KEY, jobs
 from support.pod_subset import REFERENCE, REPOSITORY, console_scripts
@@ -30,7 +31,7 @@ Manifest = dict[str, Any]
 
 SLOTS = "imagenet-slots"
 OWN_PROGRAMS = {"own-command", "own-image"}
-"""Published manifests whose workers run a program of somebody else's."""
+"""Published manifests whose workers run a user's own program."""
 
 GOOD = [
     *sorted((REPOSITORY / "examples").glob("*.yaml")),
@@ -166,12 +167,24 @@ def test_each_field_arrives_at_its_option() -> None:
     assert worker_options(JOBS["gpus"]).gpus == tuple(range(8))
 
 
-@pytest.mark.parametrize("name", ["defaults", "all of training", "crops at random"])
+@pytest.mark.parametrize(
+    "name", ["defaults", "all of training", "crops at random", "a recipe of today"]
+)
 def test_augmentation_is_the_same_on_both_sides(name: str) -> None:
     """Options at their defaults are left out, so the two sides' defaults have to agree."""
     options = worker_options(JOBS[name])
     for field, value in JOBS[name].spec.training.augmentation.model_dump().items():
         assert getattr(options, field) == value, field
+
+
+def test_a_recipe_arrives_and_its_defaults_are_those_of_both_sides() -> None:
+    options, training = worker_options(JOBS["a recipe of today"]), TrainingSpec.model_fields
+    assert (options.optimizer, options.lr_schedule, options.lr_power) == ("lamb", "polynomial", 1)
+    assert (options.label_smoothing, options.ema_decay) == (0.1, 0.9999)
+    options, optimizer = worker_options(JOBS["defaults"]), Optimizer()
+    assert (options.lr_schedule, options.lr_power) == (optimizer.schedule, optimizer.power)
+    assert (options.label_smoothing, training["label_smoothing"].default) == (0, None)
+    assert choices("lr_schedule") == set(get_args(Optimizer.model_fields["schedule"].annotation))
 
 
 def test_the_scaling_of_the_learning_rate_is_the_same_on_both_sides() -> None:
@@ -183,11 +196,18 @@ def test_the_scaling_of_the_learning_rate_is_the_same_on_both_sides() -> None:
     assert choices("lr_scaling") == set(get_args(field.annotation))
 
 
+def test_a_precision_is_told_and_absent_is_the_default_of_both_sides() -> None:
+    assert worker_options(JOBS["single of pytorch in bfloat16"]).dtype == "bfloat16"
+    assert worker_options(JOBS["single of pytorch"]).dtype == "float32"
+
+
 def test_every_option_of_a_worker_is_one_that_extra_arguments_may_not_repeat() -> None:
     for name, job in JOBS.items():
         _, arguments = lines(pods(job)[-1]["containers"][0])[-1]
         built = arguments[: len(arguments) - len(job.spec.training.extra_args)]
-        assert {text for text in built if text.startswith("--")} <= OPERATOR_OPTIONS.keys(), name
+        given = {text.partition("=")[0] for text in built if text.startswith("--")}
+        # extraArgs may have it where the field is absent.
+        assert given - {"--dtype"} <= OPERATOR_OPTIONS.keys(), name
 
 
 def test_every_option_that_is_the_operators_exists() -> None:
@@ -212,7 +232,11 @@ def choices(option: str) -> set[str]:
     return set(action.choices or ())
 
 
-@pytest.mark.parametrize("name", [name for name in JOBS if "rrored" in name or "orovod" in name])
+NAMED = ("irrored", "horovod", "pytorch", "distributed")
+"""Parts of the names of jobs whose strategy is the value of an option."""
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if any(part in name for part in NAMED)])
 def test_the_program_is_told_framework_and_strategy(name: str) -> None:
     job = JOBS[name]
     options, training = worker_options(job), job.spec.training
@@ -224,14 +248,16 @@ def test_the_program_is_told_framework_and_strategy(name: str) -> None:
 
 def test_the_frameworks_and_their_strategies_are_the_same_on_both_sides() -> None:
     assert choices("framework") == set(FRAMEWORKS)
-    of_tensorflow = {row.strategy for row in COMBINATIONS if row.framework == "TensorFlow"}
-    snake = {
-        re.sub("([A-Z])", lambda match: f"_{match[1].lower()}", kind) for kind in of_tensorflow
-    }
+    others = {row.strategy for row in COMBINATIONS if row.framework != DEFAULT_FRAMEWORK}
+    snake = {re.sub("([A-Z])", lambda match: f"_{match[1].lower()}", kind) for kind in others}
     assert choices("distribution_strategy") == snake
 
 
-@pytest.mark.parametrize("name", [name for name in JOBS if name.startswith("horovod")])
+@pytest.mark.parametrize(
+    "name",
+    [name for name in JOBS if name.startswith("horovod")]
+    + [f"distributed data parallel with {what}" for what in ("gpus", "processes")],
+)
 def test_the_slots_of_all_workers_share_the_batch(name: str) -> None:
     job = JOBS[name]
     container = pods(job)[-1]["containers"][0]

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import DatasetStatus
+from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.manifests import preview
-from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT
+from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
 from imagenet_workloads import environment as workloads
-from imagenet_workloads.errors import InputError, StorageError, WorkloadError
+from imagenet_workloads.clients.credentials import FOLDER as CREDENTIALS
+from imagenet_workloads.errors import InputError, StorageError, VolumeFullError, WorkloadError
 from imagenet_workloads.prepare.index import IndexResult
 from imagenet_workloads.rendezvous import horovod_server
-from imagenet_workloads.rendezvous.horovod import Slot
+from imagenet_workloads.rendezvous.ddp import Process
+from imagenet_workloads.rendezvous.horovod import HorovodSlot
 from support.job_table import JOBS, KEY, UID
 from support.pod_subset import REFERENCE
 
@@ -44,9 +46,18 @@ HOROVOD = {
 }
 """Read by Horovod's own code."""
 
+TORCHRUN = {"RANK", "GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"} | {
+    "MASTER_ADDR",
+    "MASTER_PORT",
+}
+"""What torchrun sets, and PyTorch's own code reads."""
+
+OF_CLIENTS = {CREDENTIALS}
+"""Read by the clients of servers and buckets."""
+
 FOR_LIBRARIES = {"TF_CONFIG", "HOME", "TMPDIR", "OMP_NUM_THREADS"}
 
-FOR_USERS = {"IMAGENET_DATASET", "IMAGENET_RESULTS"}
+FOR_USERS = {"IMAGENET_CACHE", "IMAGENET_DATASET", "IMAGENET_RESULTS"}
 """Read by programs of one's own, and by the arguments of ours."""
 
 
@@ -83,8 +94,8 @@ def test_every_variable_is_read_by_somebody(name: str) -> None:
     for container in containers(name):
         recorded = Recorded(variables(container))
         workloads.Environment.from_mapping(recorded)
-        known = PS_LITE | HOROVOD | FOR_LIBRARIES | FOR_USERS | {horovod_server.HOSTS}
-        assert recorded.keys() <= recorded.asked | known
+        known = PS_LITE | HOROVOD | TORCHRUN | FOR_LIBRARIES | FOR_USERS | {horovod_server.HOSTS}
+        assert recorded.keys() <= recorded.asked | known | OF_CLIENTS
 
 
 def test_every_variable_that_is_read_is_set_on_some_pod() -> None:
@@ -127,7 +138,7 @@ def test_results_go_beside_the_dataset_where_no_output_is_named() -> None:
 def test_the_roles_are_the_same_on_both_sides() -> None:
     built = {
         variables(container)["IMAGENET_ROLE"]
-        for name in ("defaults", "horovod")
+        for name in ("defaults", "horovod", "fetched", "published")
         for container in containers(name)
     }
     assert built | {"rendezvous"} == {role.value for role in workloads.Role}
@@ -137,13 +148,21 @@ def test_the_rendezvous_reads_every_worker_and_each_worker_its_place() -> None:
     rendezvous, *workers = containers("horovod with slots")[-3:]
     hosts = horovod_server.read_hosts(variables(rendezvous))
     assert hosts == [("digits-r3-worker-0", 4), ("digits-r3-worker-1", 4)]
-    slots = [Slot.from_mapping(variables(worker)) for worker in workers]
+    slots = [HorovodSlot.from_mapping(variables(worker)) for worker in workers]
     assert [(slot.rank, slot.size) for slot in slots if slot] == [(0, 8), (4, 8)]
 
 
-def test_the_exit_codes_of_failures_that_last_are_the_same_on_both_sides() -> None:
+def test_each_worker_of_pytorch_reads_its_place() -> None:
+    workers = containers("distributed data parallel with gpus")[-2:]
+    first, second = [Process.from_mapping(variables(worker)) for worker in workers]
+    assert first == Process(0, 8, 0, 4, "digits-r3-worker-0.digits-r3", 9092)
+    assert second == dataclasses.replace(first, rank=4)
+
+
+def test_the_exit_codes_are_the_same_on_both_sides() -> None:
     assert {InputError("").exit_code, StorageError("").exit_code} == {PERMANENT}
-    assert WorkloadError("").exit_code not in (BAD_ARGUMENTS, PERMANENT)
+    assert VolumeFullError("").exit_code == VOLUME_FULL
+    assert WorkloadError("").exit_code not in (BAD_ARGUMENTS, PERMANENT, VOLUME_FULL)
 
 
 def test_what_index_reports_is_what_the_status_takes() -> None:
@@ -158,4 +177,4 @@ def test_what_index_reports_is_what_the_status_takes() -> None:
     )
     report = result.to_document()
     status = DatasetStatus.model_validate(report).to_manifest()
-    assert status == {**report, "skippedImages": 0}, "seal tells how many were skipped"
+    assert status == {**report, "skippedImages": 0}, "seal reports the number of skipped images"

@@ -14,6 +14,7 @@ from imagenet_workloads import frameworks, rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import DEFAULT
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
+from imagenet_workloads.frameworks.mxnet import gpus
 from imagenet_workloads.train.options import Options
 from support.pod_subset import REPOSITORY
 
@@ -35,6 +36,16 @@ PACKAGES = (
 def test_every_framework_is_registered_on_both_sides() -> None:
     assert set(OPERATOR) == set(WORKLOADS)
     assert DEFAULT_FRAMEWORK == DEFAULT == Options().cluster.framework
+
+
+@pytest.mark.parametrize("name", OPERATOR)
+def test_both_sides_name_one_variable_that_saves_memory(name: str) -> None:
+    assert OPERATOR[name].memory_variable == WORKLOADS[name].memory_variable
+
+
+def test_both_sides_name_one_gpu_code_of_mxnet() -> None:
+    machine_code = OPERATOR[DEFAULT_FRAMEWORK].gpu_code.machine_code
+    assert tuple(f"sm_{major}{minor}" for major, minor in machine_code) == gpus.CODE
 
 
 def test_every_folder_is_registered() -> None:
@@ -105,7 +116,7 @@ def test_nothing_else_compares_with_a_frameworks_name() -> None:
         for file in package.rglob("*.py")
         if "frameworks" not in file.relative_to(package).parts
         for text in compared(file)
-        # In CEL, too, where a text stands in single quotes.
+        # In CEL, too, whose strings have single quotes.
         if text in WORKLOADS or any(f"'{name}'" in text for name in WORKLOADS)
     }
     assert found == set()

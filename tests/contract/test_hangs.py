@@ -1,7 +1,7 @@
 """A worker that hangs is found in every phase, and one that works is left alone.
 
-The whole training of one worker runs in a thread, with a framework that stands still where the test
-says. The operator reads its metrics at times that the test makes up.
+The whole training of one worker runs in a thread, with a framework that hangs at a chosen point.
+The operator reads its metrics at times that the test makes up.
 """
 
 import threading
@@ -66,7 +66,7 @@ class StandIn:
 
     name = "MXNet"
     rank, workers, collective, images_divisor = 0, 1, True, 1
-    batches_per_epoch, images = 3, 6
+    batches_per_epoch, images, ordered_batch = 3, 6, None
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -82,7 +82,11 @@ class StandIn:
         return Data(self, self, inputs, ("a", "b"), 2, "key")
 
     def epoch(
-        self, number: int, first_batch: int, passed: Callable[[], None] = lambda: None
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
     ) -> Iterator[Batch]:
         for _ in range(first_batch):
             self._gate.at("reading past")
@@ -136,7 +140,7 @@ class StandIn:
         self._gate.at("ending")
 
     def close(self) -> None:
-        """There is nobody else."""
+        """There are no other workers."""
 
     def _write(self, path: Path, place: str) -> None:
         with path.open("wb", buffering=0) as file:

@@ -11,7 +11,7 @@ import pytest
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.rendezvous.horovod import Slot
+from imagenet_workloads.rendezvous.horovod import HorovodSlot
 from support.job_table import JOBS, members, variables
 
 SCHEDULE_TIMEOUT = 3600
@@ -26,7 +26,9 @@ def waiting_containers(name: str) -> list[dict[str, Any]]:
     return [pod["spec"]["containers"][0] for pod in pods]
 
 
-@pytest.mark.parametrize("name", ["defaults", "asynchronous", "multi-worker mirrored"])
+@pytest.mark.parametrize(
+    "name", ["defaults", "asynchronous", "multi-worker mirrored", "distributed data parallel"]
+)
 def test_members_wait_for_those_without_a_node(name: str) -> None:
     for container in waiting_containers(name):
         assert parse(container["args"]).cluster.join_timeout == JOIN_TIMEOUT
@@ -36,7 +38,7 @@ def test_horovod_its_slots_and_what_runs_in_them_have_one_join_timeout() -> None
     slots = import_module("imagenet_workloads.commands.slots").build_parser()
     worker = waiting_containers("horovod with slots")[-1]
     parsed = slots.parse_args(worker["args"])
-    slot = Slot.from_mapping(variables(worker))
+    slot = HorovodSlot.from_mapping(variables(worker))
     assert slot is not None
     stall = float(variables(worker)["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"])
     of_trainer = parse(parsed.command[1:]).cluster.join_timeout

@@ -1,14 +1,17 @@
 """Every network that the resource allows is one that the workloads can build."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS
 from imagenet_operator.api.networks import SMALL_IMAGE, Network
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import networks
+from imagenet_workloads.frameworks.pytorch import networks as pytorch
 from imagenet_workloads.frameworks.tensorflow import networks as keras
 from imagenet_workloads.train.networks import SMALL_IMAGE as SMALL_IMAGE_OF_TRAINING
-from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.networks import Family, NetworkRequest
 from imagenet_workloads.train.options.groups import ModelOptions
 
 CLASSES = 10
@@ -31,10 +34,16 @@ def test_the_families_are_the_same_on_both_sides() -> None:
     assert SMALL_IMAGE_OF_TRAINING == SMALL_IMAGE
 
 
-def test_tensorflow_has_the_networks_that_the_resource_allows_it() -> None:
-    """In their depths, from images of the same size on; tests/with_tensorflow builds them."""
-    assert set(keras.FAMILIES) == set(FRAMEWORKS["TensorFlow"].networks)
-    for name, family in keras.FAMILIES.items():
+@pytest.mark.parametrize(
+    ("framework", "families"),
+    [("TensorFlow", keras.FAMILIES), ("PyTorch", pytorch.FAMILIES)],
+)
+def test_a_framework_has_the_networks_that_the_resource_allows_it(
+    framework: str, families: Mapping[str, Family]
+) -> None:
+    """In their depths, from images of the same size on; the tests with each library build them."""
+    assert set(families) == set(FRAMEWORKS[framework].networks)
+    for name, family in families.items():
         assert family.depths == NETWORKS[name].depths
         assert family.smallest <= max(NETWORKS[name].smallest, 1)
 

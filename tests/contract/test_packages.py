@@ -1,4 +1,4 @@
-"""The two distributions stand alone: neither imports the other, and the scripts they name exist."""
+"""The two distributions are independent: neither imports the other, and their scripts exist."""
 
 import ast
 from importlib import import_module
@@ -57,9 +57,11 @@ def test_builders_know_no_client_clock_or_logger() -> None:
 
 
 def test_the_default_images_are_those_of_this_version() -> None:
-    for images in DEFAULTS.images.values():
-        for image in (images.cpu, images.gpu):
-            assert image.endswith(f":{version('imagenet-workloads')}")
+    of_training = [
+        image for images in DEFAULTS.images.values() for image in (images.cpu, images.gpu)
+    ]
+    for image in (DEFAULTS.preparation_image, *of_training):
+        assert image.endswith(f":{version('imagenet-workloads')}")
 
 
 def test_every_framework_has_images() -> None:

@@ -1,11 +1,17 @@
-"""Each strategy has its story, in each framework that has it."""
+"""Each strategy has its story, in each framework whose image is on the cluster."""
 
 from __future__ import annotations
 
 from imagenet_operator.api.compatibility import COMBINATIONS
+from kind.run import IMAGES
 from kind.stories.test_strategies import CASES
 
 
 def test_every_strategy_is_told_in_every_framework() -> None:
     told = {(strategy, case.framework) for case in CASES.values() for strategy in case.strategy}
-    assert told == {(row.strategy, row.framework) for row in COMBINATIONS}
+    # PyTorch's image has several gigabytes of CUDA's packages.
+    assert told == {
+        (row.strategy, row.framework)
+        for row in COMBINATIONS
+        if f"workloads-{row.framework.lower()}" in IMAGES
+    }

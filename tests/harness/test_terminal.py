@@ -1,4 +1,4 @@
-"""The shell in which stories type: it stands in a clone, and means the story's namespace."""
+"""The shell of stories: it is in a clone, and uses the story's namespace."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kind.kubectl import Kubectl
 from kind.stories.terminal import Terminal, open_terminal
 from support.processes import wait_until
 
-# Says what it was told, and where it would go; stays if it has to watch.
+# Prints its arguments and its context; does not end if it watches.
 KUBECTL = """#!/bin/sh
 echo "$@" $(sed -n 's/.*namespace: //p' "$KUBECONFIG")
 case "$*" in *--watch*) exec sleep 600 ;; esac
 """
 
-# Says what the chart is called that lies where it is told.
+# Prints the name of the chart at the given path.
 HELM = """#!/bin/sh
 sed -n 's/^name: //p' "$3/Chart.yaml"
 """

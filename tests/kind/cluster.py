@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +75,13 @@ class Cluster:
         """Names of the nodes that run jobs."""
         return self.nodes[1:]
 
-    def create(self) -> None:
-        """Make the cluster and wait until all of it is ready."""
+    def create(self, workers: int = 2, patches: Sequence[str] = ()) -> None:
+        """Make the cluster and wait until all of it is ready.
+
+        Args:
+            workers: The number of nodes that run jobs.
+            patches: Further documents of kubeadm's configuration.
+        """
         self.delete()
         self.shared.mkdir(parents=True)
         # Pods write there as whatever user they run as.
@@ -84,7 +89,9 @@ class Cluster:
         command = ["create", "cluster", "--config=-", f"--kubeconfig={self.kubeconfig}"]
         if self.environment.node_image:
             command.append(f"--image={self.environment.node_image}")
-        written = configuration(Path(self.environment.configuration).read_text(), self.shared)
+        written = configuration(
+            Path(self.environment.configuration).read_text(), self.shared, workers, patches
+        )
         self._kind(*command, given=written)
         self.kubeconfig.chmod(0o600)
         (self.folder / "environment.json").write_text(self.environment.to_json())
@@ -153,9 +160,11 @@ def existing() -> Cluster:
     return Cluster(name, Environment.from_json(stored.read_text()))
 
 
-def configuration(text: str, shared: Path) -> str:
-    """Return kind's file with the shared folder mounted on every node."""
+def configuration(text: str, shared: Path, workers: int = 2, patches: Sequence[str] = ()) -> str:
+    """Return kind's file with its nodes, and the shared folder mounted on every one."""
     parsed = yaml.safe_load(text)
+    parsed["nodes"] = [{"role": "control-plane"}, *({"role": "worker"} for _ in range(workers))]
+    parsed["kubeadmConfigPatches"] = [*(parsed.get("kubeadmConfigPatches") or ()), *patches]
     for node in parsed["nodes"]:
         node["extraMounts"] = [{"hostPath": str(shared), "containerPath": SHARED}]
     written: str = yaml.safe_dump(parsed, sort_keys=False)

@@ -7,8 +7,8 @@ Stories run several at a time, but for those that do something to what all of th
 fixtures mark them. Those with the mark `in_turn` stop the operator, or need the GPUs that nodes are
 said to have: one of the former and one of the latter may run at the same time. Those with the
 mark `alone` bear no other beside them; what has the mark `timed` comes last, when nothing else is
-left. What lies beside the folder of the stories is about the cluster, not about the operator, and
-has the mark `without_operator`.
+left. Tests beside the folder of the stories test the cluster, not the operator. They have the mark
+`without_operator`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GPUS = "nvidia.com/gpu"
 # The namespace of the chart's release.
 OPERATOR = "imagenet-operator"
 
-# Who asks for one of these changes the nodes or the operator's settings for everybody.
+# A test with one of these fixtures changes the nodes or the operator for all tests.
 ALONE = {"cordon", "release", "stop_node"}
 # Who asks for one of these has it alone for the time, and bears that another has the other.
 IN_TURN = {"advertise_gpus", "operator"}
@@ -80,7 +80,8 @@ def fresh_namespace(cluster: Cluster, name: str) -> Iterator[Kubectl]:
 
 def account_of_operator(kubectl: Kubectl, namespace: str) -> str:
     """Return what the operator said of a namespace, and of none."""
-    said = kubectl("logs", "deployment/imagenet-operator", "--tail=2000", check=False)
+    replicas = ("--selector=app.kubernetes.io/name=imagenet-operator", "--prefix")
+    said = kubectl("logs", *replicas, "--tail=2000", check=False)
     # What it said of other stories is not of interest; what it said of none may be.
     lines = [line for line in said.splitlines() if namespace in line or "test-" not in line]
     return "\n".join([kubectl("get", "pods", "--output=wide"), *lines[-120:]])
@@ -124,7 +125,7 @@ def turn(cluster: Cluster, what: str) -> Iterator[None]:
 
 @pytest.fixture
 def stop_node(cluster: Cluster) -> Iterator[Callable[[str], None]]:
-    """Let a node die at once: `stop_node(node)`. It is back, and ready, after the story."""
+    """Let a node die: `stop_node(node)`. It is back, and ready, after the story."""
     stopped: list[str] = []
 
     def stop(node: str) -> None:

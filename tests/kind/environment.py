@@ -111,7 +111,7 @@ def _registry_answers() -> bool:
 
 
 def _stand_in(image: str, name: str) -> None:
-    """Let an image be found by the name of the one it stands in for, unless that one is here."""
+    """Tag a stand-in with the name of the image that it replaces, unless that image exists."""
     labels = subprocess.run(
         ["docker", "image", "inspect", "--format", "{{json .Config.Labels}}", name],
         capture_output=True,

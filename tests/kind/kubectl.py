@@ -1,7 +1,7 @@
 """Talk to a cluster: apply as its users do, by kubectl, and make, read and wait without one.
 
-Every wait has a deadline and follows the API server's own watch, so that a story goes on the
-moment that what it waits for is there, and reports what it saw last when it never is.
+Every wait follows a watch of the API server and has a deadline. A story continues as soon as its
+condition holds; after the deadline it reports the last objects.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ Resource = Literal[
     "events",
     "imagenetjobs",
     "jobs",
+    "leases",
     "namespaces",
     "networkpolicies",
     "nodes",
@@ -35,8 +36,10 @@ Resource = Literal[
     "persistentvolumes",
     "poddisruptionbudgets",
     "pods",
+    "resourcequotas",
     "serviceaccounts",
     "services",
+    "validatingwebhookconfigurations",
 ]
 """A kind as the API server calls its collection."""
 
@@ -56,8 +59,16 @@ _SERVED: dict[Resource, str] = {
     "imagenetjobs": "/apis/imagenet.dev/v1alpha1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
+    "resourcequotas": _CORE,
+    "leases": "/apis/coordination.k8s.io/v1",
+    "validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
 }
-_OUTSIDE_NAMESPACES = ("namespaces", "nodes", "persistentvolumes")
+_OUTSIDE_NAMESPACES = (
+    "namespaces",
+    "nodes",
+    "persistentvolumes",
+    "validatingwebhookconfigurations",
+)
 
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -186,7 +197,7 @@ class Kubectl:
 
         Args:
             resource: The kind in the plural, such as `pods`.
-            satisfied: Told all objects that there are, by name.
+            satisfied: Gets all current objects by name.
             seconds: How long at most.
             selector: Labels the objects have.
         """

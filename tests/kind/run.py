@@ -3,6 +3,7 @@
     python tests/kind/run.py test              # all of it; what follows -- goes to pytest
     python tests/kind/run.py up                # a cluster to develop on, with images and chart
     python tests/kind/run.py load              # build and load the images again
+    python tests/kind/run.py chaos             # a cluster of four nodes, faults, two tables
     python tests/kind/run.py down
 
 After `up`, `pytest tests/kind` runs against that cluster. `$IMAGENET_KIND_CLUSTER` names another
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,19 +28,38 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kind.airgap import build
+from kind.chaos import report
+from kind.chaos import run as chaos
+from kind.chaos.run import Plan
 from kind.cluster import Cluster, cluster_name, existing
+from kind.conftest import OPERATOR
 from kind.environment import Environment, prepare
 from kind.prometheus.server import IMAGE as PROMETHEUS
+from kind.seaweedfs.server import IMAGE as SEAWEEDFS
+from kind.stories.namespace import Operator
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 # Those for GPUs are left out: they cannot run here, and have several gigabytes.
-IMAGES = ("operator", "workloads-mxnet", "workloads-tensorflow")
+IMAGES = ("operator", "workloads-preparation", "workloads-mxnet", "workloads-tensorflow")
+# Of programs that stories need: the folder of the Dockerfile, and the context of its build.
+OF_STORIES = {
+    PROMETHEUS: (HERE / "prometheus", HERE / "prometheus"),
+    SEAWEEDFS: (HERE / "seaweedfs", REPOSITORY / "constraints"),
+}
 # While one waits for packages, another works; what each has to say comes in one piece.
 TWO_AT_A_TIME = ("--jobs=2", "--output-sync=target")
 CHART = "imagenet-operator"
 # A story may train, be killed and train again; none is meant to take nearly as long.
 STORY_SECONDS = 1800
+# With Kubernetes' 50 s, each lost node takes a minute.
+LOST_NODES_SOON = """kind: ClusterConfiguration
+controllerManager: {extraArgs: {node-monitor-grace-period: 25s}}"""
+# Leaders exit when an API server that restarts lets their Leases expire: the operator's, and those
+# of Kubernetes' own controllers. After some of these faults they would wait for five minutes.
+RESTARTED_SOON = """kind: KubeletConfiguration
+featureGates: {KubeletCrashLoopBackOffMax: true}
+crashLoopBackOff: {maxContainerRestartPeriod: 5s}"""
 # Stories by their marks, in the order in which they run. Most of a story is waiting, which
 # five do as fast as one; each is handed out when a process is free. Those that are alone leave the
 # machine idle, and begin: who has something else to do, as CI has, does it beside them. Those that
@@ -58,14 +78,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("test", "up", "load", "down"))
+    parser.add_argument("what", choices=("test", "up", "load", "down", "chaos"))
     parser.add_argument("pytest", nargs="*", help="options of pytest, after --")
+    of_chaos = parser.add_argument_group("options of chaos")
+    of_chaos.add_argument("--minutes", type=float, default=105, help="the longest time for faults")
+    of_chaos.add_argument("--each", type=int, default=10, help="the least number of each kind")
+    of_chaos.add_argument("--total", type=int, default=150, help="the least number of all kinds")
+    of_chaos.add_argument("--seed", type=int, default=0, help="of all choices")
+    of_chaos.add_argument("--page", type=Path, help="a page whose tables are replaced")
     arguments = parser.parse_args()
     # The cluster is deleted on SIGTERM and SIGHUP too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     if arguments.what == "test":
         return test(arguments.pytest)
+    if arguments.what == "chaos":
+        limits = (arguments.each, arguments.total, 60 * arguments.minutes)
+        return run_chaos(Plan(*limits, arguments.seed), arguments.page)
     if arguments.what == "up":
         up(prepare())
     elif arguments.what == "load":
@@ -88,6 +117,26 @@ def test(options: list[str]) -> int:
             cluster.delete()
 
 
+def run_chaos(plan: Plan, page: Path | None) -> int:
+    """Inject faults on a cluster of four nodes, then delete it; return 1 after a violation."""
+    environment = prepare()
+    cluster = Cluster(cluster_name(), environment)
+    try:
+        up(environment, workers=3, patches=(LOST_NODES_SOON, RESTARTED_SOON))
+        # A second replica takes over when the first is killed, cut off or loses the Lease.
+        Operator(cluster.kubectl.within(OPERATOR), cluster).start(replicas=2)
+        with timed("chaos"):
+            outcome = chaos.run(cluster, plan)
+        text = report.tables(outcome)
+        print(text, flush=True)
+        if page is not None:
+            report.write(page, text)
+        return int(not outcome.is_right)
+    finally:
+        with timed("delete the cluster"):
+            cluster.delete()
+
+
 def run_stories(which: str, *options: str) -> int:
     """Run the stories of these marks; return pytest's exit code."""
     command = [sys.executable, "-m", "pytest", "tests/kind", "--verbose", "-m", which]
@@ -99,13 +148,19 @@ def run_stories(which: str, *options: str) -> int:
     return 0 if ended.returncode == pytest.ExitCode.NO_TESTS_COLLECTED else ended.returncode
 
 
-def up(environment: Environment) -> Cluster:
-    """Make a cluster with this project's images and chart on it."""
+def up(environment: Environment, workers: int = 2, patches: Sequence[str] = ()) -> Cluster:
+    """Make a cluster with this project's images and chart on it.
+
+    Args:
+        environment: What it is made with.
+        workers: The number of nodes that run jobs.
+        patches: Further documents of kubeadm's configuration.
+    """
     cluster = Cluster(cluster_name(), environment)
     with timed("build the images"):
         build_images(environment)
     with timed("create the cluster"):
-        cluster.create()
+        cluster.create(workers, patches)
     load(cluster)
     with timed("install the chart"):
         define_monitors(cluster)
@@ -122,14 +177,16 @@ def build_images(environment: Environment) -> None:
         cwd=REPOSITORY,
         check=True,
     )
-    command = ["docker", "build", "--quiet", *options.split(), f"--tag={PROMETHEUS}"]
-    subprocess.run([*command, str(HERE / "prometheus")], check=True, stdout=subprocess.DEVNULL)
+    for image, (folder, context) in OF_STORIES.items():
+        command = ["docker", "build", "--quiet", *options.split(), f"--tag={image}"]
+        where = [f"--file={folder / 'Dockerfile'}", str(context)]
+        subprocess.run([*command, *where], check=True, stdout=subprocess.DEVNULL)
 
 
 def load(cluster: Cluster) -> None:
     """Put the images on the nodes."""
     with timed("load the images"):
-        cluster.load([*(f"imagenet-{name}:{version()}" for name in IMAGES), PROMETHEUS])
+        cluster.load([*(f"imagenet-{name}:{version()}" for name in IMAGES), *OF_STORIES])
 
 
 def define_monitors(cluster: Cluster) -> None:
@@ -159,6 +216,8 @@ def install(cluster: Cluster) -> None:
     if installed.returncode != 0:
         print(cluster.kubectl.within(CHART).account())
         raise SystemExit("the chart could not be installed; what its namespace holds is above")
+    # Helm does not wait for the last replica, which may be unavailable during an update.
+    cluster.kubectl.within(CHART)("rollout", "status", f"deployment/{CHART}", "--timeout=300s")
 
 
 def version() -> str:

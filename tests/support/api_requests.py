@@ -6,6 +6,7 @@ Requests as its faults and the tests see them, refusals, and the answers to disc
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,10 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One request: verb as RBAC calls it, kind, subresource, namespace, name, and its body."""
+    """One request: verb as RBAC calls it, kind, subresource, namespace, name, body, time limit.
+
+    The sender is what its bearer token says.
+    """
 
     verb: str
     kind: str
@@ -26,6 +30,8 @@ class Request:
     name: str
     subresource: str = ""
     body: Manifest = field(default_factory=dict, compare=False)
+    timeout: str = field(default="", compare=False)
+    sender: str = field(default="", compare=False)
 
     @property
     def resource(self) -> tuple[str, str]:
@@ -92,8 +98,18 @@ def writes_status(asked: Request) -> bool:
     return asked.subresource == "status"
 
 
+class Lost(Exception):  # noqa: N818 - what becomes of a connection
+    """The connection is cut without an answer."""
+
+
+ASKED: ContextVar[Request | None] = ContextVar("asked", default=None)
+"""The request that is carried out; None for what happens in the cluster by itself."""
+
 Fault = Callable[[Request], Awaitable[None]]
-"""Is awaited before a request is served; may raise `Refusal`, or take its time."""
+"""Is awaited before a request is served; may raise `Refusal` or `Lost`, or take its time."""
+
+Effect = Callable[[Request, Manifest], Awaitable[None]]
+"""As a `Fault`, but after the request was carried out, with the answer."""
 
 
 def discovery(parts: list[str]) -> Manifest | None:

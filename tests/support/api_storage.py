@@ -6,11 +6,13 @@ As a real one does it: preconditions, the status subresource, garbage collection
 from __future__ import annotations
 
 import asyncio
-import copy
 import uuid
 from bisect import bisect_right
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+
+import orjson
 
 from support.api_requests import Refusal, Request
 from support.merge_patch import merge
@@ -19,6 +21,15 @@ Manifest = dict[str, Any]
 Name = tuple[str, str, str]
 """Kind, namespace and name."""
 
+Observer = Callable[[str, Manifest | None, Manifest], None]
+"""Is called with an event, and the object before and after it."""
+
+
+def copied(manifest: Manifest) -> Manifest:
+    """Copy an object, as JSON does."""
+    found: Manifest = orjson.loads(orjson.dumps(manifest))
+    return found
+
 
 class Storage:
     """Objects, and what happened to them.
@@ -26,108 +37,134 @@ class Storage:
     Attributes:
         objects: What is stored.
         version: The newest resource version.
+        changed: Kind → the version at which an object of it last changed.
         oldest: The version that a watch may go back to.
-        news: Is notified whenever a watch has something to look at.
+        prune: Removes what the definition of an object's kind does not know.
+        observers: Called with everything that happens, when it does.
+        clock: The time.
+        new_uid: Makes UIDs.
     """
 
     def __init__(self) -> None:
         self.objects: dict[Name, Manifest] = {}
         self.version = 100
+        self.changed: dict[str, int] = {}
         self.oldest = 0
-        self.news = asyncio.Condition()
+        self.prune: Callable[[Manifest], None] = lambda manifest: None
+        self.observers: list[Observer] = []
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self.new_uid: Callable[[], str] = lambda: str(uuid.uuid4())
         self._log: list[tuple[int, str, Manifest]] = []
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
 
     def find(self, asked: Request) -> Manifest:
         """A copy of the object that is asked for."""
         found = self.objects.get((asked.kind, asked.namespace, asked.name))
         if found is None:
             raise Refusal(404, "NotFound", f'{asked.kind} "{asked.name}" not found')
-        return copy.deepcopy(found)
+        return copied(found)
 
-    async def create(self, manifest: Manifest) -> Manifest:
+    def create(self, manifest: Manifest) -> Manifest:
         """Store an object that is not there yet."""
         metadata = manifest["metadata"]
         name = (manifest["kind"], metadata.get("namespace", ""), metadata["name"])
         if name in self.objects:
             raise Refusal(409, "AlreadyExists", f'{name[0]} "{name[2]}" already exists')
-        metadata.setdefault("uid", str(uuid.uuid4()))
-        metadata["creationTimestamp"] = _now()
+        metadata.setdefault("uid", self.new_uid())
+        metadata["creationTimestamp"] = self._now()
         metadata["generation"] = 1
         if manifest["kind"] == "Pod":
             manifest["status"] = {"phase": "Pending", **manifest.get("status", {})}
         elif manifest["kind"] != "Node":
             manifest.setdefault("status", {})
-        return await self.store("ADDED", manifest)
+        return self.store("ADDED", manifest)
 
-    async def update_status(self, asked: Request) -> Manifest:
-        """Write the status of an object, if it is still the one that was read."""
+    def update(self, asked: Request) -> Manifest:
+        """Write a Lease, or the status of another object, if it is still the one that was read."""
         stored = self.find(asked)
-        if asked.subresource != "status":
+        part = "status" if asked.subresource == "status" else "spec"
+        if part == "spec" and asked.kind != "Lease":
             raise Refusal(405, "MethodNotAllowed", "only the status is ever written")
         wanted = asked.body["metadata"]
         for field_name in ("uid", "resourceVersion"):
             if wanted.get(field_name, "") not in ("", stored["metadata"][field_name]):
                 raise Refusal(409, "Conflict", "the object has been modified")
-        stored["status"] = asked.body["status"]
-        return await self.store("MODIFIED", stored)
+        stored[part] = asked.body[part]
+        return self.store("MODIFIED", stored)
 
-    async def patch(self, asked: Request) -> Manifest:
+    def patch(self, asked: Request) -> Manifest:
         """Merge a patch into an object."""
         stored = self.find(asked)
         uid = asked.body.get("metadata", {}).get("uid", stored["metadata"]["uid"])
         if uid != stored["metadata"]["uid"]:
             raise Refusal(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
         merge(stored, asked.body)
-        return await self.store("MODIFIED", stored)
+        return self.store("MODIFIED", stored)
 
-    async def delete(self, asked: Request) -> Manifest:
+    def delete(self, asked: Request) -> Manifest:
         """Delete an object; a pod that is on a node only begins to go."""
         stored = self.find(asked)
         options = asked.body
         assert options["propagationPolicy"] == "Background"
-        if options["preconditions"]["uid"] != stored["metadata"]["uid"]:
+        wanted = options.get("preconditions", {}).get("uid", stored["metadata"]["uid"])
+        if wanted != stored["metadata"]["uid"]:
             raise Refusal(409, "Conflict", "Precondition failed: UID in precondition")
         if asked.kind == "Pod" and stored["spec"].get("nodeName"):
             if "deletionTimestamp" in stored["metadata"]:
                 return stored
-            stored["metadata"]["deletionTimestamp"] = _now()
-            return await self.store("MODIFIED", stored)
-        await self.remove(stored)
+            stored["metadata"]["deletionTimestamp"] = self._now()
+            return self.store("MODIFIED", stored)
+        self.remove(stored)
         return {"kind": "Status", "status": "Success"}
 
-    async def remove(self, stored: Manifest) -> None:
+    def remove(self, stored: Manifest) -> None:
         """End an object, and what it owns."""
         metadata = stored["metadata"]
         stored = self.objects.pop((stored["kind"], metadata.get("namespace", ""), metadata["name"]))
-        await self.record("DELETED", copy.deepcopy(stored))
+        self.record("DELETED", copied(stored))
         for item in list(self.objects.values()):
             owners = item["metadata"].get("ownerReferences") or ()
             if any(owner["uid"] == metadata["uid"] for owner in owners):
-                await self.remove(item)
+                self.remove(item)
 
-    async def store(self, event: str, manifest: Manifest) -> Manifest:
+    def store(self, event: str, manifest: Manifest) -> Manifest:
         """Store an object as it is now."""
+        self.prune(manifest)
         metadata = manifest["metadata"]
-        self.objects[manifest["kind"], metadata.get("namespace", ""), metadata["name"]] = manifest
-        await self.record(event, manifest)
-        return copy.deepcopy(manifest)
+        name = (manifest["kind"], metadata.get("namespace", ""), metadata["name"])
+        before = self.objects.get(name)
+        self.objects[name] = manifest
+        self.record(event, manifest, before)
+        return copied(manifest)
 
-    async def record(self, event: str, manifest: Manifest) -> None:
+    def record(self, event: str, manifest: Manifest, before: Manifest | None = None) -> None:
         """Write into the log what has become of an object, at a new version."""
         self.version += 1
+        self.changed[manifest["kind"]] = self.version
         manifest["metadata"]["resourceVersion"] = str(self.version)
-        self._log.append((self.version, event, copy.deepcopy(manifest)))
-        await self.notify()
+        self._log.append((self.version, event, copied(manifest)))
+        for observer in self.observers:
+            observer(event, before, manifest)
+        self.notify(manifest["kind"])
 
-    async def notify(self) -> None:
-        """Have every watch look again."""
-        async with self.news:
-            self.news.notify_all()
+    def notify(self, kind: str = "") -> None:
+        """Have every watch look again, or every watch of a kind."""
+        waiting, self._waiting = self._waiting, []
+        for wanted, future in waiting:
+            if kind and wanted and wanted != kind:
+                self._waiting.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+
+    async def news(self, kind: str = "") -> None:
+        """Wait until a watch has something to look at; of a kind, if one is given."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((kind, future))
+        await future
 
     def after(self, version: int) -> list[tuple[int, str, Manifest]]:
         """What happened after a version: version, event and object."""
         return self._log[bisect_right(self._log, version, key=lambda entry: entry[0]) :]
 
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    def _now(self) -> str:
+        return self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")

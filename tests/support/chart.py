@@ -20,6 +20,8 @@ FOLDER = REPOSITORY / "charts" / "imagenet-operator"
 RELEASE = "imagenet-operator"
 NAMESPACE = "imagenet-operator"
 KUBERNETES = "1.34.4"
+# What a cluster of this version serves beside what Helm takes for granted.
+SERVED = ("admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",)
 
 # Sets of values that between them reach every branch of the templates.
 VARIANTS: dict[str, Manifest] = {
@@ -53,10 +55,14 @@ VARIANTS: dict[str, Manifest] = {
     },
     "least": {
         "crds": {"install": False},
-        "operator": {"resources": {"requests": None, "limits": None}},
+        "operator": {
+            "resources": {"requests": None, "limits": None},
+            "networkPolicy": {"enabled": False},
+        },
         "serviceAccount": {"create": False},
         "rbac": {"create": False, "aggregate": False},
         "pods": {"networkPolicy": {"enabled": False, "metricsFrom": []}},
+        "templates": {"admissionPolicy": {"enabled": False}},
         "monitoring": {"dashboard": {"enabled": False}},
     },
 }
@@ -71,13 +77,13 @@ def helm() -> str:
 
 
 def run(
-    values: Manifest, *arguments: str, folder: Path = FOLDER
+    values: Manifest, *arguments: str, folder: Path = FOLDER, served: Iterable[str] = SERVED
 ) -> subprocess.CompletedProcess[str]:
-    """Run `helm template` with these values."""
+    """Run `helm template` with these values, for a cluster that serves these APIs."""
     command = [helm(), "template", RELEASE, str(folder), "--namespace", NAMESPACE]
     options = ["--kube-version", KUBERNETES, "--values", "-", *arguments]
     return subprocess.run(
-        [*command, *options],
+        [*command, *options, *(f"--api-versions={api}" for api in served)],
         input=json.dumps(values),
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """The corpus of manifests in tests/corpus, with what each file says of itself.
 
-A file begins with a comment that tells what it is about. Each ``# expect: STAGE PATH`` below it is
+A file starts with a comment on its subject. Each ``# expect: STAGE PATH`` below it is
 a problem that the file has: `schema` for what the API server refuses, `operator` for what only the
 operator does, `document` (path ``-`` for the whole) for what cannot even be sent. A file in
 `updates` holds the job as it is stored, then the update.

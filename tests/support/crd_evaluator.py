@@ -39,6 +39,17 @@ def broken_rules(schema: Node, document: Node, stored: Node | None = None) -> se
     return {rule for _, rule in _errors(schema, document, stored) if rule}
 
 
+def prune(schema: Node, document: Any) -> None:
+    """Remove the fields that a schema does not know, as the API server does."""
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if isinstance(document, dict) and "additionalProperties" not in schema:
+        for name in document.keys() - schema.get("properties", {}).keys():
+            del document[name]
+    for _, node, child in _children(schema, document):
+        prune(node, child)
+
+
 def _errors(schema: Node, document: Node, stored: Node | None) -> set[tuple[str, str]]:
     """Return the path of each error, and the expression of the rule if one is false."""
     unknown = set(_unknown(schema, document, ""))

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
-import json
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
+import orjson
 from aiohttp import web
 
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.kinds import Kind
-from support.api_requests import Fault, Refusal, Request, discovery
-from support.api_storage import Storage
+from support import crd_evaluator
+from support.api_requests import ASKED, Effect, Fault, Lost, Refusal, Request, discovery
+from support.api_storage import Storage, copied
 
 Manifest = dict[str, Any]
 
@@ -35,31 +36,41 @@ class FakeApiServer:
         bookmarks: How often `bookmark` was called.
         requests: Every request that was made, watches included.
         faults: Asked in turn before each request.
+        effects: Asked in turn after each request that was carried out, before it is answered.
+        delay_news: Awaited before a watch is sent events.
         verbs: What may be asked for: what the chart lets the operator do.
         lets_in: Whether a request is answered by something else than 401.
         url: Where it listens.
 
     Args:
         tls: Its certificate, and what it asks of a client's; None for plain HTTP.
+        socket: The Unix socket that it listens at; None for a port of 127.0.0.1.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, socket: Path | None = None) -> None:
         self.storage = Storage()
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
+        self.effects: list[Effect] = []
+        self.delay_news: Fault | None = None
         self.verbs = dict(kinds.VERBS)
-        self.lets_in: Callable[[web.Request], bool] = lambda _: True
+        self.lets_in: Callable[[web.BaseRequest], bool] = lambda _: True
         self.url = ""
         self._tls = tls
+        self._socket = socket
         self.bookmarks = 0
         self._failure: Manifest | None = None
         self._streams: dict[int, asyncio.Transport] = {}
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
 
     async def __aenter__(self) -> Self:
+        # A web.Application would look for a route and for middleware with each request.
+        served = web.Server(self._serve, access_log=None)
+        self._runner = web.ServerRunner(served, shutdown_timeout=0.1)
         await self._runner.setup()
+        if self._socket is not None:
+            await web.UnixSite(self._runner, self._socket).start()
+            self.url = "http://unix"
+            return self
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
         host, port = self._runner.addresses[0][:2]
         self.url = f"{'http' if self._tls is None else 'https'}://{host}:{port}"
@@ -78,34 +89,46 @@ class FakeApiServer:
 
     def get(self, kind: str, name: str, namespace: str = "vision") -> Manifest | None:
         """A copy of an object."""
-        return copy.deepcopy(self.storage.objects.get((kind, namespace, name)))
+        found = self.storage.objects.get((kind, namespace, name))
+        return None if found is None else copied(found)
 
     def all(self, kind: str) -> list[Manifest]:
         """Copies of all objects of a kind, by name."""
         return [
-            copy.deepcopy(item)
-            for name, item in sorted(self.storage.objects.items())
-            if name[0] == kind
+            copied(item) for name, item in sorted(self.storage.objects.items()) if name[0] == kind
         ]
 
     async def add(self, manifest: Manifest) -> Manifest:
-        """Store an object as if somebody else had created it."""
-        return await self.storage.create(copy.deepcopy(manifest))
+        """Store an object as if another client had created it."""
+        return self.storage.create(copied(manifest))
 
     async def change(
         self, kind: str, name: str, edit: Callable[[Manifest], None], namespace: str = "vision"
     ) -> Manifest:
-        """Change an object as if somebody else had."""
-        stored = copy.deepcopy(self.storage.objects[kind, namespace, name])
-        before = copy.deepcopy(stored.get("spec"))
+        """Change an object as if another client had changed it."""
+        stored = copied(self.storage.objects[kind, namespace, name])
+        before = copied(stored).get("spec")
         edit(stored)
         if kind == kinds.JOB.name and stored.get("spec") != before:
             stored["metadata"]["generation"] += 1
-        return await self.storage.store("MODIFIED", stored)
+        return self.storage.store("MODIFIED", stored)
+
+    async def define(self, schema: Manifest) -> None:
+        """Install another definition of the jobs: what it does not know is pruned from now on."""
+        known = schema["properties"]
+
+        def prune(item: Manifest) -> None:
+            if item["kind"] == kinds.JOB.name:
+                for part in ("spec", "status"):
+                    crd_evaluator.prune(known[part], item.get(part, {}))
+
+        self.storage.prune = prune
+        for item in self.all(kinds.JOB.name):
+            self.storage.store("MODIFIED", item)
 
     async def remove(self, kind: str, name: str, namespace: str = "vision") -> None:
         """End an object, and what it owns."""
-        await self.storage.remove(self.storage.objects[kind, namespace, name])
+        self.storage.remove(self.storage.objects[kind, namespace, name])
 
     def refuse(
         self,
@@ -134,7 +157,7 @@ class FakeApiServer:
         return refused
 
     async def expire(self) -> None:
-        """Forget what happened up to now: whoever watches has to list again."""
+        """Forget past events: every watch must list again."""
         await self.announce("NONE", {"kind": "Nothing", "metadata": {}})
         self.storage.oldest = self.storage.version
         await self.drop_watches()
@@ -145,8 +168,8 @@ class FakeApiServer:
         await self.bookmark()
 
     async def announce(self, event: str, manifest: Manifest) -> None:
-        """Tell the watches of something that no request has done."""
-        await self.storage.record(event, copy.deepcopy(manifest))
+        """Send watches an event that no request has caused."""
+        self.storage.record(event, copied(manifest))
 
     async def drop_watches(self) -> None:
         """Cut every watch."""
@@ -154,7 +177,7 @@ class FakeApiServer:
             # Python 3.11.2 cannot abort a TLS connection that has ended.
             if not transport.is_closing():
                 transport.abort()
-        await self.storage.notify()
+        self.storage.notify()
 
     def writes(self) -> list[Request]:
         """The requests that were to change something."""
@@ -165,19 +188,18 @@ class FakeApiServer:
         return Counter((item.verb, item.kind) for item in self.requests)
 
     async def bookmark(self) -> None:
-        """Tell every watch how far things are."""
+        """Send every watch a bookmark."""
         self.bookmarks += 1
-        await self.storage.notify()
+        self.storage.notify()
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until a condition on the stored objects holds."""
-        async with self.storage.news:
-            while not condition():
-                await self.storage.news.wait()
+        while not condition():
+            await self.storage.news()
 
     # ------------------------------------------------------------------ HTTP
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = [part for part in request.path.split("/") if part]
         if not self.lets_in(request):
             return Refusal(401, "Unauthorized").response()
@@ -191,11 +213,22 @@ class FakeApiServer:
                 raise Refusal(403, "Forbidden", f"the operator may not {what}")
             for fault in list(self.faults):
                 await fault(asked)
-            return await self._answer(request, asked)
+            if asked.verb == "watch":
+                return await self._watch(request, asked)
+            ASKED.set(asked)
+            answer = self._carry_out(request, asked)
+            for effect in list(self.effects):
+                await effect(asked, answer)
         except Refusal as refusal:
             return refusal.response()
+        except Lost:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+        status = 201 if asked.verb == "create" else 200
+        return web.json_response(body=orjson.dumps(answer), status=status)
 
-    async def _read(self, request: web.Request, parts: list[str]) -> Request:
+    async def _read(self, request: web.BaseRequest, parts: list[str]) -> Request:
         rest = parts[2:] if parts[0] == "api" else parts[3:]
         namespace = ""
         if len(rest) > 2 and rest[0] == "namespaces":
@@ -213,29 +246,29 @@ class FakeApiServer:
         }[request.method]
         if request.query.get("watch") == "true":
             verb = "watch"
-        body = await request.json() if request.can_read_body else {}
-        return Request(verb, kind.name, namespace, name, subresource, body)
+        body = orjson.loads(await request.read()) if request.can_read_body else {}
+        limit = request.query.get("timeout", "")
+        sender = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return Request(verb, kind.name, namespace, name, subresource, body, limit, sender)
 
-    async def _answer(self, request: web.Request, asked: Request) -> web.StreamResponse:
+    def _carry_out(self, request: web.BaseRequest, asked: Request) -> Manifest:
         kind = kinds.BY_NAME[asked.kind]
         match asked.verb:
-            case "watch":
-                return await self._watch(request, asked)
             case "list":
-                return web.json_response(self._list(request, asked, kind))
+                return self._list(request, asked, kind)
             case "create":
                 body = {**asked.body, "apiVersion": kind.api_version, "kind": kind.name}
-                return web.json_response(await self.storage.create(body), status=201)
+                return self.storage.create(body)
             case "get":
-                return web.json_response(self.storage.find(asked))
+                return self.storage.find(asked)
             case "update":
-                return web.json_response(await self.storage.update_status(asked))
+                return self.storage.update(asked)
             case "patch":
-                return web.json_response(await self.storage.patch(asked))
+                return self.storage.patch(asked)
             case _:
-                return web.json_response(await self.storage.delete(asked))
+                return self.storage.delete(asked)
 
-    def _list(self, request: web.Request, asked: Request, kind: Kind) -> Manifest:
+    def _list(self, request: web.BaseRequest, asked: Request, kind: Kind) -> Manifest:
         found = [
             item
             for name, item in sorted(self.storage.objects.items())
@@ -256,7 +289,7 @@ class FakeApiServer:
             "items": page,
         }
 
-    async def _watch(self, request: web.Request, asked: Request) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         since, oldest = int(request.query["resourceVersion"]), self.storage.oldest
         if since < oldest:
             raise Refusal(410, "Expired", f"too old resource version: {since} ({oldest})")
@@ -265,31 +298,37 @@ class FakeApiServer:
         assert request.transport is not None
         self._streams[id(request)] = request.transport
         marked = -1
-        with contextlib.suppress(ConnectionError):
-            while not self._streams[id(request)].is_closing():
-                since = await self._write_news(request, asked, response, since)
-                if self._failure is not None:
-                    await response.write(_line("ERROR", self._failure))
-                    self._failure = None
-                    break
-                if marked != self.bookmarks:
-                    marked = self.bookmarks
-                    mark = {"kind": asked.kind, "metadata": {"resourceVersion": str(since)}}
-                    await response.write(_line("BOOKMARK", mark))
-                async with self.storage.news:
+        seconds = float(request.query.get("timeoutSeconds") or 3600)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._streams[id(request)].is_closing():
+                    since = await self._write_news(request, asked, response, since)
+                    if self._failure is not None:
+                        await response.write(_line("ERROR", self._failure))
+                        self._failure = None
+                        break
+                    if marked != self.bookmarks:
+                        marked = self.bookmarks
+                        mark = {"kind": asked.kind, "metadata": {"resourceVersion": str(since)}}
+                        await response.write(_line("BOOKMARK", mark))
                     if self.storage.version == since and marked == self.bookmarks:
-                        await self.storage.news.wait()
+                        await self.storage.news(asked.kind)
         del self._streams[id(request)]
         return response
 
     async def _write_news(
-        self, request: web.Request, asked: Request, response: web.StreamResponse, since: int
+        self, request: web.BaseRequest, asked: Request, response: web.StreamResponse, since: int
     ) -> int:
         """Write what happened since a version, and return up to which version that was."""
+        lines = []
         for version, event, item in self.storage.after(since):
             since = version
             if item["kind"] == asked.kind and _is_selected(item, asked.namespace, request.query):
-                await response.write(_line(event, item))
+                lines.append(_line(event, item))
+        if lines and self.delay_news is not None:
+            await self.delay_news(asked)
+        if lines:
+            await response.write(b"".join(lines))
         return since
 
 
@@ -301,14 +340,17 @@ def _is_selected(item: Manifest, namespace: str, query: Any) -> bool:
         key, _, value = term.partition("=")
         if carried.get(key) != value:
             return False
-    if query.get("fieldSelector"):
+    field, _, wanted = query.get("fieldSelector", "").partition("=")
+    if field == "involvedObject.uid":
+        return bool(item["involvedObject"].get("uid") == wanted)
+    if field:
         ended = item["status"].get("phase") in ("Succeeded", "Failed")
         return bool(item["spec"].get("nodeName")) and not ended
     return True
 
 
 def _line(event: str, item: Manifest) -> bytes:
-    return json.dumps({"type": event, "object": item}).encode() + b"\n"
+    return orjson.dumps({"type": event, "object": item}) + b"\n"
 
 
 def _without_type(item: Manifest) -> Manifest:

@@ -1,6 +1,6 @@
 """What a framework gives to training, without a framework: a group of one, a learner, no data."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,24 @@ class Learner:
 
     def note(self, event: Event) -> None:
         pass
+
+
+@dataclass
+class Images:
+    """95 training images in 10 batches, of which none is read."""
+
+    ordered_batch: int | None = None
+    batches_per_epoch: int = 10
+    images: int = 95
+
+    def epoch(
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
+    ) -> Iterator[Batch]:
+        return iter(())
 
 
 class Zeros:

@@ -4,8 +4,9 @@ Mounted into a pod as `sitecustomize.py`, which Python imports before any progra
 variable HOLD_AT is JSON, from a role or ROLE@ATTEMPT to a pattern of such a file's path. Programs
 of this project show nothing before it is whole, so there all of the work is done, and none seen.
 
-The one that is held leaves `held-ROLE` in HOLD_FOLDER, with its pod's name and the file's, and goes
-on when `release`, `release-ROLE` or `release-FILE` is there. Its other threads go on all the while.
+A held program writes `held-ROLE` to HOLD_FOLDER, with the names of its pod and the file. It
+continues when `release`, `release-ROLE` or `release-FILE` exists. Its other threads go on all the
+while.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Members that answer whatever they like, each kind on a port of its own, in a process of its own.
+"""Members with hostile answers, each kind on its own port, in a separate process.
 
-Of its own, so that what they cost is not mistaken for what it costs to scrape them.
+A separate process keeps their cost apart from the cost of scraping them.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ async def _main() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, stop.set)
     await stop.wait()
-    # Without the end of each connection, of which nobody has to hear.
+    # Without messages about closed connections.
     os._exit(0)
 
 

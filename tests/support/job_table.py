@@ -1,7 +1,7 @@
 """Jobs that between them use everything the builders make manifests from: a table, and at random.
 
-Shared by the tests of the manifests and by the contract tests, which feed the argument lists built
-from these jobs to the workloads' own parsers.
+The tests of the manifests use them. So do the contract tests, which feed the arguments of these
+jobs to the parsers of the workloads.
 """
 
 import copy
@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.frameworks import FRAMEWORKS, with_strategy
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 
@@ -20,7 +21,21 @@ UID = "6f3c1f0e-8a52-4c0e-9b0a-0d6a5d1f7a11"
 
 VOLUME = {"volume": {"claimName": "raw", "path": "fall11_whole.tar"}}
 SYNTHETIC = {"synthetic": {"classes": 10, "imagesPerClass": 20, "imageShape": [3, 64, 48]}}
+BUCKET = {
+    "bucket": "datasets",
+    "prefix": "imagenet",
+    "endpoint": "https://s3.example.com",
+    "region": "eu-central-1",
+    "secretName": "bucket-keys",
+}
 PREPARED = {"prepared": {"claimName": "shared", "path": "datasets/imagenet"}}
+FETCHED = {
+    "http": {
+        "files": [{"name": "x.tar.gz", "url": "https://images.example.com/x.tar.gz"}],
+        "secretName": "login",
+        "cache": {"claimName": "cache"},
+    }
+}
 LABELS = {"path": "ILSVRC2012_img_val.tar", "labels": "val.txt"}
 SERVERS = {"parameterServer": {"kvStore": "dist_sync", "servers": {"replicas": 2}}}
 
@@ -65,6 +80,11 @@ def tensorflow(strategy: Manifest, **training: Any) -> Manifest:
     return manifest(dataset=TFRECORD, training=fields)
 
 
+def pytorch(strategy: Manifest, **training: Any) -> Manifest:
+    """Return the manifest of a job for PyTorch."""
+    return manifest(training={"framework": "PyTorch", "strategy": strategy, **training})
+
+
 OWN_PROGRAM: Manifest = {
     "image": "registry.example/team/train:7",
     "workers": {
@@ -82,15 +102,48 @@ OWN_PROGRAM: Manifest = {
         },
     },
 }
-"""Fields of `training` for a program of somebody else's."""
+"""Fields of `training` for a user's own program."""
 
 TABLE: dict[str, Manifest] = {
     "defaults": manifest(),
     "synthetic": manifest(dataset={"source": SYNTHETIC}),
     "prepared": manifest(dataset={"source": PREPARED, "volume": None}),
+    "prepared and verified": manifest(
+        dataset={"source": PREPARED, "volume": None, "verify": "Checksums"}
+    ),
     "prepared with its own output": manifest(
         dataset={"source": PREPARED, "volume": None},
         training={"output": {"volume": {"claimName": "results"}}},
+    ),
+    "in a bucket": manifest(
+        dataset={"source": {"prepared": {"s3": BUCKET}}, "volume": None},
+        training={
+            "output": {"volume": {"claimName": "results"}},
+            "workers": {"replicas": 2, "cache": {"size": "200Gi"}},
+        },
+    ),
+    "published": manifest(dataset={"publish": {"s3": BUCKET}}),
+    "on a server": manifest(
+        dataset={
+            "source": {
+                "prepared": {
+                    "http": {
+                        "url": "https://data.example.com/imagenet",
+                        "secretName": "login",
+                        "queryKey": "sas",
+                    }
+                }
+            },
+            "volume": None,
+        },
+        training={
+            "output": {"volume": {"size": "1Gi"}},
+            "strategy": {"horovod": {"slotsPerWorker": 2}},
+            "workers": {
+                "replicas": 2,
+                "cache": {"size": "1Gi", "storageClassName": "fast"},
+            },
+        },
     ),
     "validation with labels": manifest(dataset={"validation": LABELS}),
     "all of preprocessing": manifest(
@@ -197,6 +250,20 @@ TABLE: dict[str, Manifest] = {
             "augmentation": {"randomCrop": True, "minRandomScale": 0.533, "maxRandomScale": 1.5}
         }
     ),
+    "fetched": manifest(dataset={"source": FETCHED}),
+    "fetched from a bucket": manifest(
+        dataset={
+            "source": {
+                "s3": {
+                    "bucket": "imagenet",
+                    "key": "fall11_whole.tar",
+                    "checksum": f"md5:{KEY}",
+                    "cache": {"claimName": "cache"},
+                }
+            },
+            "validation": LABELS,
+        }
+    ),
     "waits for its gang": manifest(run_policy={"schedulingPolicy": {"gang": "Wait"}}),
     "suspended": manifest(run_policy={"suspend": True}),
     "deletes its volumes": manifest(
@@ -217,6 +284,31 @@ TABLE: dict[str, Manifest] = {
     "horovod of tensorflow": tensorflow({"horovod": {}}, workers={"replicas": 2, "gpus": 4}),
     "mirrored": tensorflow({"mirrored": {}}, workers={"replicas": 1, "gpus": 4}),
     "multi-worker mirrored": tensorflow({"multiWorkerMirrored": {}}),
+    "single of pytorch": pytorch({"single": {}}, workers={"replicas": 1, "gpus": 1}),
+    "distributed data parallel": pytorch({"distributedDataParallel": {}}),
+    "distributed data parallel with gpus": pytorch(
+        {"distributedDataParallel": {}}, workers={"replicas": 2, "gpus": 4}
+    ),
+    "distributed data parallel with processes": pytorch(
+        {"distributedDataParallel": {"processesPerWorker": 2}}
+    ),
+    "single of pytorch in bfloat16": pytorch(
+        {"single": {}}, workers={"replicas": 1, "gpus": 1}, precision="bfloat16"
+    ),
+    "a recipe of today": pytorch(
+        {"single": {}},
+        workers={"replicas": 1},
+        labelSmoothing=0.1,
+        optimizer={"name": "lamb", "schedule": "polynomial", "power": 1, "emaDecay": 0.9999},
+        augmentation={
+            "randomErasing": 0.1,
+            "randAugmentOperations": 2,
+            "randAugmentMagnitude": 7,
+            "mixup": 0.2,
+            "cutmix": 1,
+            "offInLastEpochs": 5,
+        },
+    ),
     "longest name": manifest(name="a" * 40),
 }
 """Name → manifest, each valid."""
@@ -264,6 +356,9 @@ def _strategies(gpus: int) -> st.SearchStrategy[Manifest]:
         ),
         st.sampled_from(slots).map(lambda count: {"horovod": {"slotsPerWorker": count}}),
         st.sampled_from([{"horovod": {}}, {"mirrored": {}}, {"multiWorkerMirrored": {}}]),
+        st.sampled_from([{}, {"processesPerWorker": gpus or 2}]).map(
+            lambda fields: {"distributedDataParallel": fields}
+        ),
     )
 
 
@@ -293,12 +388,13 @@ def jobs(draw: st.DrawFn) -> ImageNetJob:
     strategy = draw(_strategies(gpus))
     (kind,) = strategy
     replicas = 1 if kind in ("single", "mirrored") else draw(st.integers(1, 4))
-    framework = "TensorFlow" if "irrored" in kind else "MXNet"
-    if kind == "horovod":
-        framework = draw(st.sampled_from(["MXNet", "TensorFlow"]))
-    if framework == "TensorFlow":
-        dataset.setdefault("preprocessing", {})["format"] = "TFRecord"
-    share = max(gpus, strategy[kind].get("slotsPerWorker", 1))
+    framework = draw(st.sampled_from(sorted(with_strategy(kind))))
+    formats = FRAMEWORKS[framework].formats
+    dataset.setdefault("preprocessing", {})["format"] = draw(st.sampled_from(formats))
+    if framework == "PyTorch" and kind == "single":
+        gpus, strategy = min(gpus, 1), {"single": {}}
+    processes = {"slotsPerWorker", "processesPerWorker"} & strategy[kind].keys()
+    share = max([gpus, 1, *(strategy[kind][name] for name in processes)])
     training: Manifest = {
         "framework": framework,
         "strategy": strategy,

@@ -61,7 +61,7 @@ class KubernetesDriver(ClusterDriver):
         await self._kubernetes.refresh_job(self._key)
         stored = self._kubernetes.jobs.get(*self._key)
         assert stored is not None
-        self.job = stored_job.read(stored)
+        self.job = stored_job.read(stored).job
 
     def stored_status(self) -> Manifest:
         """The status in the API server."""

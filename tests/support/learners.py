@@ -52,6 +52,7 @@ def learner(
             optimizers.create(options.optimizer, named(network)[0]),
             strategy,
             UpdatePlan(accumulation_steps, images, Schedule(rate, 10, 1), 0),
+            smoothing=options.optimizer.label_smoothing,
         )
 
 

@@ -25,11 +25,13 @@ class ListedWorkers(Members):
         arguments: of all of them.
         workers: how many are listed.
         present: how many of them, from the first, come by themselves.
+        programs: the folder of the environment's programs.
     """
 
     arguments: Sequence[str]
     workers: int = 2
     present: int = 2
+    programs: Path = PROGRAM.parent
 
     def __enter__(self) -> Self:
         self.begin()
@@ -42,7 +44,7 @@ class ListedWorkers(Members):
         """Have a worker come."""
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": self._listed}, "task": task})
-        command = [str(PROGRAM), *STRATEGY, *self.arguments]
+        command = [str(self.programs / "imagenet-train"), *STRATEGY, *self.arguments]
         self.launch(f"worker-{index}", command, plain_environment(TF_CONFIG=config))
 
     def wait_until_joining(self, index: int) -> None:

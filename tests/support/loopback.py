@@ -1,8 +1,8 @@
 """Loopback addresses for the processes of a test that keep to fixed ports.
 
-Runs of `imagenetctl` claim theirs from 127.16.0.0 on, so a test takes a network below that. Whoever
-takes one holds a socket in it to the end of the process: no two tests ever meet in one, neither
-at one time nor in what the kernel remembers of a connection.
+Runs of `imagenetctl` claim theirs from 127.16.0.0 on, so a test takes a network below that. A
+process holds a socket in its block until it ends. So no two tests share a block, neither at one
+time nor in the kernel's memory of a connection.
 """
 
 import secrets

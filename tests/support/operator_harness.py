@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,11 +18,14 @@ from imagenet_operator import handlers
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse
 from support import job_table
 from support.asynchronous import until
 from support.fake_api_server import FakeApiServer
+from support.simulated_world import FINISHED
 
 Manifest = dict[str, Any]
 QUICK = {
@@ -50,7 +53,7 @@ def job(name: str = "digits", **parts: Any) -> Manifest:
 
 
 def with_images() -> Manifest:
-    """A job whose dataset has to be prepared first."""
+    """A job whose dataset needs preparation."""
     whole = job()
     whole["spec"]["dataset"] = {
         "source": {"volume": {"claimName": "raw", "path": "a.tar"}},
@@ -78,11 +81,13 @@ class Harness:
         server: The API server.
         operator: The operator.
         clock: The time by which it decides.
+        work: Its `run`.
     """
 
     server: FakeApiServer
     operator: Operator
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock
+    work: asyncio.Task[None]
 
     async def let_pass(self, seconds: float) -> None:
         """Let time pass, as far as decisions know, and have every job looked at after it."""
@@ -144,12 +149,12 @@ class Harness:
         for pod in self.server.all("Pod"):
             if pod["status"]["phase"] == "Pending" and not pod["spec"].get("schedulingGates"):
                 await self.server.change(
-                    "Pod", pod["metadata"]["name"], lambda item: _start(item, node, address)
+                    "Pod", pod["metadata"]["name"], lambda item: start_program(item, node, address)
                 )
 
     async def end_pod(self, name: str, code: int = 0) -> None:
         """Let a pod's program end."""
-        await self.server.change("Pod", name, lambda item: _end(item, code))
+        await self.server.change("Pod", name, lambda item: end_program(item, code))
 
     async def end_pods(self) -> None:
         """Let every pod's program end well."""
@@ -163,7 +168,7 @@ class Harness:
                 await self.server.remove("Pod", pod["metadata"]["name"])
 
 
-def _start(pod: Manifest, node: str, address: str) -> None:
+def start_program(pod: Manifest, node: str, address: str) -> None:
     pod["spec"]["nodeName"] = node
     pod["status"] = {
         "phase": "Running",
@@ -175,8 +180,10 @@ def _start(pod: Manifest, node: str, address: str) -> None:
     }
 
 
-def _end(pod: Manifest, code: int) -> None:
+def end_program(pod: Manifest, code: int) -> None:
     ended = {"exitCode": code, "finishedAt": "2026-01-02T03:05:05Z"}
+    if code == 0:
+        ended["message"] = FINISHED
     pod["status"]["phase"] = "Failed" if code else "Succeeded"
     pod["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": ended}}]
 
@@ -186,22 +193,36 @@ async def running(
     server: FakeApiServer,
     configuration: Manifest | None = None,
     connection: Connection | None = None,
+    lease: LeaseTimes | None = None,
 ) -> AsyncIterator[Harness]:
-    """Run an operator, with kopf, until the block ends."""
+    """Run an operator, with kopf, until the block ends.
+
+    Args:
+        server: The API server.
+        configuration: The operator's.
+        connection: The way to the API server.
+        lease: The times of the lease that it needs; None if it is the only operator.
+    """
     configured = parse(QUICK if configuration is None else configuration, "test")
     connection = Connection(server.url) if connection is None else connection
-    async with Client(connection) as client:
-        clock = Clock()
-        operator = Operator(client, configured, clock)
+    fence = None if lease is None else Fence(lease)
+    async with Client(connection) as lease_client, Client(connection, fence) as client:
+        clock, election = Clock(), None
+        if fence is not None and lease is not None:
+            where = (configured.lease_namespace, configured.namespaces)
+            election = LeaderElection(lease_client, *where, fence, lease)
+        operator = Operator(client, configured, clock, election)
         operator.loop.debounce_seconds = 0
         work = asyncio.create_task(operator.run())
         kopf = await handlers.start(operator, connection, configured.namespaces)
         try:
-            yield Harness(server, operator, clock)
+            yield Harness(server, operator, clock, work)
         finally:
             for task in (work, kopf):
                 task.cancel()
             await asyncio.gather(work, kopf, return_exceptions=True)
+            if election is not None:
+                await operator.close()
 
 
 @contextlib.asynccontextmanager
@@ -237,7 +258,7 @@ def claim(
     name: str = job_table.PREPARED["prepared"]["claimName"],
     namespace: str = "vision",
 ) -> Manifest:
-    """A claim, that which `job` names, as somebody made it."""
+    """The claim that `job` names, as a user created it."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

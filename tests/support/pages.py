@@ -1,4 +1,4 @@
-"""What the pages for people tell them to type, and what they show of it."""
+"""The commands in the pages, and the output that they show."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 import io
 import struct
 import tarfile
+import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -105,6 +107,38 @@ def write_tar_of_folders(path: Path, images: Collection) -> Path:
             }
         )
     )
+    return path
+
+
+def zipped(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip of files."""
+    buffer = io.BytesIO()
+    moment = time.gmtime(TIME)[:6]
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name, moment), content, method)
+    return buffer.getvalue()
+
+
+def write_zip_of_folders(path: Path, images: Collection) -> Path:
+    """A zip of class folders."""
+    path.write_bytes(
+        zipped(
+            {
+                f"{class_name}/{name}": content
+                for class_name, members in images.items()
+                for name, content in members.items()
+            },
+            zipfile.ZIP_DEFLATED,
+        )
+    )
+    return path
+
+
+def write_zip_of_zips(path: Path, images: Collection) -> Path:
+    """A zip that holds one zip a class."""
+    inner = {f"{name}.zip": zipped(members) for name, members in images.items()}
+    path.write_bytes(zipped(inner))
     return path
 
 

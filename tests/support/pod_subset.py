@@ -1,7 +1,7 @@
 """The part of Kubernetes that both clusters have, as a check of one built pod.
 
-A pod that passes runs as a process of this machine as well as in a container, so that neither the
-builders nor the decisions have to know which of the two they serve.
+A pod that passes can run as a process or in a container. So neither builders nor decisions depend
+on the kind of cluster.
 """
 
 import re
@@ -15,13 +15,14 @@ REPOSITORY = Path(__file__).parents[2]
 REFERENCE = re.compile(r"\$\(([^)]*)\)")
 OWN_FIELDS = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
 PATH_VARIABLES = {
+    "IMAGENET_CACHE",
     "IMAGENET_CREDENTIALS",
     "IMAGENET_DATA",
     "IMAGENET_OUTPUT",
     "IMAGENET_SCRATCH",
     "IMAGENET_SOURCE",
 }
-VOLUME_KINDS = {"emptyDir", "persistentVolumeClaim", "secret"}
+VOLUME_KINDS = {"emptyDir", "ephemeral", "persistentVolumeClaim", "secret"}
 CONTAINER_FIELDS = {
     "args",
     "command",

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from imagenet_workloads.commands import index, pack, seal
 from support import tfrecord
 
-# A hook for `start`: root, who may run the tests, then obeys permissions as everybody does.
+# A hook for `start`: permissions then apply to root, too, as which tests may run.
 WITHOUT_PRIVILEGES = """
 import ctypes
 version, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
@@ -75,6 +77,12 @@ def run_index(source: Path | None, data: Path, *options: str) -> dict[str, Any]:
     assert code == 0, log.read_text()
     result: dict[str, Any] = json.loads(log.read_text())
     return result
+
+
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """Runs imagenet-index, which must end with exit code 3; returns what it says on stderr."""
+    assert index.main([str(argument) for argument in arguments]) == 3
+    return capfd.readouterr().err
 
 
 def dataset_of(data: Path, key: str) -> Path:

@@ -38,7 +38,7 @@ def processes_with(mark: str) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process lives; one that nobody has waited for yet does not."""
+    """Whether a process lives; a zombie does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

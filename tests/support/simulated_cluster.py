@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Status
+from imagenet_operator.api.time_status import seconds_of
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
@@ -85,6 +86,8 @@ class SimulatedCluster(SimulatedWorld):
         self.is_deleted = False
         self.next_reconcile: datetime | None = START
         self.progressed_at: dict[int, datetime] = {}
+        self._heard_since: dict[int, datetime] = {}
+        self._counted_since: datetime | None = None
         self._tells_capacity = tells_capacity
         self._budget: int | None = None
         self._between: Callable[[], None] | None = None
@@ -184,8 +187,11 @@ class SimulatedCluster(SimulatedWorld):
             "InvalidTemplate": True,
             "PreparationFailed": bool(self.failed_jobs) or "classes" not in self.index_result,
             "PermanentFailure": any({2, 3} & found for found in codes),
+            "NoResult": self.everybody_succeeded(with_result=False),
+            "VolumeFull": sum(4 in found for found in codes) > self.settings.full_volume_limit,
             "BackoffLimitExceeded": at_fault > policy.backoff_limit,
             "DisruptionLimitExceeded": self.disruptions > self.settings.disruption_limit,
+            "StartDeadlineExceeded": bool(self.blocked),
             "DeadlineExceeded": passed >= (policy.active_deadline_seconds or math.inf),
             "PreparationDeadlineExceeded": passed
             >= (policy.preparation_deadline_seconds or math.inf),
@@ -227,14 +233,21 @@ class SimulatedCluster(SimulatedWorld):
         metadata["generation"] = metadata.get("generation", 1) + 1
 
     def sample(self) -> Sample | None:
-        """What a sampler would hear: progress of attempts that are whole."""
+        """The samples of a sampler: progress of complete attempts."""
         numbers = [attempt_of(pod) for pod in self.running()]
         if not numbers:
             return None
         number = max(numbers)
         if self.whole(number) or number not in self.progressed_at:
             self.progressed_at[number] = self.now
-        return Sample(taken_at=self.now, attempt=number, progressed_at=self.progressed_at[number])
+        since = self._heard_since.setdefault(number, self.now)
+        seconds = {"joining": 5.0, "stepping": (self.now - since).total_seconds()}
+        return Sample(
+            taken_at=self.now,
+            attempt=number,
+            progressed_at=self.progressed_at[number],
+            seconds=seconds,
+        )
 
     def settle(self, *, with_events: bool = True, limit: int = 2000) -> None:
         """Let everything that would happen by itself happen, with passes, until the job ends.
@@ -276,7 +289,7 @@ class SimulatedCluster(SimulatedWorld):
         return frozenset(self.unreachable)
 
     async def free_capacity(self) -> Capacity | None:
-        """Places for pods on the nodes that can be reached, if this cluster tells."""
+        """Places for pods on reachable nodes, if this cluster reports them."""
         if not self._tells_capacity:
             return None
         return {
@@ -330,6 +343,7 @@ class SimulatedCluster(SimulatedWorld):
     async def write_status(self, job: ImageNetJob) -> None:
         """Store the status, as JSON."""
         self._act()
+        self._check_time(job.status)
         self.document["status"] = json.loads(json.dumps(job.status.to_manifest()))
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
@@ -346,6 +360,15 @@ class SimulatedCluster(SimulatedWorld):
         return found
 
     # ------------------------------------------------------------------ what must never happen
+
+    def _check_time(self, status: Status) -> None:
+        assert status.time is not None
+        assert status.time.counted_until is not None
+        whole = timedelta(seconds=sum(seconds_of(status.time.phases).values()))
+        if self._counted_since is None:
+            self._counted_since = status.time.counted_until - whole
+        missing = status.time.counted_until - self._counted_since - whole
+        assert abs(missing) < timedelta(seconds=0.1), "a second that belongs to no phase"
 
     def _check_new(self, manifest: Manifest) -> None:
         check_names(manifest)

@@ -8,9 +8,20 @@ from datetime import datetime
 from typing import Any
 
 from imagenet_operator.api.status import Condition, Status
-from imagenet_operator.manifests import labels
+from imagenet_operator.manifests import labels, names
 
 Manifest = dict[str, Any]
+
+INDEX_RESULT = {
+    "key": "0123456789abcdef0123456789abcdef",
+    "classes": 9,
+    "images": {"train": 1200, "validation": 100},
+    "shards": 2,
+    "droppedClasses": 1,
+    "sealed": False,
+}
+FETCH_RESULT = {"bytes": 5 << 30, "totalBytes": 5 << 30}
+SEAL_RESULT = {"images": {"train": 1200, "validation": 100}, "skipped": 0}
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
@@ -49,6 +60,21 @@ def role_of(pod: Manifest) -> str:
 def job_ended(job: Manifest) -> bool:
     """Whether a Job has completed or failed."""
     return bool(job["status"].get("conditions"))
+
+
+def pod_of_job(job: Manifest, number: int) -> Manifest:
+    """A pod as the Job controller makes it, with a number that no other one has."""
+    metadata = job["metadata"]
+    owner = {"kind": "Job", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{metadata['name']}-{number}",
+            "labels": dict(job["spec"]["template"]["metadata"]["labels"]),
+            "ownerReferences": [owner],
+        },
+        "spec": {"containers": [{"name": names.CONTAINER}]},
+    }
 
 
 def written_by(pod: Manifest) -> list[str]:

@@ -1,8 +1,7 @@
-"""What a job's world is made of: nodes, kubelets, the Job controller, users, and disasters.
+"""The world of a job in tests: nodes, kubelets, the Job controller, users, and disasters.
 
-The lower half of the simulated cluster. Nothing happens by itself: a test calls what is to happen,
-in any order. What really happened (who exited how) is kept apart from what can be observed, so that
-a test can compare the end of a job with the truth.
+The lower half of the simulated cluster. A test calls each event, in any order. Real events, such as
+exits, are separate from observable ones, so a test can compare the end of a job with them.
 """
 
 from __future__ import annotations
@@ -15,11 +14,15 @@ from typing import Any
 
 from imagenet_operator.manifests import labels, names
 from support.simulated_objects import (
+    FETCH_RESULT,
+    INDEX_RESULT,
+    SEAL_RESULT,
     attempt_of,
     is_ours,
     is_terminating,
     job_ended,
     owner_of,
+    pod_of_job,
     role_of,
     text,
 )
@@ -27,15 +30,7 @@ from support.simulated_objects import (
 Manifest = dict[str, Any]
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-INDEX_RESULT = {
-    "key": "0123456789abcdef0123456789abcdef",
-    "classes": 9,
-    "images": {"train": 1200, "validation": 100},
-    "shards": 2,
-    "droppedClasses": 1,
-    "sealed": False,
-}
-SEAL_RESULT = {"images": {"train": 1200, "validation": 100}, "skipped": 0}
+FINISHED = '{"event": "finished", "epochs": 90}'
 
 
 class SimulatedWorld:
@@ -48,15 +43,18 @@ class SimulatedWorld:
         now: The time.
         objects: (kind, name) → manifest.
         unreachable: Nodes that are cut off.
+        silent: Nodes that have died, and that the cluster takes for alive.
         is_sealed: In truth, the dataset is complete.
         index_result: What index will find.
         seal_result: What seal will count.
         processes: UID → (pod, node) of every process that is at work, reachable or not.
         exits: Attempt → pod → exit code, of pods that ended by themselves.
+        results: Pods that left a result.
         disruptions: Pods that were taken away.
         failed_jobs: Jobs that failed.
         created_pods: Every pod that was ever created to train, in order.
         hung: Attempts that make no progress.
+        blocked: Pods that were kept from starting.
     """
 
     def __init__(self, nodes: dict[str, int]) -> None:
@@ -64,15 +62,18 @@ class SimulatedWorld:
         self.objects: dict[tuple[str, str], Manifest] = {}
         self.slots = dict(nodes)
         self.unreachable: set[str] = set()
+        self.silent: set[str] = set()
         self.is_sealed = False
         self.index_result: Manifest = dict(INDEX_RESULT)
         self.seal_result: Manifest = dict(SEAL_RESULT)
         self.processes: dict[str, tuple[str, str]] = {}
         self.exits: dict[int, dict[str, int]] = defaultdict(dict)
+        self.results: set[str] = set()
         self.disruptions = 0
         self.failed_jobs: set[str] = set()
         self.created_pods: list[str] = []
         self.hung: set[int] = set()
+        self.blocked: set[str] = set()
         self._uids = 0
 
     # ------------------------------------------------------------------ objects
@@ -80,7 +81,7 @@ class SimulatedWorld:
     def _add(self, manifest: Manifest) -> Manifest:
         self._uids += 1
         added = copy.deepcopy(manifest)
-        added["metadata"]["uid"] = f"uid-{self._uids}"
+        added["metadata"] |= {"uid": f"uid-{self._uids}", "creationTimestamp": text(self.now)}
         added["status"] = {"phase": "Pending"} if added["kind"] == "Pod" else {}
         self.objects[added["kind"], added["metadata"]["name"]] = added
         if added["kind"] == "Pod" and labels.ATTEMPT in added["metadata"]["labels"]:
@@ -88,7 +89,7 @@ class SimulatedWorld:
         return added
 
     def remove(self, item: Manifest) -> None:
-        """Have an object gone, at once and without a word."""
+        """Remove an object without an event."""
         self.objects.pop((item["kind"], item["metadata"]["name"]), None)
 
     def _remove_with_dependents(self, item: Manifest) -> None:
@@ -133,6 +134,12 @@ class SimulatedWorld:
                 pod["spec"]["nodeName"] = node
                 return
 
+    def block(self, pod: Manifest, reason: str, message: str = "") -> None:
+        """Keep a bound pod from starting, as its kubelet says it."""
+        self.blocked.add(pod["metadata"]["name"])
+        state = {"waiting": {"reason": reason, "message": message}}
+        pod["status"]["containerStatuses"] = [{"name": names.CONTAINER, "state": state}]
+
     def startable(self) -> list[Manifest]:
         """Pods that their kubelet may start."""
         return [
@@ -164,7 +171,10 @@ class SimulatedWorld:
         ]
 
     def exit(self, pod: Manifest, code: int, message: str = "") -> None:
-        """Let a running pod's process end by itself."""
+        """Let a running pod's process end by itself; one that ends well leaves a result."""
+        if code == 0 and not message:
+            message = FINISHED
+            self.results.add(pod["metadata"]["name"])
         self.exits[attempt_of(pod)][pod["metadata"]["name"]] = code
         self._end(pod, code, message)
 
@@ -199,7 +209,7 @@ class SimulatedWorld:
 
     def _is_on_a_reachable_node(self, pod: Manifest) -> bool:
         node = pod["spec"].get("nodeName")
-        return node is not None and node not in self.unreachable
+        return node is not None and node not in self.unreachable | self.silent
 
     # ------------------------------------------------------------------ disasters
 
@@ -222,9 +232,9 @@ class SimulatedWorld:
         self.terminate(pod)
 
     def vanish(self, pod: Manifest) -> None:
-        """Remove a pod at once. On a node out of reach its process goes on: nobody can stop it."""
+        """Remove a pod at once. On an unreachable node its process continues."""
         self.disruptions += 1
-        if pod["spec"].get("nodeName") not in self.unreachable:
+        if pod["spec"].get("nodeName") not in self.unreachable | self.silent:
             self.processes.pop(pod["metadata"]["uid"], None)
         self.remove(pod)
 
@@ -232,20 +242,31 @@ class SimulatedWorld:
         """Cut a node off; what runs there goes on."""
         self.unreachable.add(node)
 
+    def die_silently(self, node: str) -> None:
+        """Cut a node off before the cluster notices; `notice` follows."""
+        self.silent.add(node)
+
+    def notice(self, node: str) -> None:
+        """Mark a node that died silently as NotReady."""
+        self.silent.discard(node)
+        self.disruptions += 1
+        self.lose(node)
+
     def recover(self, node: str) -> None:
         """Bring a node back: its kubelet stops at once what it should not run any more."""
         self.unreachable.discard(node)
+        self.silent.discard(node)
         for pod in self.terminating():
             self.finalize(pod)
         known = {pod["metadata"]["uid"] for pod in self.members()}
         self.processes = {
             uid: (name, where)
             for uid, (name, where) in self.processes.items()
-            if where in self.unreachable or uid in known
+            if where in self.unreachable | self.silent or uid in known
         }
 
     def evict_from_lost_nodes(self) -> None:
-        """Do as the taint manager: delete what stands on nodes that cannot be reached."""
+        """Act as the taint manager: delete the pods of unreachable nodes."""
         for pod in self.members():
             if pod["spec"].get("nodeName") in self.unreachable and not is_terminating(pod):
                 self.evict(pod)
@@ -270,7 +291,9 @@ class SimulatedWorld:
 
     def _complete(self, job: Manifest) -> None:
         role = job["metadata"]["labels"][labels.JOB_ROLE]
-        results = {"index": self.index_result, "seal": self.seal_result}
+        results = {
+            "fetch": FETCH_RESULT, "index": self.index_result, "seal": self.seal_result
+        }  # fmt: skip
         self._job_pod(job, 0, json.dumps(results[role]) if role in results else "")
         job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
         if role == "seal" or (role == "index" and self.index_result.get("sealed")):
@@ -284,34 +307,27 @@ class SimulatedWorld:
         job["status"] |= {"active": 0, "failed": 1, "conditions": [condition]}
 
     def _job_pod(self, job: Manifest, code: int, message: str) -> Manifest:
-        metadata = {
-            "name": f"{job['metadata']['name']}-{self._uids}",
-            "labels": dict(job["spec"]["template"]["metadata"]["labels"]),
-            "ownerReferences": [
-                {
-                    "kind": "Job",
-                    "name": job["metadata"]["name"],
-                    "uid": job["metadata"]["uid"],
-                    "controller": True,
-                }
-            ],
-        }
-        containers = [{"name": names.CONTAINER}]
-        pod = self._add({"kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
+        pod = self._add(pod_of_job(job, self._uids))
         self._end(pod, code, message)
+        return pod
+
+    def pend(self, job: Manifest) -> Manifest:
+        """Let a Job's pod be created, and not start."""
+        job["status"]["active"] = 1
+        pod = self._job_pod(job, 0, "")
+        pod["status"] = {"phase": "Pending"}
         return pod
 
     def strand(self, job: Manifest, node: str) -> None:
         """Lose a node with a pod of a Job on it; the pod is marked for deletion and stays."""
         self.lose(node)
-        job["status"]["active"] = 1
-        pod = self._job_pod(job, 0, "")
+        pod = self.pend(job)
         pod["spec"]["nodeName"] = node
         pod["status"] = {"phase": "Running"}
         pod["metadata"]["deletionTimestamp"] = text(self.now)
 
     def lose_job(self, job: Manifest) -> None:
-        """Delete a Job by hand, with its pods."""
+        """Delete a Job and its pods as a user would."""
         self._remove_with_dependents(job)
 
     def lose_job_pods(self) -> None:
@@ -324,14 +340,14 @@ class SimulatedWorld:
     # ------------------------------------------------------------------ the users' side
 
     def occupy(self, kind: str, name: str) -> None:
-        """Let somebody else hold a name."""
+        """Create a foreign object under a name."""
         owner = {"kind": "Other", "name": "theirs", "uid": "other", "controller": True}
         metadata = {"name": name, "labels": {}, "ownerReferences": [owner]}
         if (kind, name) not in self.objects:
             self._add({"kind": kind, "metadata": metadata, "spec": {}})
 
     def vacate(self) -> None:
-        """Take away what somebody else held."""
+        """Delete that foreign object."""
         for item in list(self.objects.values()):
             if not is_ours(item):
                 self.remove(item)
@@ -348,16 +364,15 @@ class SimulatedWorld:
 
     def finishing_workers(self) -> list[Manifest]:
         """Workers that may have trained to the end."""
-        return [
-            pod
-            for pod in self.running()
-            if role_of(pod) == "worker" and self.whole(attempt_of(pod)) and not is_terminating(pod)
-        ]
+        trained = [pod for pod in self.running() if self.whole(attempt_of(pod))]
+        return [pod for pod in trained if role_of(pod) == "worker" and not is_terminating(pod)]
 
-    def everybody_succeeded(self) -> bool:
-        """Whether in truth all workers of some attempt exited with 0."""
+    def everybody_succeeded(self, *, with_result: bool = True) -> bool:
+        """Whether in truth all workers of some attempt exited with 0, and whether with a result."""
         return any(
-            bool(workers) and all(codes.get(name) == 0 for name in workers)
+            bool(workers)
+            and all(codes.get(name) == 0 for name in workers)
+            and bool(self.results & set(workers)) is with_result
             for number, codes in self.exits.items()
             for workers in [[name for name in self.created_pods if f"-r{number}-worker-" in name]]
         )
@@ -377,9 +392,8 @@ class SimulatedWorld:
     def _finish_training(self) -> None:
         for pod in self.finishing_workers()[:1]:
             self.exit(pod, 0)
-        for pod in self.running():
-            workers = [item for item in self.members() if role_of(item) == "worker"]
-            if role_of(pod) != "worker" and all(
-                worker["status"]["phase"] == "Succeeded" for worker in workers
-            ):
-                self.exit(pod, 0)
+        workers = [item for item in self.members() if role_of(item) == "worker"]
+        if all(worker["status"]["phase"] == "Succeeded" for worker in workers):
+            for pod in self.running():
+                if role_of(pod) != "worker":
+                    self.exit(pod, 0)

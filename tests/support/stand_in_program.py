@@ -3,7 +3,8 @@
 `stand_ins` puts it into a folder under each of these names. It keeps to what the real programs
 promise (files, termination message, exit codes) and does what the variable STAND_IN says: JSON,
 from a role or ROLE@ATTEMPT to "exit N", to "hold" (until the test makes the file `release`, or
-`release-ROLE`), or to "stubborn" (hold, and ignore SIGTERM). Where STAND_IN_SHARED says that all
+`release-ROLE`), to "stubborn" (hold, and ignore SIGTERM), or to "redirect" (hold, and answer who
+asks for metrics with a redirect). Where STAND_IN_SHARED says that all
 have one folder, no worker ends before those have started whom it needs.
 """
 
@@ -13,7 +14,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 KEY = "0123456789abcdef0123456789abcdef"
 SHARDS = 2
@@ -39,9 +42,27 @@ def behave(folder: Path, role: str) -> None:
         sys.exit(int(action.split()[1]))
     if action == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if action in ("hold", "stubborn"):
+    if action == "redirect":
+        redirect()
+    if action in ("hold", "stubborn", "redirect"):
         released = folder / "release", folder / f"release-{role}"
         wait_until(lambda: any(path.exists() for path in released))
+
+
+def redirect() -> None:
+    """Answer every request for metrics with another place, in the background."""
+
+    class Redirect(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", "http://127.0.0.1:1/metrics")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    address = os.environ["POD_IP"], int(os.environ["IMAGENET_METRICS_PORT"])
+    Thread(target=HTTPServer(address, Redirect).serve_forever, daemon=True).start()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -94,8 +115,11 @@ def worker() -> None:
     attempt = os.environ["IMAGENET_ATTEMPT"]
     folder = argument("--output") / "attempts" / f"r{attempt}"
     folder.mkdir(parents=True, exist_ok=True)
+    log = Path(os.environ["IMAGENET_TERMINATION_LOG"])
     if "--test-io" in sys.argv:
+        log.write_text(json.dumps({"event": "read", "workers": 1, "imagesPerSecond": 500.0}))
         return
+    log.write_text(json.dumps({"event": "finished", "epochs": 1}))
     result = {
         "validation": {"images": 20, "top1": 0.95, "top5": 1.0},
         "train": {"images": 900, "imagesPerSecond": 300.0},

@@ -166,7 +166,7 @@ class Workplace:
         return record
 
     def wait_for_record_of_attempt(self, number: int, job: str = "digits") -> None:
-        """Wait until the status tells of an attempt: its pods may run before that."""
+        """Wait until the status has an attempt: its pods may run before that."""
 
         def is_recorded() -> bool:
             training = self.job_file(job)["job"].get("status", {}).get("training")

@@ -11,6 +11,7 @@ def stored_image(
     name: bytes = b"n01440764_10026.JPEG",
     height: int = 375,
     width: int = 500,
+    class_words: str = "tench",
 ) -> StoredImage:
     """An image whose JPEG may be any bytes: no writer looks into it."""
-    return StoredImage(key, label, class_name, name, height, width, jpeg)
+    return StoredImage(key, label, class_name, class_words, name, height, width, jpeg)

@@ -36,6 +36,7 @@ def rendered(page: str) -> str:
     tables = {
         "training": _workload(names.TRAINING),
         "preprocessing": _workload(names.PREPARATION),
+        "rendezvous": _workload(names.RENDEZVOUS),
         "figures": _table(("Status field", "From", "How", "Column"), map(_figure, FIGURES)),
         "operator": _table(("Name", "Type", "Labels", "Meaning"), operator_metrics()),
     }

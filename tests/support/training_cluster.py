@@ -31,7 +31,7 @@ def plain_environment(**more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, on any address."""
+    """A port without a listener on any address."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
@@ -50,7 +50,7 @@ def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedP
 
 
 def ask(address: str, port: int, path: str) -> tuple[int, str]:
-    """What somebody answers over HTTP; (0, "") where nobody does."""
+    """Status and body of an HTTP answer; (0, "") without a server."""
     connection = http.client.HTTPConnection(address, port, timeout=30)
     try:
         connection.request("GET", path)
@@ -75,6 +75,7 @@ class TrainingCluster(Members):
         absent: members that never come.
         by_name: whether members know the scheduler by a name, as in Kubernetes, and not by address.
         servers: how many; the first is `server`, the second `server-1`.
+        own_program: what workers run in place of `imagenet-train`; empty for none.
     """
 
     kv_store: str
@@ -85,6 +86,7 @@ class TrainingCluster(Members):
     absent: Collection[str] = ()
     by_name: bool = False
     servers: int = 1
+    own_program: Sequence[str] = ()
 
     def __enter__(self) -> Self:
         self.begin()
@@ -139,4 +141,6 @@ class TrainingCluster(Members):
         )
         if role != "scheduler":
             environment["PORT"] = str(MEMBER_PORT)
-        self.launch(name, [str(PROGRAM), "--kv-store", self.kv_store, *arguments], environment)
+        ours = [str(PROGRAM), "--kv-store", self.kv_store, *arguments]
+        is_own = role == "worker" and self.own_program
+        self.launch(name, self.own_program if is_own else ours, environment)

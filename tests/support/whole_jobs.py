@@ -36,7 +36,7 @@ MANY_WORKERS = [name for name in STRATEGIES if name.partition(":")[0] not in ("s
 
 
 def digits(strategy: str, name: str) -> Manifest:
-    """The example of handwritten digits in another strategy, under a name of its own."""
+    """The example of handwritten digits with another strategy, under its own name."""
     manifest = variants.applied(
         variants.read(strategy), yaml.safe_load(DIGITS.read_text(encoding="utf-8"))
     )
@@ -101,7 +101,7 @@ class WholeJob:
         return {**result, "written": written}
 
     def wait_for_checkpoint(self, attempt: int) -> None:
-        """Wait until an attempt has written a checkpoint of its own."""
+        """Wait until an attempt has written a checkpoint."""
         pattern = f"volumes/*/jobs/{self.name}-*/attempts/r{attempt}/checkpoints/epoch-*"
         wait_until(lambda: any(self.workdir.glob(pattern)), f"a checkpoint of attempt {attempt}")
 

@@ -12,7 +12,7 @@ from kind.cluster import Cluster
 from kind.conftest import OPERATOR, turn
 from kind.kubectl import Kubectl, Resource
 from kind.stories import jobs
-from kind.stories.namespace import Operator, StoryNamespace
+from kind.stories.namespace import Operator, StoryNamespace, prepare_story
 from kind.stories.release import Release
 from support.tiny_dataset import write_dataset
 
@@ -23,16 +23,7 @@ WRITERS: tuple[Resource, ...] = ("imagenetjobs", "jobs", "pods")
 @pytest.fixture
 def story(cluster: Cluster, namespace: Kubectl) -> Iterator[StoryNamespace]:
     """A namespace with the strictest Pod Security, a shared claim, and the stand-ins."""
-    story = StoryNamespace(namespace, cluster.shared / namespace.namespace)
-    # Leftovers of a run that was killed.
-    namespace.delete_all("persistentvolumes", story.volumes)
-    namespace.wait_until("persistentvolumes", lambda left: not left, selector=story.volumes)
-    shutil.rmtree(story.folder, ignore_errors=True)
-    story.folder.mkdir()
-    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace.patch("namespaces", story.name, {"metadata": {"labels": restricted}})
-    story.claim(jobs.CLAIM)
-    namespace.create("configmaps", jobs.programs())
+    story = prepare_story(cluster, namespace)
     yield story
     for kind in WRITERS:
         namespace.delete_all(kind, grace_seconds=1)

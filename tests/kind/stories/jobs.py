@@ -1,11 +1,11 @@
 """The jobs of the stories: some train, most run stand-ins.
 
-What MXNet does is not the point of most stories, and importing it takes longer than all the rest.
-There the programs are those of `support.stand_in_program`, which a template mounts into the pods
-and puts first on their PATH; they end, fail, or hold until they are released, as a story wants.
+Most stories do not test MXNet, and importing it takes most of a short story's time. Their programs
+are those of `support.stand_in_program`. A template mounts them into the pods, first on the PATH. A
+stand-in ends, fails, or waits until the story releases it.
 
-The real ones are held by `support.hold_point`: in the moment before a file gets its name, which is
-when all of a step's work is done, and none of it seen.
+`support.hold_point` holds the real programs just before a file gets its name: the work of a step
+is complete, and no other program sees it yet.
 """
 
 from __future__ import annotations
@@ -20,28 +20,38 @@ from support.stand_ins import MEMBERS, PROGRAMS
 Manifest = dict[str, Any]
 
 IMAGE = "imagenet-workloads-mxnet:0.1.0"
-"""The image of what trains on CPUs, as it is built here."""
+PREPARATION_IMAGE = "imagenet-workloads-preparation:0.1.0"
+"""The image that trains on CPUs, with the tag of a local build."""
 
 CLAIM = "data"
-"""The claim of every story, for what it reads and what it writes."""
+"""The claim of every story, for its input and its output."""
 
 DIGITS = "datasets/digits"
-"""Where on the claim a prepared dataset of handwritten digits lies."""
+"""The path of a prepared dataset of handwritten digits on the claim."""
 
 ARCHIVE = "digits.tar"
-"""Where on the claim an archive of raw images lies, if a story makes it."""
+"""The path of an archive of raw images on the claim, if a story makes one."""
 
 VALIDATED = 180
-"""How many images it has to validate on; one that is made of the archive has as many."""
+"""Validation images of that dataset, and of one that is made from the archive."""
 
 AT_CHECKPOINT = "/epoch-{:04}-[^/]*$"
 """The pattern of the path of a checkpoint, by its epoch."""
 
 PROGRAMS_OF_STORIES = "programs"
-"""The ConfigMap with the stand-ins, and with what holds the real programs."""
+"""The ConfigMap with the stand-ins and the hold point of the real programs."""
 
 _SUPPORT = Path(__file__).parents[2] / "support"
 _LENET = {"network": "lenet", "imageShape": [3, 28, 28]}
+_PREPARED = {"source": {"prepared": {"claimName": CLAIM, "path": DIGITS}}}
+# An epoch of two workers takes about a second.
+_TRAINING: Manifest = {
+    "model": _LENET,
+    "batchSize": 32,
+    "optimizer": {"learningRate": 0.02, "stepEpochs": [], "warmupEpochs": 0},
+    "checkpoint": {"everyEpochs": 1, "keep": 2},
+    "dataThreads": 1,
+}
 
 
 def trained(
@@ -61,28 +71,23 @@ def trained(
     Args:
         name: The job's.
         epochs: Each takes about a second.
-        strategy: Another one than a parameter server.
+        strategy: By default a parameter server.
         workers: Fields of the workers to add or replace.
-        dataset: Another one than the prepared one at DIGITS.
+        dataset: By default the prepared one at DIGITS.
         training: Fields of the training to add or replace.
-        hold_at: Before which file a program is held, as a pattern of its path, by role or
-            ROLE@ATTEMPT: of workers here, of the others by `held`.
+        hold_at: The file before which a worker is held, as a pattern of its path, by role or
+            ROLE@ATTEMPT. `held` does the same for other roles.
         template: Fields to add to the PodTemplateSpec of every worker's `spec`.
         run_policy: The job's.
     """
-    servers = {"parameterServer": {"kvStore": "dist_sync", "servers": {"replicas": 1}}}
     of_workers = held(hold_at, template) if hold_at else {"spec": template or {}}
     return _job(
         name,
-        dataset=dataset or {"source": {"prepared": {"claimName": CLAIM, "path": DIGITS}}},
+        dataset=dataset or _PREPARED,
         training={
-            "strategy": strategy or servers,
-            "model": _LENET,
-            "batchSize": 32,
+            **_TRAINING,
+            "strategy": strategy or _parameter_server(),
             "epochs": epochs,
-            "optimizer": {"learningRate": 0.02, "stepEpochs": [], "warmupEpochs": 0},
-            "checkpoint": {"everyEpochs": 1, "keep": 2},
-            "dataThreads": 1,
             "workers": {"replicas": 2, "template": of_workers, **(workers or {})},
             **(training or {}),
         },
@@ -93,12 +98,12 @@ def trained(
 def from_archive(
     *, format: str = "RecordIO", hold_at: Mapping[str, str] | None = None, hold_by: str = ""
 ) -> Manifest:
-    """Return the dataset that is made of the story's archive of raw images.
+    """Return the dataset that is made from the story's archive of raw images.
 
     Args:
         format: Of its shards.
-        hold_at: Before which file the programs that make it are held, by role.
-        hold_by: The folder of the claim by which they are, if several jobs are held.
+        hold_at: The file before which each program of the preparation is held, by role.
+        hold_by: The folder of the claim for holding and releasing, if several jobs are held.
     """
     return {
         "source": {"volume": {"claimName": CLAIM, "path": ARCHIVE}},
@@ -129,39 +134,27 @@ def played(
     Args:
         name: The job's.
         behaviour: What a program does, by role or ROLE@ATTEMPT, such as {"worker@0": "hold"}.
-        prepared: Whether the dataset is there already.
-        volume: Another place for the dataset than the story's claim.
+        prepared: Whether the dataset exists already.
+        volume: The volume of the dataset, by default the story's claim.
         workers: Fields of the workers to add or replace.
         training: Fields of the training to add or replace.
         template: Fields to add to the PodTemplateSpec of every pod's `spec`.
         run_policy: The job's.
     """
-
-    def of_pods(folder: str) -> Manifest:
-        return _stand_ins(behaviour or {}, folder, template or {})
-
-    with_volume, without_volume = of_pods("/data"), of_pods("/scratch")
-    source: Manifest = {
+    with_volume = _stand_ins(behaviour or {}, "/data", template or {})
+    without_volume = _stand_ins(behaviour or {}, "/scratch", template or {})
+    made = {
         "source": {"volume": {"claimName": CLAIM, "path": "images.tar"}},
         "volume": volume or {"claimName": CLAIM},
         "preprocessing": {"template": with_volume},
     }
-    if prepared:
-        source = {"source": {"prepared": {"claimName": CLAIM, "path": DIGITS}}}
-    servers = {"replicas": 1, "template": without_volume}
-    return _job(
-        name,
-        dataset=source,
-        training={
-            "strategy": {"parameterServer": {"kvStore": "dist_sync", "servers": servers}},
-            "model": _LENET,
-            "batchSize": 96,
-            "epochs": 1,
-            "workers": {"replicas": 2, "template": with_volume, **(workers or {})},
-            **(training or {}),
-        },
-        run_policy=run_policy,
-    )
+    trains = {
+        "strategy": _parameter_server(template=without_volume),
+        **{"model": _LENET, "batchSize": 96, "epochs": 1},
+        "workers": {"replicas": 2, "template": with_volume, **(workers or {})},
+        **(training or {}),
+    }
+    return _job(name, _PREPARED if prepared else made, trains, run_policy)
 
 
 def programs() -> Manifest:
@@ -173,7 +166,7 @@ def programs() -> Manifest:
         "metadata": {"name": PROGRAMS_OF_STORIES},
         "data": {
             **{f"imagenet-{program}": stand_in for program in {*PROGRAMS, *MEMBERS}},
-            # Imported by Python before any program, where its folder is on PYTHONPATH.
+            # Python imports it before any program if its folder is on PYTHONPATH.
             "sitecustomize.py": (_SUPPORT / "hold_point.py").read_text(),
         },
     }
@@ -183,9 +176,10 @@ def held(hold_at: Mapping[str, str], more: Manifest | None = None, *, folder: st
     """Return a template in which the real programs are held, for pods that mount the claim.
 
     Args:
-        hold_at: Before which file, as a pattern of its path, by role or ROLE@ATTEMPT.
+        hold_at: The file before which they are held, as a pattern of its path, by role or
+            ROLE@ATTEMPT.
         more: Fields to add to its `spec`.
-        folder: Of the claim, where they report that they are held and read that they may continue.
+        folder: The folder of the claim through which programs and story talk.
     """
     variables = {
         "PYTHONPATH": "/programs",
@@ -206,7 +200,7 @@ def _stand_ins(behaviour: Mapping[str, str], folder: str, more: Manifest) -> Man
 
 
 def _with_programs(variables: Mapping[str, str], more: Manifest) -> Manifest:
-    """Return a template that mounts what stories bring along."""
+    """Return a template that mounts the stories' programs."""
     container = {
         "name": "main",
         "env": [{"name": name, "value": value} for name, value in variables.items()],
@@ -214,6 +208,11 @@ def _with_programs(variables: Mapping[str, str], more: Manifest) -> Manifest:
     }
     volume = {"name": "programs", "configMap": {"name": PROGRAMS_OF_STORIES, "defaultMode": 0o555}}
     return {"spec": {"containers": [container], "volumes": [volume], **more}}
+
+
+def _parameter_server(**servers: Any) -> Manifest:
+    """Return the strategy with one server, and these fields of the servers."""
+    return {"parameterServer": {"kvStore": "dist_sync", "servers": {"replicas": 1, **servers}}}
 
 
 def _job(name: str, dataset: Manifest, training: Manifest, run_policy: Manifest | None) -> Manifest:

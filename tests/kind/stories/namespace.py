@@ -1,12 +1,13 @@
 """The namespace of a story, a folder that its pods share, and the operator beside it.
 
-What a story waits for is said in its own words here; every wait has a deadline, and ends at once
-when the job fails that it is about.
+Its methods name what a story waits for. Every wait has a deadline, and fails as soon as the job
+fails.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 
 from kind.cluster import SHARED, Cluster
 from kind.kubectl import SECONDS, Kubectl, KubectlError, Resource
-from kind.stories.jobs import ARCHIVE, CLAIM
+from kind.stories.jobs import ARCHIVE, CLAIM, programs
 from support.processes import wait_until
 
 Manifest = dict[str, Any]
@@ -293,7 +294,7 @@ class Operator:
     selector: str = "app.kubernetes.io/name=imagenet-operator"
 
     def pods(self) -> list[Manifest]:
-        """Return its pods: one, but around its death."""
+        """Return its pods: one for each replica, but around its death."""
         return self.kubectl.all("pods", self.selector)
 
     def kill(self) -> None:
@@ -327,6 +328,21 @@ class Operator:
             "rollout", "status", "deployment/imagenet-operator", f"--timeout={SECONDS:.0f}s"
         )
         self.kubectl.wait_until("pods", lambda pods: len(pods) == replicas, selector=self.selector)
+
+
+def prepare_story(cluster: Cluster, kubectl: Kubectl) -> StoryNamespace:
+    """Give a namespace the strictest Pod Security, a shared claim, and the stand-ins."""
+    story = StoryNamespace(kubectl, cluster.shared / kubectl.namespace)
+    # Leftovers of a run that was killed.
+    kubectl.delete_all("persistentvolumes", story.volumes)
+    kubectl.wait_until("persistentvolumes", lambda left: not left, selector=story.volumes)
+    shutil.rmtree(story.folder, ignore_errors=True)
+    story.folder.mkdir()
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    kubectl.patch("namespaces", story.name, {"metadata": {"labels": restricted}})
+    story.claim(CLAIM)
+    kubectl.create("configmaps", programs())
+    return story
 
 
 def make_digits(archive: Path) -> None:
@@ -369,7 +385,7 @@ def mounts(pod: Manifest, claim: str) -> bool:
 def member_nodes(status: Manifest) -> dict[str, str]:
     """Return on which node each member of the attempt was seen to run, by role and index.
 
-    One that has to wait for nobody may end a job before the kubelet says that the others run.
+    A member that waits for no other may end a job before the kubelet reports the others.
     """
     return {
         member["name"].split("-", 2)[2]: member["node"]

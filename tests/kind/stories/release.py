@@ -28,6 +28,9 @@ class Release:
             *("upgrade", "--install", chart.RELEASE, str(chart.FOLDER)),
             *("--create-namespace", "--wait", "--timeout=300s", f"--values={VALUES}", *options),
         )
+        # Helm does not wait for the last replica, which may be unavailable during an update.
+        kubectl = self.cluster.kubectl.within(chart.NAMESPACE)
+        kubectl("rollout", "status", f"deployment/{chart.RELEASE}", "--timeout=300s")
 
     def uninstall(self) -> None:
         """Uninstall it, and wait until its operator is gone."""

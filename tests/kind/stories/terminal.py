@@ -1,8 +1,7 @@
 """A shell in which a story runs the commands of the documentation.
 
-It stands where a new user would: in a clone, with the environment that `make install` has made, and
-with helm and a kubectl that mean the right cluster, and here the story's namespace, without being
-told.
+It is like a new user's: in a clone, with the environment of `make install`. Its helm and kubectl
+use the right cluster, and the story's namespace by default.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Terminal:
     environment: Mapping[str, str]
 
     def type(self, command: str) -> None:
-        """Run a line, which must succeed; what it prints is the story's."""
+        """Run a line, which must succeed; its output is the story's."""
         print(f"$ {command}", flush=True)
         subprocess.run(
             ["bash", "-c", command], cwd=self.folder, env=self.environment, check=True, timeout=600
@@ -46,7 +45,7 @@ class Terminal:
         """Run a line that never ends while the block runs; give the file of what it prints."""
         printed = self.folder / "printed"
         with printed.open("w") as file:
-            # In place of the shell, so that it is the one to be stopped.
+            # `exec` replaces the shell, so the signal reaches the command.
             running = subprocess.Popen(
                 ["bash", "-c", f"exec {command}"],
                 cwd=self.folder,

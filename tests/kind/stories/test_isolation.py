@@ -35,7 +35,7 @@ print(json.dumps(reached))
 def test_an_outsider_reaches_members_only_where_policies_mean_nothing(
     digits_story: StoryNamespace,
 ) -> None:
-    """Beside the members is a pod that is closed to everybody: it shows what policies mean here."""
+    """A further pod is closed to all others: it shows whether policies are enforced here."""
     story = digits_story
     story.kubectl.apply(trained(epochs=2, hold_at={"worker": AT_CHECKPOINT.format(1)}))
     story.kubectl.apply(python(CLOSED, LISTEN), closed())

@@ -16,7 +16,7 @@ def halfway(attempts: int) -> Manifest:
         attempts: How many are held, one after another.
     """
     at = {f"worker@{attempt}": AT_CHECKPOINT.format(2) for attempt in range(attempts)}
-    # Who is held does not hear that it should end.
+    # A program that is held ignores SIGTERM.
     return trained(epochs=EPOCHS, hold_at=at, template={"terminationGracePeriodSeconds": 1})
 
 

@@ -1,6 +1,6 @@
-"""A real Prometheus scrapes every role and the operator, and answers all that the chart asks it.
+"""A real Prometheus scrapes every role and the operator, and answers every query of the chart.
 
-It has the chart's alert rules as well: it takes each of them, and evaluates it.
+It loads the chart's alert rules and evaluates each of them.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import yaml
 
 from kind.cluster import Cluster
 from kind.conftest import OPERATOR
+from kind.kubectl import Kubectl
 from kind.prometheus.server import Prometheus
 from kind.stories.jobs import CLAIM, Manifest, held, played, trained
 from kind.stories.namespace import StoryNamespace
@@ -27,13 +29,13 @@ ALERTS = yaml.safe_load(RULES)["groups"]
 PREPARATION = {"index": "/datasets/", "pack": r"\.rec$", "seal": r"/dataset\.json$"}
 FIRST = "epoch-0001-batch-00000000"
 RESULT = "result.json"
-# Of those alone that were scraped twice, as every rate needs it.
+# A rate needs two scrapes.
 ROLES = "count by (role) (rate(process_cpu_seconds_total[1m]))"
 
 
 @pytest.fixture
 def prometheus(story: StoryNamespace) -> Prometheus:
-    """A Prometheus that scrapes nothing yet."""
+    """A Prometheus without targets."""
     found = Prometheus(story.kubectl, CLAIM, story.data)
     found.scrape([])
     found.start(RULES)
@@ -43,35 +45,19 @@ def prometheus(story: StoryNamespace) -> Prometheus:
 def test_prometheus_answers_all_that_the_chart_asks(
     story: StoryNamespace, cluster: Cluster, prometheus: Prometheus
 ) -> None:
-    operator = cluster.kubectl.within(OPERATOR).all("pods")
-
-    def look_at(*roles: str) -> None:
-        """Have all pods scraped until rates are known of each of the roles."""
-
-        def are_known() -> bool:
-            # Kubernetes may hear of a pod's address later than the pod does its work.
-            prometheus.scrape([*operator, *story.kubectl.all("pods")])
-            return set(roles) <= {series.get("role", "") for series in prometheus.answer(ROLES)}
-
-        wait_until(are_known, f"{roles} are scraped")
-
+    scrape = partial(scrape_roles, prometheus, cluster.kubectl.within(OPERATOR), story.kubectl)
     story.kubectl.apply(seen())
     for role in PREPARATION:
         story.wait_until_held(role)
-        look_at(role)
+        scrape(role)
         story.release(role)
     writer = story.wait_until_held("worker", FIRST)
-    look_at("worker", "server", "scheduler")
-    # The one role that such a job does not have.
-    story.kubectl.apply(
-        played(
-            "ring",
-            prepared=True,
-            behaviour={"worker": "hold"},
-            training={"strategy": {"horovod": {}}},
-        )
-    )
-    look_at("rendezvous")
+    scrape("worker", "server", "scheduler")
+    # The one role that the first job does not have.
+    horovod: Manifest = {"strategy": {"horovod": {}}}
+    ring = played("ring", prepared=True, behaviour={"worker": "hold"}, training=horovod)
+    story.kubectl.apply(ring)
+    scrape("rendezvous")
     story.release(FIRST)
     story.wait_until_held("worker", RESULT)
     wait_for_answers(prometheus, [query for query in QUESTIONS if "imagenet_operator" not in query])
@@ -86,22 +72,35 @@ def test_prometheus_answers_all_that_the_chart_asks(
     assert prometheus.rules() == dict.fromkeys(alerts, "ok")
 
 
+def scrape_roles(
+    prometheus: Prometheus, operator: Kubectl, namespace: Kubectl, *roles: str
+) -> None:
+    """Have Prometheus scrape all pods until it knows a rate of each role."""
+
+    def rates_are_known() -> bool:
+        # A pod may start its work before its address is in its status.
+        prometheus.scrape([*operator.all("pods"), *namespace.all("pods")])
+        return set(roles) <= {series.get("role", "") for series in prometheus.answer(ROLES)}
+
+    wait_until(rates_are_known, f"{roles} are scraped")
+
+
 def wait_for_answers(prometheus: Prometheus, questions: list[str]) -> None:
-    """Wait until each question has had an answer."""
-    open_ones = list(questions)
+    """Wait until each query has had an answer."""
+    unanswered = list(questions)
 
     def all_are_answered() -> bool:
-        open_ones[:] = [query for query in open_ones if not prometheus.answer(query)]
-        return not open_ones
+        unanswered[:] = [query for query in unanswered if not prometheus.answer(query)]
+        return not unanswered
 
     try:
-        wait_until(all_are_answered, "all is answered")
+        wait_until(all_are_answered, "every query has an answer")
     finally:
-        print("not answered:", *open_ones, sep="\n")
+        print("not answered:", *unanswered, sep="\n")
 
 
 def seen() -> Manifest:
-    """A job that is held in every phase until it has been scraped there."""
+    """A job that is held in every phase, for a scrape."""
     return trained(
         epochs=2,
         dataset={
@@ -117,13 +116,13 @@ def seen() -> Manifest:
             "volume": {"claimName": CLAIM},
         },
         hold_at={"worker@0": f"/({FIRST}|{RESULT})$"},
-        # Who is held does not hear that it should end.
+        # A program that is held ignores SIGTERM.
         template={"terminationGracePeriodSeconds": 1},
     )
 
 
 def questions() -> Iterator[str]:
-    """Every query of the dashboard and of its variables, and what every alert compares."""
+    """Every query of the dashboard and of its variables, and every alert as a query."""
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
             yield for_all(re.sub(r"label_values\((.*), \w+\)", r"\1", variable["query"]))
@@ -133,7 +132,7 @@ def questions() -> Iterator[str]:
     for group in ALERTS:
         for rule in group["rules"]:
             compared = re.sub(r"absent\((.*)\)", r"\1", rule["expr"])
-            # With `bool` a comparison answers 0 where it would say nothing.
+            # With `bool`, a comparison that is false answers 0 instead of nothing.
             yield re.sub(r" (==|!=|>|<|>=|<=) ", r" \1 bool ", compared)
 
 

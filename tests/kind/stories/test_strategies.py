@@ -60,7 +60,7 @@ def test_digits_are_learned(story: StoryNamespace, cluster: Cluster, case: Case)
             dataset=from_archive(format=case.format),
             training={"framework": case.framework},
             hold_at={"worker@0": AT_CHECKPOINT.format(2)},
-            # Who is held does not hear that it should end.
+            # A program that is held ignores SIGTERM.
             template={"terminationGracePeriodSeconds": 1},
         )
     )

@@ -54,7 +54,7 @@ def end(story: StoryNamespace, attempt: int, why: str) -> float:
         story.kill_program(f"story-r{attempt}-worker-1")
     left = story.wait_until_gone(f"{OF_JOB}=story,{ATTEMPT}={attempt}")
 
-    # Who is missing was gone before anybody looked.
+    # A missing pod was gone before the first read.
     assert left
     assert left.keys() <= {f"story-r{attempt}-{member}" for member in MEMBERS}
     asked = min(map(asked_to_end, left.values()))

@@ -1,4 +1,4 @@
-"""What is refused: by the API server at once where it can be, else by a condition that says why."""
+"""What is refused: by the API server if possible, else by a condition with the reason."""
 
 from __future__ import annotations
 
