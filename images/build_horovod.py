@@ -5,11 +5,11 @@ is that of an environment which has the framework, and the tools that constraint
 
     .venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod
 
-A build takes minutes, so wheels are kept, under a name that stands for everything that goes into
-one. The build of an image has those that `make image-NAME` has put into images/kept, and takes one
-by the same name. They serve in any folder: Horovod imports the framework first, and the loader then
-takes the libraries that are there already. Gloo is the only transport: no MPI, no NCCL. The patch
-beside this program lets workers on CPUs keep their cores while they have nothing to reduce.
+A build takes minutes, so wheels are cached under a hash of everything that goes into one. The build
+of an image has those that `make image-NAME` has put into images/kept, and takes one by the same
+name. They serve in any folder: Horovod imports the framework first, and the loader then takes the
+libraries that are there already. Gloo is the only transport: no MPI, no NCCL. The patch beside this
+program lets workers on CPUs keep their cores while they have nothing to reduce.
 """
 
 import argparse
@@ -28,6 +28,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VERSION = "0.28.1"
+# Of the source on PyPI.
+SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 FRAMEWORKS = ("mxnet", "tensorflow", "pytorch")
 # What TensorFlow is called on PyPI, by the environment that has it.
 DISTRIBUTIONS = {
@@ -36,7 +38,7 @@ DISTRIBUTIONS = {
 }
 TOOLS = ("cmake", "setuptools", "wheel")
 PATCH = Path(__file__).with_name("horovod-idle-cycle.patch")
-# So that nobody takes the wheel for Horovod as it comes: 0.28.1+idle.cycle.
+# The version marks the patched wheel: 0.28.1+idle.cycle.
 PATCHED = {"HOROVOD_LOCAL_VERSION": "idle.cycle"}
 # RelWithDebInfo, which Horovod's setup.py insists on, without its -g: that is a third of the
 # compilation and most of the wheel.
@@ -49,7 +51,7 @@ class BuildError(Exception):
 
 
 def settings(framework: str) -> dict[str, str]:
-    """Give the variables that tell Horovod's setup.py what to build."""
+    """Return the variables by which Horovod's setup.py decides what to build."""
     others = {name: "WITHOUT" for name in FRAMEWORKS if name != framework}
     wanted = {framework: "WITH", "gloo": "WITH", "mpi": "WITHOUT"} | others
     return {f"HOROVOD_{choice}_{name.upper()}": "1" for name, choice in wanted.items()}
@@ -58,7 +60,7 @@ def settings(framework: str) -> dict[str, str]:
 def ingredients(framework: str, compiler: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Give everything that decides about the wheel's content.
 
-    What Horovod's setup.py and the compiler are told by variables counts where there is any.
+    Existing variables of Horovod's setup.py and of the compiler take precedence.
 
     Raises:
         BuildError: the environment lacks the framework or a tool.
@@ -133,8 +135,10 @@ def build(framework: str, into: Path) -> Path:
 
 def _patched_source(folder: Path, variables: Mapping[str, str]) -> Path:
     """Return the folder of Horovod's source with the patch in it."""
-    options = ("--no-binary", "horovod", "--dest", folder)
-    _pip("download", *options, f"horovod=={VERSION}", variables=variables)
+    wanted = folder / "requirements.txt"
+    wanted.write_text(f"horovod=={VERSION} --hash=sha256:{SHA256}\n")
+    options = ("--no-binary", "horovod", "--dest", folder, "--require-hashes", "--requirement")
+    _pip("download", *options, wanted, variables=variables)
     shutil.unpack_archive(next(folder.glob("horovod-*.tar.gz")), folder)
     source = folder / f"horovod-{VERSION}"
     # Without fuzz: a hunk whose surroundings are others was not written for this source.

@@ -1,4 +1,4 @@
-"""Fails the build of an image in which a shared library that somebody links to is not there.
+"""Fails the build of an image in which a linked shared library is missing.
 
 A machine without a GPU cannot run MXNet's build for CUDA, and not even import it. But the loader
 can be asked what each of its libraries would find; only the driver's own may be missing, which the

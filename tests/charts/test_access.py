@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import kinds, leases
 from support import chart
 from support.chart import Manifest, granted
 
 KINDS = {"Role", "ClusterRole"}
+LEASES = f"{chart.RELEASE}-leases"
 
 
 def roles(values: Manifest) -> list[Manifest]:
@@ -18,7 +19,8 @@ def roles(values: Manifest) -> list[Manifest]:
 
 def of_operator(values: Manifest) -> list[Manifest]:
     """Return the operator's own roles."""
-    return [role for role in roles(values) if role["metadata"]["name"] == chart.RELEASE]
+    names = (chart.RELEASE, LEASES)
+    return [role for role in roles(values) if role["metadata"]["name"] in names]
 
 
 @pytest.mark.parametrize("variant", chart.VARIANTS)
@@ -54,6 +56,7 @@ def test_nothing_sensitive_can_be_read_or_written(values: Manifest) -> None:
     assert {group for group, _ in reachable} == {
         "",
         "batch",
+        "coordination.k8s.io",
         "imagenet.dev",
         "networking.k8s.io",
         "policy",
@@ -75,7 +78,29 @@ def test_listed_namespaces_get_roles_and_the_cluster_shows_only_its_nodes() -> N
     in_cluster = [item for item in own if item["kind"] == "ClusterRole"]
     assert granted(in_cluster) == {("", "nodes"): {"list", "watch"}}
     everywhere = granted(of_operator({}))
-    assert granted([*in_namespaces, *in_cluster]) == everywhere
+    roles_of_leases = [
+        item for item in rendered if item["kind"] == "Role" and item["metadata"]["name"] == LEASES
+    ]
+    assert granted([*in_namespaces, *in_cluster, *roles_of_leases]) == everywhere
+
+
+@pytest.mark.parametrize(
+    ("watched", "names"),
+    [
+        ([], ["imagenet-operator"]),
+        (["vision", "speech"], ["imagenet-operator.vision", "imagenet-operator.speech"]),
+    ],
+)
+def test_only_its_own_leases_can_be_changed(watched: list[str], names: list[str]) -> None:
+    (role,) = [
+        role
+        for role in of_operator({"watchNamespaces": watched, "leaseNamespace": "ops"})
+        if role["metadata"]["name"] == LEASES
+    ]
+    assert role["metadata"]["namespace"] == "ops"
+    assert set(names) == set(leases.Scope.of(watched).names)
+    by_verbs = {tuple(rule["verbs"]): rule.get("resourceNames") for rule in role["rules"]}
+    assert by_verbs == {("list", "create"): None, ("update",): names}
 
 
 @pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["vision"]}], ids=["all", "listed"])

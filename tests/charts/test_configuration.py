@@ -71,6 +71,7 @@ def test_the_peers_select_the_operators_pod() -> None:
         ({"scratchSize": "100G"}, {"scratch_size": "100G"}),
         ({"imagePullPolicy": "Never"}, {"image_pull_policy": "Never"}),
         ({"networkPolicy": {"enabled": False}}, {"network_policy": False}),
+        ({"preparationImage": {"repository": "ours"}}, {"preparation_image": "ours:0.1.0"}),
         (
             {"images": {"mxnet": {"cpu": {"repository": "ours", "tag": "2"}}}},
             {
@@ -86,6 +87,16 @@ def test_the_peers_select_the_operators_pod() -> None:
 def test_a_value_for_pods_arrives(values: dict[str, Any], found: dict[str, Any]) -> None:
     settings = written({"pods": values}).settings.manifests
     assert {name: getattr(settings, name) for name in found} == found
+
+
+def test_the_template_profile_arrives() -> None:
+    found = written({"templates": {"profile": "strict"}})
+    assert found.settings.manifests.template_profile == "strict"
+
+
+def test_the_namespace_of_the_leases_arrives() -> None:
+    assert written({}).lease_namespace == configuration.LEASE_NAMESPACE == "kube-system"
+    assert written({"leaseNamespace": "ops"}).lease_namespace == "ops"
 
 
 def test_times_arrive() -> None:

@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.api import crd
+from imagenet_operator.api import admission, crd
 from imagenet_operator.cli import generate
 from support import chart
 from support.chart import Manifest, one
 from support.job_table import manifest, members, read
 
-CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 EVERY_VARIANT = pytest.mark.parametrize("variant", chart.VARIANTS)
 
 
@@ -81,9 +87,31 @@ def test_the_operator_runs_under_the_restricted_standard(variant: str) -> None:
     }
 
 
-def test_there_is_one_operator_and_never_a_second_beside_it() -> None:
+def test_an_upgrade_replaces_one_replica_at_a_time_and_adds_none() -> None:
     spec = one(manifests(), "Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert spec["replicas"] == 2
+    limits = {"maxSurge": 0, "maxUnavailable": 1}
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": limits}
+
+
+@EVERY_VARIANT
+def test_replicas_prefer_nodes_of_their_own(variant: str) -> None:
+    anti = pod(variant)["spec"]["affinity"]["podAntiAffinity"]
+    (preferred,) = anti["preferredDuringSchedulingIgnoredDuringExecution"]
+    term = preferred["podAffinityTerm"]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    labels = pod(variant)["metadata"]["labels"]
+    assert term["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert anti.keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
+
+
+def test_a_drain_leaves_one_of_several_replicas() -> None:
+    budget = one(manifests(), "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
+    single = chart.render({"operator": {"replicas": 1}})
+    assert one(single, "Deployment")["spec"]["replicas"] == 1
+    assert "PodDisruptionBudget" not in {item["kind"] for item in single}
 
 
 @EVERY_VARIANT
@@ -132,8 +160,10 @@ def test_a_registry_goes_before_every_image() -> None:
     (container,) = pod("everything")["spec"]["containers"]
     assert container["image"] == f"registry.example/team/imagenet-operator:{_version()}"
     configuration = one(manifests("everything"), "ConfigMap", "vision")["data"]
-    images = yaml.safe_load(configuration["configuration.yaml"])["images"]["mxnet"]
-    assert images == {
+    written = yaml.safe_load(configuration["configuration.yaml"])
+    preparation = f"registry.example/team/imagenet-workloads-preparation:{_version()}"
+    assert written["preparationImage"] == preparation
+    assert written["images"]["mxnet"] == {
         "cpu": f"registry.example/team/imagenet-workloads-mxnet:{_version()}",
         "gpu": f"registry.example/team/imagenet-workloads-mxnet-cu112:{_version()}",
     }
@@ -150,6 +180,33 @@ def test_the_definition_is_the_generated_one_and_kept() -> None:
     assert installed["metadata"]["name"] == made["metadata"]["name"]
     assert installed["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert yaml.safe_load((chart.REPOSITORY / generate.CRD).read_text()) == made
+
+
+def test_the_admission_policy_is_the_generated_one_and_bound() -> None:
+    installed = one(manifests(), "ValidatingAdmissionPolicy")
+    assert installed["spec"] == admission.policy()
+    binding = one(manifests(), "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {
+        "policyName": installed["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
+
+
+def test_the_admission_policy_is_bound_to_the_namespaces_of_the_operator() -> None:
+    binding = one(manifests("two namespaces"), "ValidatingAdmissionPolicyBinding")
+    (expression,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert expression == {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "In",
+        "values": ["vision", "research"],
+    }
+
+
+def test_without_the_api_or_the_wish_there_is_no_admission_policy() -> None:
+    kinds = {item["kind"] for item in manifests("least")}
+    assert not {kind for kind in kinds if kind.startswith("Validating")}
+    rendered = chart.run({}, served=()).stdout
+    assert "kind: Deployment" in rendered and "Validating" not in rendered
 
 
 def test_the_definition_may_go_with_the_operator_or_not_come_at_all() -> None:
@@ -178,7 +235,7 @@ def test_the_monitors_select_the_pods_that_there_are(variant: str) -> None:
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
         (container,) = selected["spec"]["containers"]
         assert endpoint["port"] in {port["name"] for port in container["ports"]}
-        # Otherwise the job's namespace is renamed, and the operator's stands in its place.
+        # Otherwise the namespace of the job is replaced by that of the operator.
         assert endpoint["honorLabels"] is True
 
 
@@ -192,6 +249,6 @@ def test_the_notes_say_what_to_type_next(
     (command,) = (line.split() for line in notes.splitlines() if " apply " in line)
     assert command[:-1] == ["kubectl", *option, "apply", "-f"]
     job = yaml.safe_load((chart.REPOSITORY / command[-1]).read_text())
-    # Nothing has to be there before, and few default StorageClasses can do more.
+    # Nothing must exist before, and few default StorageClasses can do more.
     assert list(job["spec"]["dataset"]["source"]) == ["synthetic"]
     assert job["spec"]["dataset"]["volume"]["accessModes"] == ["ReadWriteOnce"]

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for metrics and labels that somebody exports."""
+"""The dashboard and the alerts use only metrics and labels that are exported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVERY_QUERY = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 
 FAILING = "alert ImageNetOperatorPassesFail"
 
-# A series, or words that stand where one could stand.
+# A series, or words in the place of one.
 WORD = re.compile(r"(?<![\w$\"{])[a-z_][a-z0-9_]*(?![\w(\"])")
 SERIES = re.compile(r"\b(?:imagenet|process)_\w+")
 # By which labels is selected ({…}), grouped (by) or matched (on).
@@ -59,7 +59,7 @@ def _of_operator() -> Iterator[tuple[str, set[str]]]:
         if isinstance(metric, MetricWrapperBase):
             (family,) = metric.describe()
             name = f"{family.name}_total" if isinstance(metric, Counter) else family.name
-            # Nothing public tells of labels that have no value yet.
+            # There is no public access to labels without a value.
             yield from _series(name, set(metric._labelnames), isinstance(metric, Histogram))
 
 
@@ -127,6 +127,9 @@ def test_the_dashboard_shows_what_a_person_looks_for() -> None:
         "Accuracy",
         "Data wait",
         "Restarts",
+        "Time by phase",
+        "Goodput",
+        "GPU-hours",
         "Progress",
     } <= PANELS.keys()
 
@@ -167,6 +170,15 @@ def test_an_alert_names_only_labels_that_its_expression_keeps(rule: chart.Manife
 def test_helm_leaves_the_alerts_as_they_are() -> None:
     rendered = chart.render({"monitoring": {"prometheusRule": {"enabled": True}}})
     assert chart.one(rendered, "PrometheusRule")["spec"] == {"groups": ALERTS}
+
+
+def test_how_long_a_job_may_wait_is_a_value() -> None:
+    values = {"monitoring": {"prometheusRule": {"enabled": True, "waitingFor": "1h"}}}
+    groups = chart.one(chart.render(values), "PrometheusRule")["spec"]["groups"]
+    waits = {rule["alert"]: rule.get("for") for group in groups for rule in group["rules"]}
+    assert waits == {name: rule.get("for") for name, rule in RULES.items()} | {
+        "ImageNetJobDoesNotStart": "1h"
+    }
 
 
 def test_grafanas_sidecar_finds_the_dashboard() -> None:

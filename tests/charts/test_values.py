@@ -35,7 +35,7 @@ def _node(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _objects(schema: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield every object that has fields of its own, with its place."""
+    """Yield every object that has fields, with its path."""
     node = _node(schema)
     if "properties" in node:
         yield path, node
@@ -108,7 +108,7 @@ def test_the_schema_and_the_file_have_the_same_values(path: Path) -> None:
 
 
 def _needed(path: Path) -> bool:
-    """Whether something has to stand there: it does by default, and may not be left empty."""
+    """Whether a value is required: it has a default, and may not be empty."""
     value = _at(VALUES, path)
     if isinstance(value, dict):
         return path in OBJECTS and path not in WHOLE
@@ -117,7 +117,7 @@ def _needed(path: Path) -> bool:
 
 @pytest.mark.parametrize("path", [path for path in PLACES if path not in WHOLE], ids=".".join)
 def test_a_value_that_is_needed_cannot_be_taken_away(path: Path) -> None:
-    """Helm does so where somebody writes null, which a template would make 0 or nothing of."""
+    """Helm does so for null, which a template would render as 0 or nothing."""
     needed = {name for name in _at(VALUES, path) if _needed((*path, name))}
     assert set(OBJECTS[path].get("required", ())) == needed
 
@@ -141,10 +141,12 @@ def test_a_value_is_explained(path: Path) -> None:
         (("pods", "safeToEvict"), "yes"),
         (("pods", "sharedMemorySize"), "0"),
         (("pods", "scratchSize"), "500m"),
+        (("templates", "profile"), "lax"),
         (("registry",), "https://registry.example/ team"),
         (("restarts", "disruptionLimit"), -1),
         (("sampler", "intervalSeconds"), 0),
         (("watchNamespaces",), ["Vision"]),
+        (("leaseNamespace",), "Kube-System"),
         (("monitoring", "podMonitor", "interval"), "often"),
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
@@ -163,7 +165,7 @@ def test_metrics_are_kept_off_the_members_own_ports_and_no_others() -> None:
 @pytest.mark.parametrize(
     ("values", "place"),
     [
-        ({"operator": {"replicas": 3}}, "replicas"),
+        ({"operator": {"replicas": 0}}, "replicas"),
         ({"pods": {"metricsPort": rendezvous.RENDEZVOUS_PORT}}, "metricsPort"),
         ({"pods": {"metricsPort": rendezvous.MEMBER_PORT}}, "metricsPort"),
         ({"restarts": {"disruptionLimit": None}}, "disruptionLimit"),

@@ -45,7 +45,7 @@ def test_only_the_framework_that_is_asked_for_is_built() -> None:
 
 @pytest.mark.parametrize("variables", [{}, {"MAKEFLAGS": ""}, {"MAKEFLAGS": "w"}])
 def test_a_build_takes_the_cores_that_it_has(variables: dict[str, str]) -> None:
-    """Also from a recipe of make, which leaves flags of its own."""
+    """Also from a recipe of make, which sets flags."""
     cores = len(os.sched_getaffinity(0))
     assert build_horovod.environment("mxnet", variables)["MAKEFLAGS"] == f"-j{cores}"
 

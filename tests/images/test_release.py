@@ -68,6 +68,7 @@ def test_the_names_are_those_of_chart_and_images(dist: Path) -> None:
     chart, *images = (dist / "names.txt").read_text().splitlines()
     assert chart == f"oci://registry.example.com/team/charts/imagenet-operator:{VERSION}"
     assert f"registry.example.com/team/imagenet-operator:{VERSION}" in images
+    assert f"registry.example.com/team/imagenet-workloads-preparation:{VERSION}" in images
     assert f"registry.example.com/team/imagenet-workloads-mxnet:{VERSION}" in images
 
 

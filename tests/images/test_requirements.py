@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,84 +16,148 @@ from support.codecs import hide_libturbojpeg
 
 IMAGES = REPOSITORY / "images"
 DOCKERFILES = {path.parent.name: path.read_text() for path in IMAGES.glob("*/Dockerfile")}
-# Which of the distributions an image installs, and with what; and where its versions stand.
-CONTENTS = {
-    "operator": (("operator",), ("operator",)),
-    "workloads-mxnet": (("workloads", "mxnet"), ("workloads", "horovod")),
-    "workloads-mxnet-cu112": (
-        ("workloads", "mxnet-cu112"),
-        ("workloads", "workloads-cu112"),
-    ),
-    "workloads-tensorflow": (
-        ("workloads", "tensorflow"),
-        ("workloads", "tensorflow", "horovod"),
-    ),
-    "workloads-tensorflow-gpu": (
-        ("workloads", "tensorflow-gpu"),
-        ("workloads", "tensorflow", "horovod"),
-    ),
-}
+# Which of the distributions an image installs.
+DISTRIBUTIONS = {name: name.partition("-")[0] for name in DOCKERFILES}
+WITH_HOROVOD = [name for name, text in DOCKERFILES.items() if "build_horovod.py" in text]
 
 
-def required(distribution: str, *extras: str) -> set[str]:
-    """Return the names of what a distribution asks for, as the image's build prints them."""
-    project = REPOSITORY / distribution / "pyproject.toml"
-    command = [sys.executable, str(IMAGES / "requirements.py"), str(project), *extras]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {_name(line) for line in printed.splitlines()}
+def load(name: str) -> ModuleType:
+    """Return a program of images/ as a module."""
+    found = importlib.util.spec_from_file_location(name, IMAGES / f"{name}.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    found.loader.exec_module(module)
+    return module
 
 
-def pinned(*files: str) -> set[str]:
-    """Return the names of what constraints files pin."""
-    texts = [(REPOSITORY / "constraints" / f"{file}.txt").read_text() for file in files]
-    return {_name(line) for text in texts for line in text.splitlines() if "==" in line}
+lock = load("lock")
 
 
-def _name(requirement: str) -> str:
-    return re.split(r"[<>=!~\[; ]", requirement)[0].lower().replace("_", "-")
+def lines(image: str) -> str:
+    """Return a Dockerfile with one line for each instruction."""
+    return re.sub(r" +", " ", DOCKERFILES[image].replace("\\\n", " "))
 
 
 def test_every_image_is_known_here() -> None:
-    assert set(DOCKERFILES) == set(CONTENTS)
+    assert set(DOCKERFILES) == set(lock.LOCKS) - {"build", "horovod", "sbom"}
+    assert {path.stem for path in lock.LOCKED.iterdir()} == set(lock.LOCKS)
 
 
-@pytest.mark.parametrize("image", CONTENTS)
-def test_everything_that_is_installed_is_pinned(image: str) -> None:
-    installed, files = CONTENTS[image]
-    assert required(*installed) <= pinned(*files)
+@pytest.mark.parametrize("name", lock.LOCKS)
+def test_what_is_locked_is_what_constraints_pin(name: str) -> None:
+    made = lock.LOCKS[name]
+    text = (lock.LOCKED / f"{name}.txt").read_text()
+    assert lock.problems(made, text, lock.constrained(made)) == []
 
 
-@pytest.mark.parametrize("image", CONTENTS)
-def test_an_image_installs_what_it_should(image: str) -> None:
-    (_, *extras), files = CONTENTS[image]
-    text = " ".join(DOCKERFILES[image].replace("\\\n", " ").split())
-    arguments = " ".join(["/source/pyproject.toml", *extras, "> /source/requirements.txt"])
-    assert f"python /source/requirements.py {arguments}" in text
-    for file in files:
-        assert f"--constraint /source/{file}.txt" in text
-
-
-def test_the_tools_that_build_the_wheels_are_pinned() -> None:
-    assert {"hatchling"} <= pinned("build")
+LOCKED = """
+click==8.5.1 \\
+    --hash=sha256:00
+kopf==1.45.2 ; sys_platform == "linux" \\
+    --hash=sha256:01 \\
+    --hash=sha256:02
+"""
 
 
 @pytest.mark.parametrize(
-    "image", [name for name, (_, files) in CONTENTS.items() if "horovod" in files]
+    ("before", "after", "problem"),
+    [
+        ("", "", ""),
+        ("kopf==", "# kopf==", "kopf is missing"),
+        ("8.5.1", "8.5.2", "click is 8.5.2, but constraints/ pins 8.5.1"),
+        ("click==8.5.1", "cl-ck==1", "cl-ck is 1, but constraints/ pins no version"),
+        ("--hash=sha256:00", "", "click==8.5.1"),
+        ("--hash=sha256:00", "--hash=md5:00", "has no hash"),
+        ("\nclick", "\n--index-url https://index.example\nclick", "it has an address"),
+    ],
 )
+def test_a_locked_file_that_differs_is_found(before: str, after: str, problem: str) -> None:
+    made = lock.Lock(("operator",), more=("Kopf>=1",))
+    versions = {"click": "8.5.1", "kopf": "1.45.2"}
+    found = lock.problems(made, LOCKED.replace(before, after, 1), versions)
+    assert problem in "; ".join(found)
+    assert bool(found) == bool(problem)
+
+
+def test_the_check_names_the_file_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lock.main(["--check"]) == 0
+    monkeypatch.setattr(lock, "LOCKED", tmp_path)
+    for name in lock.LOCKS:
+        (tmp_path / f"{name}.txt").write_text((IMAGES / "locked" / f"{name}.txt").read_text())
+    (tmp_path / "build.txt").write_text("")
+    assert lock.main(["--check"]) == 1
+    assert capsys.readouterr().err == (
+        "images/locked/build.txt: hatchling is missing; run make lock\n"
+    )
+
+
+@pytest.mark.parametrize("image", DOCKERFILES)
+def test_everything_is_installed_by_hash_and_ours_after_it(image: str) -> None:
+    installs = [step.strip() for step in re.findall(r"pip [^&\n]*install [^&\n]*", lines(image))]
+    own = [step for step in installs if "--no-deps" in step]
+    locked = [step for step in installs if "--require-hashes" in step]
+    assert sorted([*own, *locked]) == sorted(installs)
+    (installed,) = own
+    assert "--no-index" in installed and "/source/wheels/*.whl" in installed
+    assert f"--requirement /source/{image}.txt" in " ".join(locked)
+    text = DOCKERFILES[image]
+    assert text.index(f"--requirement /source/{image}.txt") < text.index("/source/wheels/*.whl")
+    assert "pip wheel --no-index --no-deps --no-build-isolation" in text
+    assert f"/source/{DISTRIBUTIONS[image]}\n" in text
+
+
+@pytest.mark.parametrize("image", DOCKERFILES)
+def test_the_base_is_an_argument_whose_default_is_the_tag(image: str) -> None:
+    text = DOCKERFILES[image]
+    default = "ARG BASE_IMAGE=docker.io/library/python:3.11-slim-bookworm\n"
+    assert text.count(default) == 1
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", text, re.MULTILINE))
+    assert set(bases) - stages == {"$BASE_IMAGE"}
+    assert 'org.opencontainers.image.base.name="$BASE_IMAGE"' in text
+    assert "ARG BASE_IMAGE\n" in text.rpartition("FROM ")[2], "otherwise the label is empty"
+
+
+@pytest.mark.parametrize("image", DOCKERFILES)
+def test_an_image_lists_its_content_without_the_tool_that_does(image: str) -> None:
+    stages = re.split(r"^FROM ", DOCKERFILES[image], flags=re.MULTILINE)
+    assert stages[-2].startswith("programs AS inventory\n")
+    assert "sbom.py /opt/imagenet/bin/python" in stages[-2]
+    document = f"/usr/share/doc/imagenet-{DISTRIBUTIONS[image]}/"
+    copied = f"COPY --from=inventory /sbom/sbom.cdx.json {document}\n"
+    assert stages[-1].startswith(f"programs\n{copied}")
+
+
+@pytest.mark.parametrize("image", WITH_HOROVOD)
+def test_an_image_has_horovod_s_licence_and_says_that_it_was_changed(image: str) -> None:
+    text = lines(image)
+    for file in ("horovod-idle-cycle.patch", "horovod-notice.txt"):
+        assert re.search(rf"^COPY .*images/{file}.* /usr/share/doc/horovod/$", text, re.MULTILINE)
+    assert re.search(r"cp \S+/horovod-\*\.dist-info/LICENSE /usr/share/doc/horovod/", text)
+    notice = (IMAGES / "horovod-notice.txt").read_text()
+    builder = load("build_horovod")
+    version = f"{builder.VERSION}+{builder.PATCHED['HOROVOD_LOCAL_VERSION']}"
+    assert version in notice and builder.PATCH.name in notice
+
+
+@pytest.mark.parametrize("image", WITH_HOROVOD)
 def test_horovod_is_built_apart_so_that_no_compiler_stays(image: str) -> None:
     stages = re.split(r"^FROM ", DOCKERFILES[image], flags=re.MULTILINE)
     (builder,) = (stage for stage in stages if "/horovod/build_horovod.py " in stage)
     assert builder.startswith("environment AS horovod\n")
     assert "g++" in builder
-    assert stages[-1].startswith("environment\n")
-    assert "g++" not in stages[-1]
-    assert "COPY --from=horovod /wheels /source/horovod\n" in stages[-1]
-    assert "/source/horovod/*.whl" in stages[-1]
+    programs, *_, final = (stage for stage in stages if "programs" in stage.partition("\n")[0])
+    assert programs.startswith("environment AS programs\n")
+    assert final.startswith("programs\n")
+    assert "g++" not in programs + final
+    assert "COPY --from=horovod /wheels /source/horovod\n" in programs
+    assert "/source/horovod/*.whl" in programs
 
 
-@pytest.mark.parametrize(
-    "image", [name for name, (_, files) in CONTENTS.items() if "horovod" in files]
-)
+@pytest.mark.parametrize("image", WITH_HOROVOD)
 def test_what_this_machine_has_kept_of_horovod_decides_no_other_layer(image: str) -> None:
     """The frameworks are installed before; a folder without wheels is in every clone."""
     text = DOCKERFILES[image]
@@ -99,18 +165,18 @@ def test_what_this_machine_has_kept_of_horovod_decides_no_other_layer(image: str
     copy = "COPY images/build_horovod.py images/horovod-idle-cycle.patch images/kept /horovod/\n"
     before, copied, after = text.partition(copy)
     assert copied
-    assert "--requirement /source/requirements.txt" in before
+    assert f"--requirement /source/{image}.txt" in before
     assert "--into /wheels --cache /horovod\n" in after
     assert (IMAGES / "kept/.gitignore").read_text().splitlines()[1:] == ["*", "!.gitignore"]
 
 
-@pytest.mark.parametrize("image", CONTENTS)
+@pytest.mark.parametrize("image", DOCKERFILES)
 def test_an_image_runs_as_a_number_that_is_not_root(image: str) -> None:
     (user,) = re.findall(r"^USER (.+)$", DOCKERFILES[image], re.MULTILINE)
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
 
 
-@pytest.mark.parametrize("image", CONTENTS)
+@pytest.mark.parametrize("image", DOCKERFILES)
 def test_what_an_image_copies_is_there_and_sent_to_the_engine(image: str) -> None:
     sent = {line[1:] for line in _ignore() if line.startswith("!")}
     text = DOCKERFILES[image].replace("\\\n", " ")
@@ -141,4 +207,4 @@ def test_the_build_of_an_image_loads_the_planes_codec(image: str, tmp_path: Path
 
 
 def test_every_image_of_the_workloads_has_the_library_of_the_planes_codec() -> None:
-    assert set(CODEC_IMAGES) == set(CONTENTS) - {"operator"}
+    assert set(CODEC_IMAGES) == set(DOCKERFILES) - {"operator"}
