@@ -53,7 +53,7 @@ def images(size: int, rare_class: int, rare_images: int) -> dict[int, list[bytes
 
 
 def tar(members: Iterable[tuple[str, bytes]]) -> bytes:
-    """An archive of named contents, the same bytes whoever makes it and whenever."""
+    """An archive of named contents, with the same bytes on every machine and date."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, member in members:
@@ -96,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--rare-images", type=int, default=12, help="how many it gets (default: %(default)s)"
     )
     parser.add_argument(
-        "--sample", type=Path, help="also write one digit as a JPEG of its own, to predict with"
+        "--sample", type=Path, help="also write one digit as a separate JPEG, for imagenet-predict"
     )
     return parser
 

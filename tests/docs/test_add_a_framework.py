@@ -53,6 +53,9 @@ def test_two_workers_train_the_digits(copy: tuple[Path, dict[str, str]]) -> None
     assert (result["framework"], result["workers"]) == ("NumPy", 2)
     assert result["validation"]["images"] == 180
     assert result["validation"]["top1"] > 0.9
+    phases = result["time"]["phases"]
+    assert sum(phases.values()) == pytest.approx(result["time"]["seconds"], abs=0.01)
+    assert min(phases[phase] for phase in ("starting", "joining", "data", "stepping")) > 0
 
     predicted = run(
         folder, environment, BIN / "imagenet-predict", "--model", model, sample, "--output", "json"

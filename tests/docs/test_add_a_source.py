@@ -13,8 +13,8 @@ from support.walkthroughs import Walkthrough, run
 
 PAGE = Walkthrough.read(REPOSITORY / "docs" / "add-a-source.md")
 BIN = Path(sys.executable).parent
-MANIFEST = "examples/digits-http.yaml"
-JOB = "digits-http"
+MANIFEST = "examples/digits-webdav.yaml"
+JOB = "digits-webdav"
 PORT = "http://127.0.0.1:8000"
 
 
@@ -36,7 +36,7 @@ def command(folder: Path, server: str, workdir: str) -> list[str | Path]:
     (folder / workdir).mkdir()
     job = folder / workdir / "job.yaml"
     job.write_text(manifest.replace(PORT, server))
-    secret = f"{JOB.removesuffix('-http')}-login={folder / 'login'}"
+    secret = f"{JOB.removesuffix('-webdav')}-login={folder / 'login'}"
     return [BIN / "imagenetctl", "run", job, "--workdir", workdir, "--secret", secret]
 
 
@@ -45,7 +45,7 @@ def test_it_changes_only_the_two_registries() -> None:
         "operator/imagenet_operator/api/sources/__init__.py",
         "workloads/imagenet_workloads/prepare/sources/__init__.py",
     }
-    others = {path for path in PAGE.new if not path.endswith("/sources/http.py")}
+    others = {path for path in PAGE.new if not path.endswith("/sources/webdav.py")}
     assert others == {MANIFEST}
 
 

@@ -78,7 +78,7 @@ def test_its_members_are_pods_that_both_clusters_run(
     )
 
     class Ring:
-        """Stands for the module."""
+        """Replaces the module."""
 
         def members(self, *given: Any) -> list[Replicas]:
             return list(members(*given))

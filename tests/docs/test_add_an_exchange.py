@@ -22,7 +22,7 @@ from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags, Strategy, join, kvstore, single
 from imagenet_workloads.rendezvous import Rendezvous, none, waiting
-from imagenet_workloads.train import worker
+from imagenet_workloads.train import moving_statistics, worker
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.description import StrategyModules
@@ -44,7 +44,7 @@ class RingWorker:
         self._table[self.rank] = numbers
         self._meeting.wait()
         total: NDArray[Any] = self._table[0] + self._table[1]
-        # Nobody brings the next numbers before both have these.
+        # No worker sends the next numbers before both have these.
         self._meeting.wait()
         return total
 
@@ -60,7 +60,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     rings = ModuleType("rings")
     vars(rings).update(join=lambda: next(members), Ring=RingWorker)
     here = {"rings": rings, "mx": mx, "np": np, "InputError": InputError}
-    for module in (single, kvstore, waiting, rendezvous, none):
+    for module in (single, kvstore, moving_statistics, waiting, rendezvous, none):
         here |= {name: found for name, found in vars(module).items() if name[0] != "_"}
     for package in (strategies, rendezvous):
         path = f"{package.__name__.partition('.')[2].replace('.', '/')}/ring.py"

@@ -1,4 +1,4 @@
-"""docs/dataset.md tells what is in a prepared dataset's folder, and nothing else is there."""
+"""docs/dataset.md lists all files of a prepared dataset's folder."""
 
 import json
 import re
@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "dataset.md").read_text()
 
 
 def names_in_table(heading: str) -> set[str]:
-    """What stands in backquotes in the first column of the table whose head begins so."""
+    """The names in backquotes in the first column of the table with this head."""
     lines = PAGE[PAGE.index(f"\n| {heading} |") + 1 :].splitlines()[2:]
     rows = lines[: next((at for at, line in enumerate(lines) if line[:1] != "|"), len(lines))]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}

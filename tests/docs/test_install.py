@@ -1,4 +1,4 @@
-"""What docs/install.md and docs/images.md tell people to type and to set is there."""
+"""The commands and settings of docs/install.md and docs/images.md exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGES = (DOCS / "images.md").read_text()
 VALUES = yaml.safe_load((chart.FOLDER / "values.yaml").read_text())
 MAKEFILE = (chart.REPOSITORY / "Makefile").read_text()
 
-# `registry`, `pods.user`, `crds.install: false`, as they stand in the page.
+# `registry`, `pods.user`, `crds.install: false`, as in the page.
 _VALUE = re.compile(r"`([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)*)(?:: [^`]*)?`")
 
 
@@ -51,6 +51,6 @@ def test_every_example_for_a_cluster_is_in_the_table() -> None:
 def test_every_image_is_described_and_can_be_made() -> None:
     for folder in (chart.REPOSITORY / "images").glob("*/Dockerfile"):
         assert f"| `imagenet-{folder.parent.name}` |" in IMAGES
-        # What nobody could try is built only by name.
+        # Images that could not be tried are built only by name.
         listed = re.search(rf"^IMAGES := .*\b{folder.parent.name}(\s|$)", MAKEFILE, re.MULTILINE)
         assert bool(listed) is ("UNVERIFIED" not in folder.read_text())

@@ -17,7 +17,7 @@ PATTERN = "image-"
 
 
 def targets() -> set[str]:
-    # Within another make, a make prints which folder it enters, if it isn't told to be silent.
+    # Within another make, a make prints the folder that it enters, unless it is silent.
     command = ["make", "--no-print-directory", "help"]
     listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
     return {line.split()[0] for line in listed.stdout.splitlines()}

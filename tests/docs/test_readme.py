@@ -1,4 +1,4 @@
-"""What the README tells people to type on a cluster, and what it shows of it.
+"""The README's commands for a cluster, and the output that it shows.
 
 Whether it works a story finds out (tests/kind/stories/test_first_jobs.py).
 """
