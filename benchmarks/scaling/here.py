@@ -76,8 +76,8 @@ class Bench:
     def side_by_side(self, cores: Sequence[int]) -> tuple[float, float]:
         """The images per second of the bare program and of a job, each on one core.
 
-        They run at once, so that what slows the machine slows both, and once more with the cores
-        changed, as one of them may be busier.
+        Both run at the same time, so a slow machine slows both. A second run exchanges the cores,
+        because one core may be busier.
         """
         pairs = [self._at_once(*order) for order in itertools.permutations(cores, 2)]
         bare, of_job = (statistics.mean(speeds) for speeds in zip(*pairs, strict=True))

@@ -25,7 +25,7 @@ from support import chart
 NAME = "imagenetjob-bench-training"
 NAMESPACE = "bench-training"
 BARE, JOB = "a plain pod by kubectl apply", "an ImageNetJob"
-IMAGES = ("operator", "workloads-mxnet")
+IMAGES = ("operator", "workloads-preparation", "workloads-mxnet")
 _ENDED = ("Succeeded", "Failed")
 _TIMEOUT_SECONDS = 1800.0
 

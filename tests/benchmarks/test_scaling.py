@@ -51,7 +51,7 @@ class FirstWorker:
 
     def __init__(self, strategy: str, workers: int, folder: Path) -> None:
         self._job = jobs.point(strategy, workers, EPOCHS, "bench")
-        # Somebody has prepared it.
+        # It is already prepared.
         self._job.manifest["spec"]["dataset"] = {
             "source": {"prepared": {"claimName": jobs.CLAIM, "path": "datasets/key"}}
         }
@@ -114,7 +114,7 @@ def test_each_of_two_workers_trains_like_one_of_two_processes(
 
     assert worker["cluster"].pop("kv_store") == "dist_sync"
     assert alone["cluster"].pop("kv_store") == "device"
-    # Only of a job's members does anybody wait for another.
+    # Only members of a job wait for others.
     for found in (worker, alone):
         del found["cluster"]["join_timeout"]
     assert worker == alone
@@ -191,7 +191,7 @@ class Cores(here.Bench):
     def job(self, strategy: str, workers: int, epochs: int | None = None) -> float:
         (core,) = os.sched_getaffinity(0)
         assert self.at_work, "the bare program is at work already"
-        assert self.at_work != [core], "each has a core of its own"
+        assert self.at_work != [core], "each has its own core"
         return 10.0 * core
 
     @contextmanager
