@@ -15,8 +15,8 @@ import yaml
 from imagenet_operator.main import BAD_CONFIGURATION, main
 from support import kubeconfigs
 from support.asynchronous import asynchronous, until
+from support.loopback import free_port
 from support.operator_harness import cluster_of, job, node
-from support.training_cluster import free_port
 
 
 def kubeconfig(folder: Path, url: str) -> Path:

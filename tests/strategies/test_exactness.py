@@ -20,8 +20,9 @@ from safetensors.numpy import load_file, save_file
 
 from support.ddp_processes import DdpProcesses
 from support.horovod_cluster import HorovodCluster
+from support.loopback import free_port
 from support.pod_subset import REPOSITORY
-from support.training_cluster import TrainingCluster, free_port, plain_environment
+from support.training_cluster import TrainingCluster, plain_environment
 
 STEPS, BATCH, RATE = 20, 16, 0.1
 SHAPES = {"fc1": (128, 3 * 28 * 28), "fc2": (64, 128), "fc3": (10, 64)}

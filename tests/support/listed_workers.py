@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Self
 
 from imagenet_workloads.rendezvous.tf_config import apart
+from support.loopback import free_port
 from support.members import Members
 from support.processes import wait_until
-from support.training_cluster import PROGRAM, free_port, plain_environment
+from support.training_cluster import PROGRAM, plain_environment
 
 # TensorFlow listens on IPv6 where there is any, and thereby on IPv4 too.
 _SOCKETS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import obstore
 import urllib3
 from obstore.store import S3Store
 
+from support.loopback import free_port
 from support.remote_preparation import write_secret
 
 ACCESS_KEY, SECRET_KEY = "acc3ss-of-the-reader", "s3cret-of-the-reader"
@@ -70,7 +69,7 @@ def serve_s3(folder: Path) -> Iterator[S3Server]:
     }
     (folder / "identities.json").write_text(json.dumps({"identities": [identity]}))
     (folder / "data").mkdir()
-    ports = _free_ports(8)
+    ports = [free_port() for _ in range(8)]
     names = ("master", "volume", "filer", "s3")
     flags = [f"-{name}.port={ports[2 * place]}" for place, name in enumerate(names)]
     flags += [f"-{name}.port.grpc={ports[2 * place + 1]}" for place, name in enumerate(names)]
@@ -107,11 +106,3 @@ def _await_answer(endpoint: str, process: subprocess.Popen[bytes], log: Path) ->
             with suppress(subprocess.TimeoutExpired):
                 code = process.wait(0.1)
                 raise AssertionError(f"weed ended with {code}: {log.read_text()[-2000:]}")
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        found: list[Any] = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in found]

@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from support import loopback
+from support.loopback import free_port
 from support.members import Members
 
 PROGRAM = Path(sys.executable).parent / "imagenet-train"
@@ -28,13 +28,6 @@ def plain_environment(**more: str) -> dict[str, str]:
         if not name.startswith(("DMLC_", "PS_", "HOROVOD_", "IMAGENET_", "MXNET_"))
     }
     return kept | {"OMP_NUM_THREADS": "1"} | more
-
-
-def free_port() -> int:
-    """A port without a listener on any address."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:

@@ -23,8 +23,8 @@ from imagenet_workloads.rendezvous.dmlc import (
     wait_for_scheduler,
 )
 from imagenet_workloads.rendezvous.waiting import deadline
+from support.loopback import free_port
 from support.processes import wait_until
-from support.training_cluster import free_port
 
 
 def member(role: DmlcRole, host: str = "127.0.0.1", port: int = 1) -> DmlcMember:

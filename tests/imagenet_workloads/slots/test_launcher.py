@@ -19,8 +19,9 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.process.pid1 import FORWARDED
 from imagenet_workloads.slots.launcher import find_program, visible_devices
 from support import loopback
+from support.loopback import free_port
 from support.processes import is_running, wait_until
-from support.training_cluster import METRICS_PORT, ask, free_port, plain_environment
+from support.training_cluster import METRICS_PORT, ask, plain_environment
 
 PROGRAM = Path(sys.executable).parent / "imagenet-slots"
 

@@ -4,7 +4,7 @@ import aiohttp
 
 from imagenet_operator.clusters.kubernetes.health import Server
 from support.asynchronous import asynchronous
-from support.training_cluster import free_port
+from support.loopback import free_port
 
 DEAD = "the watch of pods is dead"
 EARLY = "services are not listed yet"

@@ -10,9 +10,10 @@ from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read
 from imagenet_workloads.telemetry.names import TRAINING
 from support import plain_mxnet
 from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps, result
+from support.loopback import free_port
 from support.processes import wait_until
 from support.tiny_dataset import write_dataset, write_shard
-from support.training_cluster import TrainingCluster, free_port, train
+from support.training_cluster import TrainingCluster, train
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from support.loopback import free_port
 from support.members import Members
-from support.training_cluster import free_port, plain_environment
+from support.training_cluster import plain_environment
 
 SERVE = """
 import sys
