@@ -14,7 +14,7 @@ from imagenet_operator.api.fields import Time
 from imagenet_operator.api.immutability import IMMUTABILITY
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.api.run_policy import RunPolicy
-from imagenet_operator.api.size import SIZE
+from imagenet_operator.api.size import GROWTH, SIZE
 from imagenet_operator.api.sources import remote
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec
@@ -108,5 +108,5 @@ class ImageNetJob(Model):
         SIZE,
     )
 
-    transition_rules: ClassVar[tuple[TransitionRule, ...]] = IMMUTABILITY
+    transition_rules: ClassVar[tuple[TransitionRule, ...]] = (*IMMUTABILITY, GROWTH)
     """Rules for updates, which need both spec and status."""

@@ -1,22 +1,26 @@
 """The size of a new job: how many workers and servers it may have together.
 
-A status of more members has been measured up to this number (docs/benchmarks.md). Jobs that have
-started keep their size: an earlier version admitted them.
+A status of more members has been measured up to this number (docs/benchmarks.md). A job that has
+conditions keeps its size, because an earlier version admitted it: the API server applies rules also
+when the operator writes the status.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from imagenet_operator.api.base import Rule
+from imagenet_operator.api.base import Rule, TransitionRule
 
 MEMBERS_OF_NEW_JOBS = 5_000
 """Workers and servers together."""
 
-_SERVERS_CEL = (
-    "(has(self.spec.training.strategy.parameterServer)"
-    " ? self.spec.training.strategy.parameterServer.servers.replicas : 0)"
-)
+_FIELD = "spec.training.workers.replicas"
+
+
+def _members_cel(job: str) -> str:
+    training = f"{job}.spec.training"
+    servers = f"{training}.strategy.parameterServer"
+    return f"{training}.workers.replicas + (has({servers}) ? {servers}.servers.replicas : 0)"
 
 
 def _members(job: Any) -> int:
@@ -28,15 +32,26 @@ def _members(job: Any) -> int:
 
 SIZE = Rule(
     cel=(
-        "(has(self.status) && has(self.status.startTime))"
-        f" || self.spec.training.workers.replicas + {_SERVERS_CEL} <= {MEMBERS_OF_NEW_JOBS}"
+        "(has(self.status) && has(self.status.conditions))"
+        f" || {_members_cel('self')} <= {MEMBERS_OF_NEW_JOBS}"
     ),
     message=f"workers and servers must be at most {MEMBERS_OF_NEW_JOBS} together",
-    field="spec.training.workers.replicas",
-    holds=lambda job: job.status.start_time is not None or _members(job) <= MEMBERS_OF_NEW_JOBS,
+    field=_FIELD,
+    holds=lambda job: bool(job.status.conditions) or _members(job) <= MEMBERS_OF_NEW_JOBS,
     explain=lambda job: (
         f"workers and servers are {_members(job)} together",
         f"write at most {MEMBERS_OF_NEW_JOBS}",
     ),
 )
 """A rule of the whole resource, because it reads the status."""
+
+GROWTH = TransitionRule(
+    cel=(
+        f"{_members_cel('self')} <= {MEMBERS_OF_NEW_JOBS}"
+        f" || {_members_cel('self')} <= {_members_cel('oldSelf')}"
+    ),
+    message=f"workers and servers must not grow beyond {MEMBERS_OF_NEW_JOBS} together",
+    field=_FIELD,
+    holds=lambda job, before: _members(job) <= max(MEMBERS_OF_NEW_JOBS, _members(before)),
+)
+"""A job that has conditions must not grow beyond the limit either."""

@@ -7,28 +7,56 @@ import copy
 import pytest
 
 from imagenet_operator.api import ImageNetJob, crd, validation
+from imagenet_operator.api.base import Manifest
 from support import crd_evaluator, job_table
 
 FIELD = "spec.training.workers.replicas"
 
 
-@pytest.mark.parametrize(("workers", "servers"), [(4999, 1), (4000, 1001), (5001, 0), (5000, 0)])
-@pytest.mark.parametrize("started", [None, False, True])
-def test_only_a_job_that_has_started_may_have_more_than_5000_workers_and_servers(
-    workers: int, servers: int, started: bool | None
-) -> None:
+CONDITION = {
+    "type": "Created",
+    "status": "True",
+    "reason": "Admitted",
+    "message": "",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+}
+
+
+def of_size(workers: int, servers: int) -> Manifest:
     job = job_table.manifest()
     training = job["spec"]["training"]
     training.update(batchSize=workers, strategy={"horovod": {}})
     training["workers"]["replicas"] = workers
     if servers:
         training["strategy"] = {"parameterServer": {"servers": {"replicas": servers}}}
-    stored = copy.deepcopy(job)
-    stored["status"] = {"startTime": "2026-01-02T03:04:05Z"} if started else {}
-    previous = None if started is None else ImageNetJob.model_validate(stored)
+    return job
 
-    expected = {FIELD} if workers + servers > 5000 and not started else set()
-    problems = validation.validate(job, previous)
-    assert {problem.path for problem in problems} == expected
-    before = None if started is None else stored
-    assert crd_evaluator.problem_paths(crd.root_schema(), job, before) == expected
+
+def problems(job: Manifest, before: Manifest | None) -> set[str]:
+    """Validate like the operator and like the API server, which must agree."""
+    previous = None if before is None else ImageNetJob.model_validate(before)
+    found = {problem.path for problem in validation.validate(job, previous)}
+    assert crd_evaluator.problem_paths(crd.root_schema(), job, before) == found
+    return found
+
+
+@pytest.mark.parametrize(("workers", "servers"), [(4999, 1), (4000, 1001), (5001, 0), (5000, 0)])
+@pytest.mark.parametrize("status", [None, {}, {"conditions": [CONDITION]}])
+def test_only_a_job_with_conditions_may_have_more_than_5000_workers_and_servers(
+    workers: int, servers: int, status: Manifest | None
+) -> None:
+    job = of_size(workers, servers)
+    stored = None if status is None else copy.deepcopy(job) | {"status": status}
+    is_refused = workers + servers > 5000 and not status
+    assert problems(job | ({} if stored is None else {"status": status}), stored) == (
+        {FIELD} if is_refused else set()
+    )
+
+
+def test_a_job_does_not_grow_beyond_the_limit_after_its_creation() -> None:
+    status = {"status": {"conditions": [CONDITION]}}
+    small, large, larger = (of_size(workers, 0) | status for workers in (16, 5001, 5002))
+    assert problems(large, small) == {FIELD}
+    assert problems(larger, large) == {FIELD}
+    assert problems(large, larger) == set()
+    assert problems(small, larger) == set()
