@@ -24,8 +24,9 @@ from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
 from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.manifests import preview
-from support.job_table import JOBS, KEY, jobs
+from support.job_table import JOBS, KEY
 from support.pod_subset import REFERENCE, REPOSITORY, console_scripts
+from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
 

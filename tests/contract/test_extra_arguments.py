@@ -15,8 +15,9 @@ from imagenet_operator.manifests import preview
 from imagenet_workloads.commands import train
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.train.options.description import refuse_lacking
-from support.job_table import KEY, jobs
+from support.job_table import KEY
 from support.pod_subset import REFERENCE
+from support.random_jobs import jobs
 
 VALUES = (
     *("0", "1", "-1", "12", "007", "1.5", ".5", "5.", "1e3", "1e99", "1e999", "-2", "+3", "1_0"),

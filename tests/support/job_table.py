@@ -1,4 +1,4 @@
-"""Jobs that between them use everything the builders make manifests from: a table, and at random.
+"""A table of jobs that between them use everything the builders make manifests from.
 
 The tests of the manifests use them. So do the contract tests, which feed the arguments of these
 jobs to the parsers of the workloads.
@@ -7,10 +7,7 @@ jobs to the parsers of the workloads.
 import copy
 from typing import Any
 
-from hypothesis import strategies as st
-
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.frameworks import FRAMEWORKS, with_strategy
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 
@@ -338,78 +335,3 @@ def members(job: ImageNetJob, number: int = 0, settings: Settings = DEFAULTS) ->
 def variables(container: Manifest) -> dict[str, str]:
     """Return the variables of a container that have a plain value."""
     return {item["name"]: item["value"] for item in container["env"] if "value" in item}
-
-
-def _strategies(gpus: int) -> st.SearchStrategy[Manifest]:
-    """Return the strategies that workers with so many GPUs may have."""
-    stores = st.sampled_from(["dist_sync", "dist_device_sync", "dist_async"])
-    servers = st.integers(1, 3).map(lambda count: {"replicas": count})
-    slots = [count for count in (1, 2, 3) if gpus % count == 0]
-    return st.one_of(
-        st.builds(
-            lambda store, some: {"parameterServer": {"kvStore": store, "servers": some}},
-            stores,
-            servers,
-        ),
-        st.sampled_from(["local", "device", *(["nccl"] if gpus else [])]).map(
-            lambda store: {"single": {"kvStore": store}}
-        ),
-        st.sampled_from(slots).map(lambda count: {"horovod": {"slotsPerWorker": count}}),
-        st.sampled_from([{"horovod": {}}, {"mirrored": {}}, {"multiWorkerMirrored": {}}]),
-        st.sampled_from([{}, {"processesPerWorker": gpus or 2}]).map(
-            lambda fields: {"distributedDataParallel": fields}
-        ),
-    )
-
-
-_MODES = [["ReadWriteMany"], ["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"]]
-_VOLUMES = st.just({"claimName": "shared"}) | st.sampled_from(_MODES).map(
-    lambda chosen: {"size": "20Gi", "accessModes": chosen}
-)
-
-
-@st.composite
-def _datasets(draw: st.DrawFn) -> Manifest:
-    source = draw(st.sampled_from([VOLUME, SYNTHETIC, PREPARED]))
-    dataset: Manifest = {"source": source, "volume": None}
-    if source is not PREPARED:
-        dataset["volume"] = draw(_VOLUMES)
-        dataset["preprocessing"] = {"parallelism": draw(st.integers(1, 12))}
-    if source is VOLUME and draw(st.booleans()):
-        dataset["validation"] = LABELS
-    return dataset
-
-
-@st.composite
-def jobs(draw: st.DrawFn) -> ImageNetJob:
-    """Draw a valid job whose images are listed."""
-    dataset = draw(_datasets())
-    gpus = draw(st.integers(0, 3))
-    strategy = draw(_strategies(gpus))
-    (kind,) = strategy
-    replicas = 1 if kind in ("single", "mirrored") else draw(st.integers(1, 4))
-    framework = draw(st.sampled_from(sorted(with_strategy(kind))))
-    formats = FRAMEWORKS[framework].formats
-    dataset.setdefault("preprocessing", {})["format"] = draw(st.sampled_from(formats))
-    if framework == "PyTorch" and kind == "single":
-        gpus, strategy = min(gpus, 1), {"single": {}}
-    processes = {"slotsPerWorker", "processesPerWorker"} & strategy[kind].keys()
-    share = max([gpus, 1, *(strategy[kind][name] for name in processes)])
-    training: Manifest = {
-        "framework": framework,
-        "strategy": strategy,
-        "workers": {"replicas": replicas, "gpus": gpus},
-        "batchSize": replicas * share * draw(st.integers(1, 64)),
-    }
-    if kind == "horovod" and framework == "MXNet" and gpus:
-        training["image"] = "registry.example/team/mxnet-cu112-horovod:7"
-    if draw(st.booleans()):
-        training["output"] = {"volume": draw(_VOLUMES)}
-    run_policy = {
-        "suspend": draw(st.booleans()),
-        "retentionPolicy": draw(st.sampled_from(["Retain", "Delete"])),
-        "schedulingPolicy": {"gang": draw(st.sampled_from(["Timeout", "Wait"]))},
-    }
-    name = draw(st.sampled_from(["a", "digits", "resnet-152-4", "x--9", "a" * 40]))
-    document = manifest(name=name, dataset=dataset, training=training, run_policy=run_policy)
-    return read(document, shards=draw(st.integers(1, 20)))

@@ -5,7 +5,8 @@ from hypothesis import given
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import arguments
-from support.job_table import JOBS, jobs
+from support.job_table import JOBS
+from support.random_jobs import jobs
 
 SYNC = ("--kv-store", "dist_sync")
 

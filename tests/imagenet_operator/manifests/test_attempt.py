@@ -11,7 +11,8 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, template
 from imagenet_operator.manifests.identity import training_hash
-from support.job_table import JOBS, TABLE, jobs, members, read
+from support.job_table import JOBS, TABLE, members, read
+from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
 ATTEMPTS = st.integers(0, 10**6)

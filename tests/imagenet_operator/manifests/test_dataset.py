@@ -11,7 +11,8 @@ from imagenet_operator.clusters.local.pods import expand
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import dataset
 from imagenet_operator.manifests.settings import Settings
-from support.job_table import JOBS, KEY, TABLE, jobs, manifest, read
+from support.job_table import JOBS, KEY, TABLE, manifest, read
+from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
 

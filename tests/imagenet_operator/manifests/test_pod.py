@@ -11,8 +11,9 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, dataset
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
-from support.job_table import JOBS, TABLE, jobs, members, read
+from support.job_table import JOBS, TABLE, members, read
 from support.pod_subset import outside_subset
+from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt, dataset, protection
 from imagenet_operator.manifests.settings import Settings
-from support.job_table import JOBS, jobs, members
+from support.job_table import JOBS, members
 from support.network_policies import Endpoint, allows, matches
+from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import attempt, dataset, volumes
-from support.job_table import JOBS, jobs, manifest, members, read
+from support.job_table import JOBS, manifest, members, read
+from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
 

@@ -10,7 +10,8 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.frameworks import Images
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import Settings
-from support.job_table import JOBS, OWN_PROGRAM, jobs, manifest, members, read, variables
+from support.job_table import JOBS, OWN_PROGRAM, manifest, members, read, variables
+from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
 
