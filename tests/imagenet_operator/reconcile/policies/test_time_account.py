@@ -67,8 +67,8 @@ class Job:
         return seconds_of(self.job.status.time.phases)
 
 
-def test_a_whole_job() -> None:
-    job = Job()
+def first_attempt(job: Job) -> None:
+    """Prepare, then train until second 136."""
     fetching = condition("DatasetReady").model_copy(
         update={"status": "False", "reason": "Fetching"}
     )
@@ -81,6 +81,10 @@ def test_a_whole_job() -> None:
     first = attempt(start=41, bound_time=later(61), running_time=later(76))
     job.write(76, training=first)
     job.write(136, {"starting": 5, "joining": 2, "stepping": 50}, training=first)
+
+
+def second_attempt(job: Job) -> None:
+    """Fail at second 140, and train to the end at 192."""
     failed = AttemptOutcome(time=later(140), reason="Failed")
     restarting = (condition("DatasetReady"), condition("Restarting"))
     ended = job.job.status.training
@@ -96,6 +100,12 @@ def test_a_whole_job() -> None:
     members = (recorded("worker-0", "Succeeded", message=message),)
     done = running(1, 150).model_copy(update={"members": members})
     job.write(193, training=done, completion_time=later(192))
+
+
+def test_a_whole_job() -> None:
+    job = Job()
+    first_attempt(job)
+    second_attempt(job)
     assert job.phases() == {
         "queueing": 10 + 1 + 20 + 2,
         "fetching": 8,

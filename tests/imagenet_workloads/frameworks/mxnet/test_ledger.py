@@ -14,6 +14,18 @@ IMAGES = 90
 JOB = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash"}
 
 
+def exchange_two_records(dataset: Path) -> None:
+    """Put a record in the place of another one, as a wrong reader would have trained it."""
+    (record, *_) = sorted(dataset.glob("train-*.rec"))
+    index = record.with_suffix(".idx")
+    reader = mx.recordio.MXIndexedRecordIO(str(index), str(record), "r")
+    records = [reader.read_idx(key) for key in reader.keys]
+    writer = mx.recordio.MXIndexedRecordIO(str(index), str(record), "w")
+    for key, content in enumerate([records[1], records[0], *records[2:]]):
+        writer.write_idx(key, content)
+    writer.close()
+
+
 def test_another_number_of_workers_goes_on_with_the_missing_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,14 +57,6 @@ def test_another_number_of_workers_goes_on_with_the_missing_images(
     assert found["attempts"][1]["image"] % 8 in (0, IMAGES % 8)
     assert [epoch["trained"] for epoch in found["epochs"]] == [IMAGES] * epochs
 
-    # A record in the place of another one, as a wrong reader would have trained it.
-    (record, *_) = sorted(dataset.glob("train-*.rec"))
-    index = record.with_suffix(".idx")
-    reader = mx.recordio.MXIndexedRecordIO(str(index), str(record), "r")
-    records = [reader.read_idx(key) for key in reader.keys]
-    writer = mx.recordio.MXIndexedRecordIO(str(index), str(record), "w")
-    for key, content in enumerate([records[1], records[0], *records[2:]]):
-        writer.write_idx(key, content)
-    writer.close()
+    exchange_two_records(dataset)
     assert main([str(output), "--dataset", str(dataset)]) == 1
     assert capsys.readouterr().out.count("wrong: position") == 2 * epochs

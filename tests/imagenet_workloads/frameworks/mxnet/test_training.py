@@ -60,7 +60,19 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     assert found["train"]["images"] == 5 * 600
     attempt = tmp_path / "attempts/r0"
     assert json.loads((attempt / "labels.json").read_text())[3] == "digit-3"
+    check_judged_by_plain_mxnet(found, attempt, digits)
 
+    events = [event for _, event in read_events(attempt / "metrics.jsonl")]
+    assert [event.epoch for event in events if isinstance(event, Validated)] == [0, 1, 2, 3, 4]
+    assert [event.epoch for event in events if isinstance(event, EpochFinished)] == [0, 1, 2, 3, 4]
+    readable = (attempt / "train.log").read_text()
+    assert "epoch 4 batch 19: " in readable
+    assert "images/s" in readable
+    assert "epoch 4 validated: top-3" in readable
+
+
+def check_judged_by_plain_mxnet(found: dict[str, Any], attempt: Path, digits: TinyDataset) -> None:
+    """Assert that MXNet without this project finds the same accuracy."""
     prefix = attempt / found["model"]["params"].rpartition("-")[0]
     records = sorted(digits.folder.glob("validation-*.rec"))
     inputs = found["inputs"]
@@ -70,14 +82,6 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     assert judged.images == len(digits.validation) == found["validation"]["images"]
     assert judged.top1 == found["validation"]["top1Count"]
     assert judged.top5 == found["validation"]["top5Count"]
-
-    events = [event for _, event in read_events(attempt / "metrics.jsonl")]
-    assert [event.epoch for event in events if isinstance(event, Validated)] == [0, 1, 2, 3, 4]
-    assert [event.epoch for event in events if isinstance(event, EpochFinished)] == [0, 1, 2, 3, 4]
-    readable = (attempt / "train.log").read_text()
-    assert "epoch 4 batch 19: " in readable
-    assert "images/s" in readable
-    assert "epoch 4 validated: top-3" in readable
 
 
 def check_time(found: dict[str, Any], wall: float) -> None:
@@ -96,6 +100,17 @@ def check_same_model(*folders: Path) -> None:
         assert np.array_equal(array.asnumpy(), second[name].asnumpy()), name
 
 
+def copy_until(checkpoint: Path, cut: Path) -> None:
+    """Copy what an attempt leaves that died after `checkpoint`, in epoch 1 after batch 14."""
+    shutil.copytree(checkpoint, cut / "attempts/r0/checkpoints" / checkpoint.name)
+    # The attempt trained 3 batches more, of which its log names the first 2.
+    whole = checkpoint.parents[1] / "metrics.jsonl"
+    log = whole.read_text().splitlines(keepends=True)
+    reached = '"epoch": 1, "batch": 16'
+    end = next(number for number, line in enumerate(log, start=1) if reached in line)
+    (cut / "attempts/r0/metrics.jsonl").write_text("".join(log[:end]))
+
+
 def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_path: Path) -> None:
     # Adam, a macrobatch and augmentation: whatever could get out of step.
     more = ["--network", "mlp", "--num-epochs", "2", "--optimizer", "adam", "--lr", "0.002"]
@@ -112,12 +127,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
     assert sorted(path.name for path in checkpoints.iterdir())[-1] == "epoch-0002-batch-00000000"
 
     cut = tmp_path / "cut"
-    shutil.copytree(middle, cut / "attempts/r0/checkpoints" / middle.name)
-    # The attempt trained 3 batches more, of which its log names the first 2.
-    log = (whole / "attempts/r0/metrics.jsonl").read_text().splitlines(keepends=True)
-    reached = '"epoch": 1, "batch": 16'
-    end = next(number for number, line in enumerate(log, start=1) if reached in line)
-    (cut / "attempts/r0/metrics.jsonl").write_text("".join(log[:end]))
+    copy_until(middle, cut)
     ended = train(arguments(digits, cut, *more), **identity | {"IMAGENET_ATTEMPT": "1"})
     assert ended.returncode == 0, ended.stderr
     found, expected = result(cut, attempt=1), result(whole)
