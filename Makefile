@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CHECK_PYTHON = @$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' \
 	2>/dev/null || { echo "Python 3.11 with venv is missing; type: apt-get install python3.11-venv"; \
 	exit 1; }
-CONSTRAINTS := $(foreach name,operator workloads development build,-c constraints/$(name).txt)
+CONSTRAINTS := $(foreach name,operator workloads export development build,-c constraints/$(name).txt)
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal
@@ -62,7 +62,7 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
-		-e ./operator -e './workloads[mxnet,hugging-face,parquet,plot,s3]'
+		-e ./operator -e './workloads[export,mxnet,hugging-face,parquet,plot,s3]'
 	$(BIN)/python images/link_libraries.py
 	touch $@
 
@@ -96,12 +96,12 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, with its CUDA packages)
 
 .venv-pytorch/.installed: workloads/pyproject.toml $(foreach name, \
-		workloads.txt development.txt pytorch.in pytorch.txt,constraints/$(name))
+		workloads.txt export.txt development.txt pytorch.in pytorch.txt,constraints/$(name))
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-pytorch
-	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt \
+	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt -c constraints/export.txt \
 		-c constraints/development.txt -c constraints/pytorch.txt -r constraints/pytorch.in \
-		-e './workloads[pytorch]'
+		-e './workloads[export,pytorch]'
 	touch $@
 
 demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, Self
 
 import cv2
@@ -24,6 +25,7 @@ from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
 from imagenet_workloads.prepare import image_metadata, image_size
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS
+from imagenet_workloads.train.options import FrameworkDescription
 
 _log = logging.getLogger(__name__)
 
@@ -172,7 +174,7 @@ class Classifier:
         Raises:
             InputError: there is no result, or it is damaged.
         """
-        file = _find_result(path)
+        file = find_result(path)
         return cls(file.parent, Fields.read(file))
 
     def classify(self, path: Path, top: int) -> list[Prediction]:
@@ -216,10 +218,24 @@ def read_image(path: Path, channels: int = 3) -> Pixels:
         data = regular_files.read_bytes(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    return decode_image(data, str(path), channels)
+
+
+def decode_image(data: bytes, origin: str, channels: int) -> Pixels:
+    """Decodes an image, as `read_image`.
+
+    Args:
+        data: an image file's content.
+        origin: of it, for messages.
+        channels: 3 for RGB, 1 for grey (luminance).
+
+    Raises:
+        InputError: it is no image.
+    """
     size = image_size.claimed(data)
     if size is not None and size[0] * size[1] > MOST_PIXELS:
         raise InputError(
-            f"{path}: claims {size[1]}x{size[0]} pixels; at most {MOST_PIXELS} are read"
+            f"{origin}: claims {size[1]}x{size[0]} pixels; at most {MOST_PIXELS} are read"
         )
     form = cv2.IMREAD_COLOR if channels == 3 else cv2.IMREAD_GRAYSCALE
     image = None
@@ -228,7 +244,7 @@ def read_image(path: Path, channels: int = 3) -> Pixels:
             content = np.frombuffer(data, np.uint8)
             image = cv2.imdecode(content, form | cv2.IMREAD_IGNORE_ORIENTATION)
     if image is None:
-        raise InputError(f"{path}: is no image that OpenCV can read")
+        raise InputError(f"{origin}: is no image that OpenCV can read")
     image = opencv.turned(image.astype(np.uint8, copy=False), _orientation(data))
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB) if channels == 3 else image[:, :, np.newaxis]
 
@@ -241,7 +257,16 @@ def _orientation(data: bytes) -> int:
         return image_metadata.UPRIGHT
 
 
-def _find_result(path: Path) -> Path:
+def find_result(path: Path, option: str = "--model ") -> Path:
+    """Finds a result.json: the path itself, in its folder, or in the newest attempt below it.
+
+    Args:
+        path: as for `Classifier.load`.
+        option: that named it, for messages.
+
+    Raises:
+        InputError: there is none.
+    """
     status = regular_files.status_of(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         return path
@@ -251,7 +276,7 @@ def _find_result(path: Path) -> Path:
     found = max(attempts, key=lambda file: (len(file.parent.name), file.parent.name), default=None)
     if found is None:
         raise InputError(
-            f"--model {path}: holds no {RESULT_NAME}, which a training writes when it is done; "
+            f"{option}{path}: holds no {RESULT_NAME}, which a training writes when it is done; "
             "give the folder of the attempt that finished (…/attempts/rN)"
         )
     return found
@@ -287,18 +312,36 @@ def load_model(folder: Path, result: Fields, image_shape: tuple[int, int, int]) 
     Raises:
         InputError: a file is missing or damaged, or the framework is unknown or not installed.
     """
+    module = load_module(framework_of(result), "predictor", folder)
+    model: Predictor = module.load(folder, result.object("model"), image_shape)
+    return model
+
+
+def framework_of(result: Fields) -> FrameworkDescription:
+    """The framework that a result.json names.
+
+    Raises:
+        InputError: it is unknown.
+    """
     framework = result.text("framework") if result.has("framework") else DEFAULT
     if framework not in FRAMEWORKS:
         raise result.wrong("framework", f"is {framework!r}; known are {', '.join(FRAMEWORKS)}")
-    description = FRAMEWORKS[framework]
+    return FRAMEWORKS[framework]
+
+
+def load_module(description: FrameworkDescription, module: str, folder: Path) -> ModuleType:
+    """Import a module of the framework that trained a result.
+
+    Raises:
+        InputError: the framework is not installed.
+    """
     try:
-        module = description.load("predictor")
+        return description.load(module)
     except ModuleNotFoundError as error:
         if error.name != description.library:
             raise
+        name = description.name
         raise InputError(
-            f"{folder}: was trained with {framework}, which {error.name!r} is missing for here; "
-            f"use the environment or image of {framework}"
+            f"{folder}: was trained with {name}, which {error.name!r} is missing for here; "
+            f"use the environment or image of {name}"
         ) from error
-    model: Predictor = module.load(folder, result.object("model"), image_shape)
-    return model

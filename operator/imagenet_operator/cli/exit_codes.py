@@ -9,8 +9,8 @@ UNREAD = 141
 
 HELP = f"""exit codes:
   {SUCCESS:<5}success
-  {FAILED:<5}the job failed, an image could not be classified, a ledger is wrong, or a checkpoint
-       does not follow from the one before it
+  {FAILED:<5}the job failed, an image could not be classified, a ledger is wrong, a checkpoint does
+       not follow from the one before it, or a model could not be exported
   {USAGE:<5}invalid usage or manifest
   {ENVIRONMENT:<5}this machine cannot run it: a program is missing, the working directory is in use
        or cannot be written, too few GPUs, a port is in use, the output cannot be written

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from imagenet_operator.cli import (
     dataset,
     exit_codes,
+    export,
     ledger,
     networks,
     predict,
@@ -45,6 +46,8 @@ _EXAMPLES = """examples:
   imagenetctl predict photo.jpg      classify an image with the newest result
   imagenetctl ledger digits          check that a job trained every record once an epoch
   imagenetctl verify RESULT          train from a checkpoint again, and compare
+  imagenetctl export RESULT --format onnx --check
+                                     write a trained model in another format
   imagenetctl dataset list volume    list the prepared datasets of a volume
   imagenetctl networks               list the networks, their depths and frameworks
 """
@@ -72,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
         dataset,
         ledger,
         verify,
+        export,
         networks,
     ):
         command.add_parser(subparsers)

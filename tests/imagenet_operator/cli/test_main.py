@@ -18,7 +18,7 @@ from support.stand_ins import CALL, Workplace
 
 COMMANDS = (
     *("validate", "run", "report", "render", "predict"),
-    *("dataset", "ledger", "verify", "networks"),
+    *("dataset", "ledger", "verify", "export", "networks"),
 )
 PREDICT = """#!/usr/bin/env python3
 import json, sys
@@ -113,6 +113,22 @@ def test_predict_runs_the_workloads_program(
     assert finished.code == expected
     wanted = ["--model", str(tmp_path), "--output", "json", "--top", "3", "--", "a.jpg", "b.png"]
     assert json.loads(finished.output) == wanted
+
+
+def test_export_runs_the_program_of_the_results_framework(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    program = workplace.program("export")
+    program.write_text(PREDICT)
+    program.chmod(0o755)
+    program.with_name("imagenet-export.code").write_text("3")
+    (tmp_path / "result.json").write_text('{"framework": "MXNet"}')
+
+    options = ("--format", "onnx", "--into", "m.onnx", "--dataset", "d", "--check")
+    finished = workplace.start("export", tmp_path, *options).finish()
+
+    assert finished.code == exit_codes.FAILED
+    assert json.loads(finished.output) == [str(tmp_path), *options]
 
 
 def test_predict_takes_the_newest_result(workplace: Workplace) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.commands import index, pack, plot, predict, seal, train
+from imagenet_workloads.commands import export, index, pack, plot, predict, seal, train
 from support.pictures import collection, write_folder
 from support.preparation import WITHOUT_PRIVILEGES, finish, prepare, start
 
@@ -34,6 +34,7 @@ def run(main: Main, *arguments: str | Path) -> int:
         (seal.main, ("--data", "", *KEY), "--data"),
         (predict.main, ("--model", "", "x.jpg"), "--model"),
         (predict.main, ("--model", "m", ""), "IMAGE"),
+        (export.main, ("", "--format", "onnx"), "RESULT"),
         (plot.main, ("",), "ATTEMPT_FOLDER"),
         (train.parse, ("--dataset", ""), "--dataset"),
         (train.parse, ("--output", ""), "--output"),

@@ -137,4 +137,5 @@ DESCRIPTION = FrameworkDescription(
     explain_abort=explain_abort,
     # It computes activations again in the backward pass.
     memory_variable="MXNET_BACKWARD_DO_MIRROR=1",
+    exports=("safetensors", "onnx"),
 )

@@ -1,6 +1,7 @@
 """Predicts with an exported model of MXNet: PREFIX-symbol.json and PREFIX-NNNN.params."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,34 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Symb
     # Otherwise MXNet logs its back end on stderr.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     symbol, params = folder / files.file_name("symbol"), folder / files.file_name("params")
-    return SymbolPredictor(_bind(symbol, params, image_shape), str(symbol))
-
-
-def _bind(symbol: Path, params: Path, image_shape: tuple[int, int, int]) -> Any:
     for path in (symbol, params):
         if not path.exists():
             raise InputError(f"{path}: no such file, though result.json names it")
+    executor = bind(symbol, params, (1, *image_shape))
+    return SymbolPredictor(executor, str(symbol))
+
+
+def bind(
+    symbol: Path,
+    params: Path,
+    shape: tuple[int, ...],
+    read: Callable[[str], dict[str, Any]] = mx.nd.load,
+) -> Any:
+    """Return the executor of a symbol with the values of a file.
+
+    Args:
+        symbol: the file of the network.
+        params: the file of its values.
+        shape: of the images, (images, channels, height, width).
+        read: returns the file's arrays, as `arg:NAME` and `aux:NAME`.
+
+    Raises:
+        InputError: a file is damaged, or they do not fit together.
+    """
     try:
         network = mx.sym.load(str(symbol))
-        arrays = mx.nd.load(str(params))
-        executor = network.simple_bind(mx.cpu(), grad_req="null", data=(1, *image_shape))
+        arrays = read(str(params))
+        executor = network.simple_bind(mx.cpu(), grad_req="null", data=shape)
         executor.copy_params_from(_part(arrays, "arg:"), _part(arrays, "aux:"))
     except (mx.MXNetError, ValueError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__

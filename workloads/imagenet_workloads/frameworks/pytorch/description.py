@@ -32,4 +32,5 @@ DESCRIPTION = FrameworkDescription(
         "optimizer": {"warmup_strategy": "lars"},
         "data": {"reader": "ImageRecordIter"},
     },
+    exports=("safetensors", "torchscript", "onnx"),
 )

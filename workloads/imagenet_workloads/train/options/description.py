@@ -60,6 +60,7 @@ class FrameworkDescription:
             runs in another one, which has not imported the library.
         memory_variable: a variable, as NAME=VALUE, with which its library needs less memory; None
             without one.
+        exports: the formats to which its module `exporter` writes a trained model.
     """
 
     name: str
@@ -74,6 +75,7 @@ class FrameworkDescription:
     serve: Callable[[Options, Mapping[str, str]], int | None] = _worker
     explain_abort: Callable[[Options], None] = _unexplained
     memory_variable: str | None = None
+    exports: tuple[str, ...] = ()
 
     def load(self, module: str) -> ModuleType:
         """Import one of the package's modules; the entry point has called `before_import`."""

@@ -1,0 +1,165 @@
+"""Writes a trained model in another format, and compares the two models' outputs.
+
+The work of `imagenet-export`. The framework's module `exporter` writes the file and computes with
+both models. Imports OpenCV.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from imagenet_workloads.dataset import FILE_NAME, read_dataset
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prediction import (
+    InputTransform,
+    decode_image,
+    find_result,
+    framework_of,
+    load_module,
+)
+from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.train.result import put
+
+SUFFIXES = {"safetensors": "safetensors", "torchscript": "pt", "onnx": "onnx"}
+"""Format → the suffix of its files."""
+
+IMAGES = 16
+"""Images of a comparison."""
+
+TOLERANCE = 1e-3
+"""The largest difference, relative to the largest output."""
+
+Images = npt.NDArray[np.float32]
+
+
+class Exporter(Protocol):
+    """A trained model on the CPU, and its files in other formats."""
+
+    def write(self, format: str, path: Path) -> None:
+        """Write a file in one of the description's `exports`."""
+
+    def outputs(self, images: Images) -> npt.NDArray[Any]:
+        """Return the model's outputs, (images, classes), of (images, channels, height, width)."""
+
+    def outputs_of(self, format: str, path: Path, images: Images) -> npt.NDArray[Any]:
+        """Return those of a written file.
+
+        Raises:
+            InputError: the framework cannot compute with a file of this format.
+        """
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models' outputs of the same images.
+
+    Attributes:
+        difference: the largest one.
+        images: whose outputs were compared.
+        origin: of the images.
+    """
+
+    difference: float
+    images: int
+    origin: str
+
+
+class Export:
+    """A result, ready to be written in a format."""
+
+    def __init__(self, result: Path, format: str) -> None:
+        """Load the model.
+
+        Args:
+            result: a result.json, its folder, or the job's folder above attempts.
+            format: one of SUFFIXES.
+
+        Raises:
+            InputError: there is no model, or its framework does not write the format.
+        """
+        file = find_result(result, "")
+        self._folder, self._format, self._result = file.parent, format, Fields.read(file)
+        framework = framework_of(self._result)
+        if format not in framework.exports:
+            known = f"write --format {' or '.join(framework.exports)}" if framework.exports else ""
+            raise InputError(f"--format: {framework.name} has no {format} here; {known}")
+        self._inputs = InputTransform.read(self._result.object("inputs"))
+        shape = (self._inputs.channels, self._inputs.height, self._inputs.width)
+        module = load_module(framework, "exporter", self._folder)
+        self._exporter: Exporter = module.load(self._folder, self._result.object("model"), shape)
+
+    def write(self, path: Path | None) -> Path:
+        """Write the file, renamed into place when complete.
+
+        Args:
+            path: of the file; by default model.SUFFIX beside the result.
+
+        Returns:
+            its path.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        chosen = path or self._folder / f"model.{SUFFIXES[self._format]}"
+        put(chosen, lambda temporary: self._exporter.write(self._format, temporary))
+        return chosen
+
+    def check(self, path: Path, dataset: Path | None) -> Comparison:
+        """Compare the outputs of the model and of a written file.
+
+        Args:
+            path: of the file.
+            dataset: the folder of a dataset; by default that of the job, if it is on its volume.
+
+        Raises:
+            InputError: the dataset cannot be read.
+            WorkloadError: the outputs differ too much.
+        """
+        images, origin = self._images(dataset)
+        expected = self._exporter.outputs(images)
+        found = self._exporter.outputs_of(self._format, path, images)
+        difference = float(np.max(np.abs(found - expected)))
+        # Not `difference > …`, which lets NaN pass.
+        if not difference <= TOLERANCE * max(float(np.max(np.abs(expected))), 1.0):
+            raise WorkloadError(
+                f"{path}: its outputs of {len(images)} {origin} differ by up to {difference:.3g} "
+                "from those of the trained model"
+            )
+        return Comparison(difference, len(images), origin)
+
+    def _images(self, dataset: Path | None) -> tuple[Images, str]:
+        folder = dataset or self._own_dataset()
+        if folder is not None:
+            found = _validation_images(folder, self._inputs)
+            if len(found):
+                return found, "validation images"
+        shape = (IMAGES, self._inputs.channels, self._inputs.height, self._inputs.width)
+        return np.random.default_rng(0).standard_normal(shape, np.float32), "synthetic images"
+
+    def _own_dataset(self) -> Path | None:
+        """Return the dataset, at VOLUME/datasets/KEY, of a result VOLUME/jobs/NAME/attempts/rN."""
+        described = self._result.object("dataset") if self._result.has("dataset") else None
+        places = self._folder.resolve().parents
+        if described is None or not described.has("key") or len(places) < 4:
+            return None
+        folder = places[3] / "datasets" / described.file_name("key")
+        return folder if (folder / FILE_NAME).exists() else None
+
+
+def _validation_images(folder: Path, inputs: InputTransform) -> Images:
+    dataset = read_dataset(folder)
+    records = open_split(dataset.validation, dataset.format, folder)
+    try:
+        images = []
+        for number in range(min(IMAGES, records.count)):
+            (record,) = records.read(range(number, number + 1))
+            encoded = records.parse(number, record).encoded
+            origin = f"{folder}: validation image {number}"
+            images.append(inputs.prepare(decode_image(encoded, origin, inputs.channels)))
+        return np.concatenate(images) if images else np.empty(0, np.float32)
+    finally:
+        records.close()

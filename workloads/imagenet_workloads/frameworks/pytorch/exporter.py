@@ -1,0 +1,108 @@
+"""Writes a model of PyTorch as safetensors, TorchScript or ONNX. Imports PyTorch.
+
+All files take images, (images, channels, height, width), that are normalised as result.json says,
+and any number of them. Their outputs are scores; softmax gives probabilities. A file of safetensors
+has only values, and is the exported model itself:
+
+    network = torchvision.models.resnet50()
+    network.load_state_dict(safetensors.torch.load_file("model.safetensors"))
+
+ONNX is written by torch.export. TorchScript, which PyTorch has deprecated, is a frozen trace.
+"""
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network
+
+Images = npt.NDArray[np.float32]
+_INPUT, _OUTPUT = "data", "scores"
+# Traced with more than one image, so that no operator takes the number for fixed.
+_TRACED = 2
+
+
+class ModuleExporter:
+    """An exported model; implements `Exporter`."""
+
+    def __init__(self, path: Path, network: nn.Module, image_shape: tuple[int, int, int]) -> None:
+        """Take the file, and its network in evaluation mode."""
+        self._path, self._network = path, network
+        self._example = torch.zeros(_TRACED, *image_shape)
+
+    def write(self, format: str, path: Path) -> None:
+        """Write a file."""
+        match format:
+            case "safetensors":
+                shutil.copyfile(self._path, path)
+            case "torchscript":
+                self._write_torchscript(path)
+            case "onnx":
+                self._write_onnx(path)
+
+    def outputs(self, images: Images) -> npt.NDArray[Any]:
+        """Return the scores."""
+        return _scores(self._network, images)
+
+    def outputs_of(self, format: str, path: Path, images: Images) -> npt.NDArray[Any]:
+        """Return the scores of a file."""
+        if format == "onnx":
+            import onnxruntime
+
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            found: npt.NDArray[Any] = session.run([_OUTPUT], {_INPUT: images})[0]
+            return found
+        if format == "torchscript":
+            with _without_warnings():
+                return _scores(torch.jit.load(path), images)
+        return _scores(load_network(path)[0], images)
+
+    def _write_torchscript(self, path: Path) -> None:
+        with _without_warnings(), torch.no_grad():
+            torch.jit.freeze(torch.jit.trace(self._network, self._example)).save(path)
+
+    def _write_onnx(self, path: Path) -> None:
+        with _without_warnings():
+            torch.onnx.export(
+                self._network,
+                (self._example,),
+                path,
+                input_names=[_INPUT],
+                output_names=[_OUTPUT],
+                dynamic_shapes=({0: torch.export.Dim("images")},),
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+
+
+def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> ModuleExporter:
+    """Load the file that result.json names.
+
+    Raises:
+        InputError: it is missing or damaged, or takes images of another shape.
+    """
+    path = folder / files.file_name("weights")
+    network, request = load_network(path)
+    if request.image_shape != image_shape:
+        raise InputError(f"{path}: takes images of {request.image_shape}, not {image_shape}")
+    return ModuleExporter(path, network, image_shape)
+
+
+def _scores(network: Any, images: Images) -> npt.NDArray[Any]:
+    with torch.inference_mode():
+        found: npt.NDArray[Any] = network(torch.from_numpy(images)).numpy()
+        return found
+
+
+def _without_warnings() -> warnings.catch_warnings:
+    """Silence that TorchScript is deprecated, and what the exporter says of its own parts."""
+    return warnings.catch_warnings(action="ignore")
