@@ -30,6 +30,7 @@ from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.options.command_line import parse
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.trainer import Worker, train
+from support import processes
 from support.processes import wait_until
 from support.samples import parse_sample
 
@@ -58,7 +59,11 @@ class Gate:
     def let_through(self) -> None:
         """Let the training on, until it waits at the place again."""
         self.permits.release()
-        assert self.arrived.acquire(timeout=DEADLINE_SECONDS)
+        self.wait_for_arrival()
+
+    def wait_for_arrival(self) -> None:
+        """Wait until the training waits at the place."""
+        assert self.arrived.acquire(timeout=processes.DEADLINE_SECONDS)
 
 
 class StandIn:
@@ -143,9 +148,10 @@ class StandIn:
         """There are no other workers."""
 
     def _write(self, path: Path, place: str) -> None:
-        with path.open("wb", buffering=0) as file:
-            for _ in range(3):
-                self._gate.at(place)
+        for _ in range(3):
+            # Before the file is there: its appearance is work, which is seen within a second.
+            self._gate.at(place)
+            with path.open("ab") as file:
                 file.write(b"weights")
 
 
@@ -195,11 +201,13 @@ def training(folder: Path, place: str) -> Iterator[Running]:
     ended = []
     thread = threading.Thread(target=lambda: ended.append(train(worker)))
     thread.start()
-    assert gate.arrived.acquire(timeout=DEADLINE_SECONDS)
-    yield Running(registry, gate)
-    gate.place = ""
-    gate.permits.release()
-    thread.join()
+    try:
+        gate.wait_for_arrival()
+        yield Running(registry, gate)
+    finally:
+        gate.place = ""
+        gate.permits.release()
+        thread.join()
     assert ended == [0]
 
 
