@@ -46,7 +46,8 @@ def test_another_number_of_workers_goes_on_with_the_missing_images(
             member.kill()
     epochs = 1 + max(
         json.loads(path.read_text())["epoch"]
-        for path in output.glob("attempts/*/*/*/manifest.json")
+        # Not those of a checkpoint in progress, which has a hidden name.
+        for path in output.glob("attempts/*/checkpoints/epoch-*/manifest.json")
     )
     ended = train([*arguments, "--num-epochs", str(epochs)], **JOB, IMAGENET_ATTEMPT="1")
     assert ended.returncode == 0, ended.stderr
