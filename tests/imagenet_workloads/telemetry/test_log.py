@@ -183,7 +183,7 @@ with EventLog(Path(sys.argv[1])) as log:
 """
 
 
-def test_a_killed_writer_leaves_whole_lines(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_all_of_its_lines(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE
     )
@@ -192,11 +192,11 @@ def test_a_killed_writer_leaves_whole_lines(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"ready\n"
         process.kill()
         assert process.wait(timeout=30) == -signal.SIGKILL
-    content = (tmp_path / FILE_NAME).read_text()
-    assert content.endswith("\n")
+    # Linux may end a write at the end of a page, so only the line in progress can be cut off.
+    written, _, _ = (tmp_path / FILE_NAME).read_text().rpartition("\n")
     events = [event for _, event in read_events(tmp_path / FILE_NAME)]
     assert [event.batch for event in events if isinstance(event, Progress)] == list(
-        range(len(events))
+        range(len(written.splitlines()))
     )
     assert len(events) > 200
 
