@@ -32,7 +32,7 @@ def walk(content: bytes) -> list[Member]:
     return list(members(Region(BytesBlob(content), 0, len(content), "x.tar")))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     files=st.dictionaries(names, st.binary(max_size=1200), min_size=1, max_size=4),
     format=st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
@@ -229,7 +229,7 @@ def test_a_number_of_a_pax_header_that_is_none_is_damage(keyword: str, value: st
         walk(pax(record(keyword, value)))
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300)
 @given(st.data())
 def test_no_bytes_of_a_header_hang_or_crash_the_walk(data: st.DataObject) -> None:
     content = bytearray(pax(record("mtime", "12.5") + record("size", "1")))
