@@ -76,7 +76,7 @@ class OneStepOfResnet:
         self.arguments += ["--output", str(folder / "out"), "--network", "resnet"]
         self.arguments += ["--num-layers", "8", "--batch-size", "16", "--num-epochs", "1"]
         # The one step is followed by a checkpoint of its own, before the epoch is over.
-        self.arguments += ["--top-k", "5", "--checkpoint-every-seconds", "0.001"]
+        self.arguments += ["--top-k", "5", "--checkpoint-every-seconds", "0.000001"]
 
     def check(self) -> None:
         """Compare counts with plain MXNet's, and statistics with those of both halves."""

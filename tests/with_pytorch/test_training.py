@@ -81,7 +81,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(
     more += ["--macrobatch-size", "512", "--random-crop", "1", "--pad-size", "2", *recipe]
     identity = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash", "IMAGENET_ATTEMPT": "0"}
     whole = tmp_path / "whole"
-    always = ["--checkpoint-every-seconds", "0.001", "--checkpoint-keep", "1000"]
+    always = ["--checkpoint-every-seconds", "0.000001", "--checkpoint-keep", "1000"]
     ended = train(arguments(digits, whole, *more, *always), **identity)
     assert ended.returncode == 0, ended.stderr
     # 1,455 images: 6 batches of 256, two for each update.
