@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 import zstandard
@@ -116,19 +117,21 @@ def test_a_kill_at_any_byte_costs_at_most_the_blocks_in_flight(
     connections: int, server: FileServer, cache: Path
 ) -> None:
     for request in (0, 2, 6, 9):
-        killed: list[subprocess.Popen[str]] = []
+        begun: SimpleQueue[int] = SimpleQueue()
 
-        def kill(handler: Handler, killed: list[subprocess.Popen[str]] = killed) -> None:
+        def kill(handler: Handler, begun: SimpleQueue[int] = begun) -> None:
             """Send a part of a block to a process, and kill it."""
             handler.wfile.write(b"HTTP/1.1 206 Partial Content\r\nContent-Length: 4096\r\n\r\nx")
             handler.wfile.flush()
-            os.kill(killed[0].pid, signal.SIGKILL)
+            # It may ask before the test knows its process.
+            os.kill(begun.get(), signal.SIGKILL)
             handler.close_connection = True
 
         server.faults.extend([None] * request)
         server.faults.append(kill)
-        killed.append(process(server, cache, f"--connections={connections}"))
-        code, _, errors = finish(killed[0])
+        killed = process(server, cache, f"--connections={connections}")
+        begun.put(killed.pid)
+        code, _, errors = finish(killed)
         assert code == -signal.SIGKILL, errors
         server.faults.clear()
         assert visible(cache) == {}
@@ -159,16 +162,17 @@ def test_a_kill_between_two_changes_of_the_volume_fetches_no_block_again(
 
 
 def test_sigterm_ends_it_at_once(server: FileServer, cache: Path) -> None:
-    running: list[subprocess.Popen[str]] = []
+    begun: SimpleQueue[int] = SimpleQueue()
 
     def end(handler: Handler) -> None:
-        os.kill(running[0].pid, signal.SIGTERM)
+        os.kill(begun.get(), signal.SIGTERM)
         # The process would wait for so long.
         handler.refuse(HTTPStatus.SERVICE_UNAVAILABLE, Retry_After="300")
 
     server.faults.extend([None, None, end])
-    running.append(process(server, cache))
-    assert finish(running[0])[0] == 143
+    running = process(server, cache)
+    begun.put(running.pid)
+    assert finish(running)[0] == 143
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "md5"])
