@@ -27,6 +27,7 @@ from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.description import StrategyModules
 from imagenet_workloads.train.schedule import Schedule
+from support import loopback
 
 SHAPE = (3, 8, 8)
 
@@ -85,6 +86,7 @@ def find(options: Options, variables: dict[str, str]) -> Rendezvous:
 
 def replicas(images: int) -> Replicas:
     made = Replicas(build(NetworkRequest("mlp", 8, 4, SHAPE)), [mx.cpu()], images, SHAPE)
+    mx.random.seed(0)
     made.initialize(mx.init.Xavier())
     return made
 
@@ -126,10 +128,11 @@ def test_two_workers_learn_what_one_does() -> None:
 
 
 def test_a_worker_waits_for_the_first() -> None:
-    first = find(options("ring"), {"RING_FIRST": "127.0.0.1", "RING_INDEX": "0"})
+    host = f"{loopback.network()}.1"
+    first = find(options("ring"), {"RING_FIRST": host, "RING_INDEX": "0"})
     assert first.wait(0.1)() is False
-    second = find(options("ring"), {"RING_FIRST": "127.0.0.1", "RING_INDEX": "1"})
-    with pytest.raises(WorkloadError, match=r"the first of the ring 127\.0\.0\.1:9092"):
+    second = find(options("ring"), {"RING_FIRST": host, "RING_INDEX": "1"})
+    with pytest.raises(WorkloadError, match=rf"the first of the ring {host}:9092"):
         second.wait(0.1)
     assert second.explain(ConnectionError()) is not None
     assert second.explain(ValueError()) is None

@@ -1,6 +1,7 @@
 """A dataset from a hub, through huggingface_hub: read in place, pinned to a commit."""
 
 import json
+import socket
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -9,7 +10,6 @@ import pytest
 
 from imagenet_workloads.commands import index, pack
 from imagenet_workloads.dataset import read_dataset
-from support.file_server import FileServer
 from support.hugging_face_hub import COMMIT, Hub, serve_hub
 from support.parquet_files import hugging_face, rows
 from support.pictures import collection, tar
@@ -147,8 +147,10 @@ def test_a_secret_without_the_token_is_named(
 def test_a_server_that_is_away_is_tried_again_with_the_pod(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with FileServer({}).running() as away:
-        url = away.url
-    arguments = [f"--hf-dataset={DATASET}", f"--hf-endpoint={url}", "--data", str(tmp_path / "d")]
-    assert index.main(arguments) == 1
+    with socket.socket() as away:
+        # Nothing listens on it.
+        away.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{away.getsockname()[1]}"
+        options = (f"--hf-dataset={DATASET}", f"--hf-endpoint={url}")
+        assert index.main([*options, "--data", str(tmp_path / "d")]) == 1
     assert "pets/photos: the server cannot be reached" in capfd.readouterr().err
