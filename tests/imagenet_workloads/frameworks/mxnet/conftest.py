@@ -1,0 +1,10 @@
+"""What holds for every test with MXNet: it draws the same numbers, whichever tests come before."""
+
+import mxnet as mx
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """Begin MXNet's random numbers anew."""
+    mx.random.seed(0)
