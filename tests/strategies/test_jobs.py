@@ -5,8 +5,6 @@ make test-strategies
 
 import os
 import signal
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import FILE_NAME
 from imagenet_workloads.telemetry.names import TRAINING
 from support.processes import wait_until
+from support.training_cluster import ask
 from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_digits
 
 # Two trainings of all processes, beside another test.
@@ -102,9 +101,5 @@ def epochs_before(checkpoint: str | None) -> int:
 
 def tells_everything(host: str, port: int) -> bool:
     """Whether a worker serves every metric of training: some come with the first evaluation."""
-    try:
-        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as response:
-            text = response.read().decode()
-    except urllib.error.URLError:
-        return False
+    text = ask(host, port, "/metrics")[1]
     return all(f"\n# TYPE {metric.name} " in text for metric in TRAINING)

@@ -4,7 +4,6 @@ import http.client
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +43,7 @@ def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedP
 
 def ask(address: str, port: int, path: str) -> tuple[int, str]:
     """Status and body of an HTTP answer; (0, "") without a server."""
-    connection = http.client.HTTPConnection(address, port, timeout=30)
+    connection = http.client.HTTPConnection(address, port, timeout=60)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -98,9 +97,7 @@ class TrainingCluster(Members):
         return f"{self._network}.{list(self.members).index(name) + 1}"
 
     def metrics(self, name: str) -> str:
-        url = f"http://{self.address(name)}:{METRICS_PORT}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return str(answer.read().decode())
+        return ask(self.address(name), METRICS_PORT, "/metrics")[1]
 
     def readiness(self, name: str) -> tuple[int, str]:
         """What a member answers to a readiness probe; (0, "") before it answers at all."""

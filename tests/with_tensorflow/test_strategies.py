@@ -115,12 +115,11 @@ def test_who_waits_too_long_for_another_ends(digits: Path, tmp_path: Path) -> No
 def test_who_waits_for_another_ends_when_told_to(
     digits: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    with listed(digits, tmp_path, 1) as running:
+    patient = ("--join-timeout", "3600", "--termination-grace", "3600")
+    with listed(digits, tmp_path, 1, *patient) as running:
         running.wait_until_joining(0)
-        worker = running.members["worker-0"]
-        worker.send_signal(number)
-        # Far less than it would wait for the other, and than the grace of a pod.
-        assert worker.wait(timeout=15) == 128 + signal.SIGTERM
+        running.members["worker-0"].send_signal(number)
+        assert running.wait() == {"worker-0": 128 + signal.SIGTERM}
 
 
 def test_the_first_worker_may_come_last(digits: Path, tmp_path: Path) -> None:
