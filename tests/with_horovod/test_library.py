@@ -50,8 +50,10 @@ def run(folder: Path, script: str, variables: dict[str, str]) -> None:
 
 
 def test_its_thread_sleeps_until_it_has_something_to_reduce(tmp_path: Path) -> None:
-    assert 10 <= cycles(tmp_path / "patched", **TEN_MINUTES) <= 40
-    assert cycles(tmp_path / "as-it-comes") > 100
+    patched = cycles(tmp_path / "patched", **TEN_MINUTES)
+    assert 10 <= patched <= 40
+    # A thousand on a machine that has nothing else to do.
+    assert cycles(tmp_path / "as-it-comes") > 2 * patched
 
 
 LATE = """
