@@ -166,11 +166,11 @@ def test_a_rerun_makes_only_what_is_missing(tmp_path: Path) -> None:
     dataset = dataset_of(data, key)
     assert run("pack", "--data", data, "--key", key, "--source", source) == 0
     whole = contents(dataset)
-    before = {path: path.stat().st_mtime_ns for path in dataset.iterdir()}
+    before = stamps(dataset)
     (dataset / "train-00001-of-00002.json").unlink()
     assert run("pack", "--data", data, "--key", key, "--source", source) == 0
     assert contents(dataset) == whole
-    changed = {path.name for path, time in before.items() if path.stat().st_mtime_ns != time}
+    changed = {path.name for path, stamp in stamps(dataset).items() if before[path] != stamp}
     assert changed == {f"train-00001-of-00002.{suffix}" for suffix in ("rec", "idx", "json")}
 
 
