@@ -154,6 +154,8 @@ class _Server(ThreadingHTTPServer):
     # A client keeps connections open, whose threads then wait for a request.
     daemon_threads = True
     block_on_close = False
+    # A client that finds the queue full tries again only after a second.
+    request_queue_size = 128
 
     def __init__(self, files: FileServer) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

@@ -115,8 +115,10 @@ def test_a_client_that_sends_a_byte_at_a_time_is_closed() -> None:
         client.settimeout(0.1)
         answer: bytes | None = None
         while answer is None:
-            with suppress(TimeoutError, BrokenPipeError):
+            # The end can be read also after a byte that nobody takes.
+            with suppress(BrokenPipeError):
                 client.sendall(b"G")
+            with suppress(TimeoutError):
                 answer = client.recv(1)
     assert answer == b""
     assert server.end() == ""
