@@ -6,13 +6,15 @@ from collections import defaultdict
 from typing import Any
 
 from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.fence import TIMES
+from imagenet_operator.clusters.kubernetes.fence import LeaseTimes
 from support.api_requests import Refusal, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import QUICK, Harness, claim, cluster_of, job, node, running
 
 Manifest = dict[str, Any]
+LEASE = LeaseTimes(duration=3600, renew_deadline=3000, retry_period=0.5)
+"""The times of a Lease that never expires in a test."""
 
 
 def used(server: FakeApiServer) -> dict[tuple[str, str], set[str]]:
@@ -116,7 +118,7 @@ async def test_every_verb_that_is_asked_for_is_used() -> None:
     claims = [claim(), claim(name="archives")]
     async with (
         cluster_of(node("n1"), claims=claims) as server,
-        running(server, configuration, lease=TIMES) as harness,
+        running(server, configuration, lease=LEASE) as harness,
     ):
         await wait_for_names(harness, job("late"), ("Pod", "late-r0-worker-0"))
         await train(harness)
