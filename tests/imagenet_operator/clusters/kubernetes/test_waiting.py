@@ -82,11 +82,11 @@ async def test_a_missing_secret_is_in_the_condition_after_thirty_seconds() -> No
         await report(harness, WORKER, "FailedMount", MISSING, "2026-01-02T03:04:05Z")
         later = 'Unable to attach or mount volumes: unmounted volumes=["keys"]'
         await report(harness, WORKER, "FailedMount", later, "2026-01-02T03:04:06Z")
-        await harness.let_pass(20)
+        await harness.let_pass(5)
         assert harness.condition("Running")["reason"] == "Starting"
         assert not any(map(lists_events, harness.server.requests))
 
-        await harness.let_pass(15)
+        await harness.let_pass(30)
         found = harness.condition("Running")
         assert found["reason"] == "FailedMount"
         assert found["message"].startswith(f"{WORKER} on n1: a volume names a Secret or ConfigMap")
@@ -106,10 +106,10 @@ async def test_events_are_listed_for_a_pod_of_each_role_and_once_in_thirty_secon
         await starting(harness)
         await harness.let_pass(40)
         for _ in range(5):
-            await harness.let_pass(5)
+            await harness.let_pass(1)
         roles = ("scheduler", "server", "worker")
         assert sum(map(lists_events, harness.server.requests)) == len(roles)
-        await harness.let_pass(10)
+        await harness.let_pass(30)
         assert sum(map(lists_events, harness.server.requests)) == 2 * len(roles)
 
 
