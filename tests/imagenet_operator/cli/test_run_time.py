@@ -12,6 +12,8 @@ from support.processes import wait_until
 from support.stand_ins import Workplace
 
 HELD = 4.0
+RESOLUTION = 1.0
+"""The times in a status are whole seconds."""
 
 
 def status(workplace: Workplace) -> dict[str, Any]:
@@ -23,25 +25,26 @@ def seconds_between(first: str, last: str) -> float:
     return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
 
 
-def wait_out(since: float) -> None:
+def wait_out() -> None:
     """Wait until a fault has its length."""
+    since = time.monotonic()
     wait_until(lambda: time.monotonic() - since >= HELD, "the fault is long enough")
 
 
 def test_a_held_preparation_and_a_killed_worker(workplace: Workplace) -> None:
+    """Each phase contains its fault; it lies between two moments that the test sees."""
     workplace.behaviour = {"pack": "hold", "worker@0": "hold"}
+    began = time.monotonic()
     running = workplace.start_run("--output", "json")
     wait_until(workplace.pods, "the preparation starts")
-    held = time.monotonic()
-    wait_out(held)
+    wait_out()
     (workplace.workdir.parent / "release-pack").touch()
     worker = workplace.wait_for_pod("digits-r0-worker-0")
-    prepared = time.monotonic() - held
+    prepared = time.monotonic() - began
     workplace.wait_for_pod("digits-r0-worker-1")
     workplace.wait_for_record_of_attempt(0)
     wait_until(lambda: status(workplace)["training"].get("runningTime"), "all members run")
-    ran = time.monotonic()
-    wait_out(ran)
+    wait_out()
     os.kill(worker["pid"], signal.SIGKILL)
     killed = time.monotonic()
     workplace.wait_for_pod("digits-r1-worker-0")
@@ -50,9 +53,9 @@ def test_a_held_preparation_and_a_killed_worker(workplace: Workplace) -> None:
     assert running.finish().code == 0
     found = status(workplace)
     phases = found["time"]["phases"]
-    assert phases["preparing"] == pytest.approx(prepared, abs=2)
-    assert phases["unreported"] >= HELD - 2
-    assert phases["restarting"] == pytest.approx(restarted, abs=2)
+    assert HELD - RESOLUTION <= phases["preparing"] <= prepared + RESOLUTION
+    assert phases["unreported"] >= HELD - RESOLUTION
+    assert 0 < phases["restarting"] <= restarted + RESOLUTION
     created = workplace.job_file()["job"]["metadata"]["creationTimestamp"]
     whole = seconds_between(created, found["completionTime"])
     assert sum(phases.values()) == pytest.approx(whole, abs=0.1)
