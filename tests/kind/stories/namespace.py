@@ -104,6 +104,16 @@ class StoryNamespace:
             },
         )
 
+    def set_quota(self, name: str, hard: str) -> None:
+        """Make a quota, and wait until the API server enforces it."""
+        self.kubectl("create", "quota", name, f"--hard={hard}")
+
+        def is_enforced(quotas: dict[str, Manifest]) -> bool:
+            status = quotas[name].get("status", {}) if name in quotas else {}
+            return bool(status.get("hard")) and bool(status.get("used"))
+
+        self.kubectl.wait_until("resourcequotas", is_enforced)
+
     def make_archive(self) -> None:
         """Put the example's archive of raw images on the claim of the story's jobs."""
         make_digits(self.data / ARCHIVE)

@@ -63,7 +63,7 @@ def test_prometheus_answers_all_that_the_chart_asks(
     wait_for_answers(prometheus, [query for query in QUESTIONS if "imagenet_operator" not in query])
     # A restart, and a request that the API server refuses.
     story.kill_program(writer)
-    story.kubectl("create", "quota", "story", "--hard=count/services=0")
+    story.set_quota("story", "count/services=0")
     story.kubectl.apply(played("refused", prepared=True))
     wait_for_answers(prometheus, QUESTIONS)
     story.kubectl("delete", "quota", "story")

@@ -46,7 +46,7 @@ def test_an_image_that_does_not_exist_ends_the_job_uncharged(story: StoryNamespa
 def test_a_quota_is_in_the_condition_until_it_is_raised(
     story: StoryNamespace, hard: str, words: str
 ) -> None:
-    story.kubectl("create", "quota", "small", f"--hard={hard}")
+    story.set_quota("small", hard)
     story.kubectl.apply(played())
     story.wait_for_job(lambda status: says(status, "DatasetReady", {"QuotaExceeded"}, words))
 
