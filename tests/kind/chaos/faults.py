@@ -329,6 +329,7 @@ def kill_operator(scene: Scene) -> tuple[str, str] | None:
         return None
     pod = scene.random.choice(pods)
     name = pod["metadata"]["name"]
+    begin = time.monotonic()
     scene.cluster.kill_program(pod)
     with suppress(KubectlError):
         scene.operator.kubectl.delete("pods", name, grace_seconds=0)
@@ -336,7 +337,11 @@ def kill_operator(scene: Scene) -> tuple[str, str] | None:
     def is_gone() -> bool:
         return name not in {item["metadata"]["name"] for item in scene.operator.pods()}
 
-    return (name, "the pod is gone") if poll(is_gone, 60) else None
+    has_gone = poll(is_gone, 60)
+    # Without a replica no condition is written.
+    poll(lambda: any(map(is_ready, scene.operator.pods())), 180)
+    scene.silences.append((begin, time.monotonic()))
+    return (name, "the pod is gone") if has_gone else None
 
 
 def steal_lease(scene: Scene) -> tuple[str, str] | None:

@@ -58,7 +58,7 @@ class Run:
         pods: All states of pods, by time.
         jobs: All states of jobs, by time.
         outages: Of nodes.
-        silences: Of the API server, while no condition can be written.
+        silences: Of the API server or of all operators, while no condition can be written.
         own_crashes: Namespaces of the jobs whose programs were made to fail for good.
         last_fault: When the last fault ended.
         namespaces: Of all jobs.
