@@ -1,6 +1,7 @@
 """The event loop of the schedules: its clock, and its processes that stop."""
 
 import asyncio
+import os
 import time
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_paused_process_reads_later_what_it_was_sent() -> None:
         def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             loop.call_later(2, writer.write, b"hello\n")
 
-        path = "\0virtual-time"
+        path = f"\0virtual-time-{os.getpid()}"
         server = await asyncio.start_unix_server(answer, path)
 
         async def read() -> tuple[bytes, float]:
