@@ -13,6 +13,7 @@ import pytest
 
 from imagenet_workloads.commands import index, pack, seal
 from support import tfrecord
+from support.processes import DEADLINE_SECONDS
 
 # A hook for `start`: permissions then apply to root, too, as which tests may run.
 WITHOUT_PRIVILEGES = """
@@ -166,7 +167,7 @@ def start(
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Waits for a process; returns exit code, stdout and stderr."""
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=DEADLINE_SECONDS)
     return process.returncode, output, errors
 
 

@@ -12,6 +12,7 @@ from typing import Self
 from support import loopback
 from support.loopback import free_port
 from support.members import Members
+from support.processes import DEADLINE_SECONDS
 
 PROGRAM = Path(sys.executable).parent / "imagenet-train"
 SCHEDULER_PORT = 9091
@@ -36,7 +37,7 @@ def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedP
         env=plain_environment(**environment),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=DEADLINE_SECONDS,
         check=False,
     )
 

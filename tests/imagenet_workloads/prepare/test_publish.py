@@ -10,6 +10,7 @@ import pytest
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import publish
+from support.processes import DEADLINE_SECONDS
 from support.published import bucket_folder, files
 from support.s3_server import S3Server, serve_s3
 from support.tiny_dataset import write_dataset
@@ -67,7 +68,7 @@ def test_the_bucket_has_the_files_of_the_volume_and_the_sums(
 def test_a_killed_upload_continues(kill_at: int, server: S3Server, dataset: Path) -> None:
     prefix = f"killed-{kill_at}"
     command = [sys.executable, "-c", KILLED, str(kill_at), server.endpoint, str(dataset), prefix]
-    killed = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=100)
+    killed = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=DEADLINE_SECONDS)
     assert killed.returncode == -9
     before = files(server, prefix)
     assert "dataset.json" not in before

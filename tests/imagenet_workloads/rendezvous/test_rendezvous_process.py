@@ -12,7 +12,7 @@ import pytest
 
 from imagenet_workloads.telemetry import names
 from support import loopback
-from support.processes import wait_until
+from support.processes import DEADLINE_SECONDS, wait_until
 from support.training_cluster import METRICS_PORT, ask, plain_environment
 
 PORT = 9091
@@ -37,7 +37,7 @@ class Rendezvous:
         )
 
     def request(self, method: str, path: str, body: str = "") -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self.address, PORT, timeout=30)
+        connection = http.client.HTTPConnection(self.address, PORT, timeout=DEADLINE_SECONDS)
         try:
             connection.request(method, path, body.encode())
             answer = connection.getresponse()
@@ -185,13 +185,13 @@ def test_a_value_of_another_length_is_not_read(
     rendezvous: Rendezvous, length: str, status: int
 ) -> None:
     header = f"Content-Length: {length}\r\n" if length else ""
-    with socket.create_connection((rendezvous.address, PORT), timeout=30) as client:
+    with socket.create_connection((rendezvous.address, PORT), timeout=DEADLINE_SECONDS) as client:
         client.sendall(f"PUT /global/0 HTTP/1.1\r\n{header}\r\n".encode())
         assert client.recv(12).decode() == f"HTTP/1.0 {status}"
 
 
 def test_an_incomplete_value_is_not_published(rendezvous: Rendezvous) -> None:
-    with socket.create_connection((rendezvous.address, PORT), timeout=30) as client:
+    with socket.create_connection((rendezvous.address, PORT), timeout=DEADLINE_SECONDS) as client:
         client.sendall(b"PUT /global/0 HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf")
         client.shutdown(socket.SHUT_WR)
         assert client.recv(12) == b"HTTP/1.0 400"

@@ -12,7 +12,7 @@ import pytest
 
 from imagenet_workloads.telemetry.limited_connections import LimitedConnections
 from support import loopback
-from support.processes import wait_until
+from support.processes import DEADLINE_SECONDS, wait_until
 from support.training_cluster import METRICS_PORT, ask, plain_environment
 
 SERVE = """
@@ -44,7 +44,7 @@ class Server:
         return ask(*self.address, path)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, timeout=30)
+        return socket.create_connection(self.address, timeout=DEADLINE_SECONDS)
 
     def status(self, field: str) -> int:
         """A number of /proc/PID/status, such as its threads, or KiB of memory."""

@@ -12,6 +12,7 @@ from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles, join
 from imagenet_workloads.frameworks.mxnet.records import Reader, RecordTraining
 from imagenet_workloads.frameworks.mxnet.replicas import DATA, Replicas
 from imagenet_workloads.train.data import Batch
+from support.processes import DEADLINE_SECONDS
 from support.training_cluster import plain_environment
 
 EDGE = 128
@@ -80,7 +81,7 @@ def test_epochs_leave_no_batches_behind(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=DEADLINE_SECONDS,
     )
     assert ended.returncode == 0, ended.stderr
     batch = BATCH_SIZE * 3 * EDGE * EDGE * 4
