@@ -131,17 +131,22 @@ class HttpClient:
     """Sends requests with one login; may be used from several threads."""
 
     def __init__(
-        self, login: Login | Token | None = None, pause: Callable[[float], None] = time.sleep
+        self,
+        login: Login | Token | None = None,
+        pause: Callable[[float], None] = time.sleep,
+        explained: Mapping[int, str] | None = None,
     ) -> None:
         """Connects to nothing yet.
 
         Args:
             login: sent to the hosts of the addresses, never to that of a redirect.
             pause: waits some seconds before a retry.
+            explained: what a refusal by the hosts of the addresses means, by its status.
         """
         self._pool = urllib3.PoolManager(maxsize=AT_ONCE, timeout=_TIMEOUT)
         self._login = login
         self._pause = pause
+        self._explained = explained or {}
         self._redirected: dict[str, str] = {}
 
     def get(
@@ -190,7 +195,7 @@ class HttpClient:
             TRAFFIC.add(1, 0)
             try:
                 if answer.status != HTTPStatus.OK:
-                    raise _refusal(address, answer)
+                    raise self._refusal(address, answer)
                 take(answer.headers, _chunks(answer))
             finally:
                 _release(answer)
@@ -230,9 +235,15 @@ class HttpClient:
                 TRAFFIC.add(1, 0)
                 if answer.status in others:
                     return Answer(answer.status, answer.headers, b"")
-                raise _refusal(address, answer)
+                raise self._refusal(address, answer)
             finally:
                 _release(answer)
+
+    def _refusal(self, address: Address, answer: urllib3.BaseHTTPResponse) -> Exception:
+        """The error for a status that is not wanted; the caller raises it."""
+        # The host of a redirect knows nothing of the login.
+        is_own = address.url not in self._redirected
+        return _refusal(address, answer, self._explained if is_own else {})
 
     def _follow(self, address: Address, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         """Sends a request to where the address led before, or follows its redirects again."""
@@ -304,14 +315,15 @@ def _release(answer: urllib3.BaseHTTPResponse) -> None:
         answer.close()
 
 
-def _refusal(address: Address, answer: urllib3.BaseHTTPResponse) -> Exception:
-    """The error for a status that is not wanted; the caller raises it."""
+def _refusal(
+    address: Address, answer: urllib3.BaseHTTPResponse, explained: Mapping[int, str]
+) -> Exception:
     status = f"{answer.status} {_phrase(answer.status)}".rstrip()
     if answer.status in _TEMPORARY:
         return _TemporaryFailureError(
             f"the server answers {status}", _retry_after(answer.headers.get("Retry-After"))
         )
-    why = _EXPLAINED.get(answer.status, "the server does not answer this request")
+    why = {**_EXPLAINED, **explained}.get(answer.status, "the server does not answer this request")
     return InputError(f"{address.url}: {status}: {why}")
 
 

@@ -23,15 +23,13 @@ from imagenet_workloads.prepare.sources.cache import (
     CachedLabels,
     FileToFetch,
     Place,
-    WholeFile,
     place_of,
 )
 from imagenet_workloads.prepare.sources.http_files import (
     HttpBlob,
-    NoRangesError,
     ServedFile,
     download,
-    receive,
+    open_to_fetch,
 )
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote import (
@@ -180,7 +178,7 @@ class _Files:
                 place_of(cache, file.name, file.address.url),
                 file.name in archives,
                 file.checksum or "",
-                partial(_open_to_fetch, file, self._client),
+                partial(open_to_fetch, file, self._client),
             )
             for file in self._files.values()
         ]
@@ -193,14 +191,6 @@ class _Files:
             if file.name not in archives
         }
         return _ServedLabels(name, self._files, contents)
-
-
-def _open_to_fetch(file: ServedFile, client: HttpClient) -> RemoteBlob | WholeFile:
-    """Asks for the version of a file; the server may know no ranges."""
-    try:
-        return HttpBlob(file, client)
-    except NoRangesError as error:
-        return WholeFile(error.version, partial(receive, file, client), client.close)
 
 
 class _CachedFiles:

@@ -4,10 +4,12 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 from imagenet_workloads.clients.http import AT_ONCE, Address, Answer, HttpClient
 from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.prepare.sources.cache import WholeFile
 from imagenet_workloads.prepare.sources.remote import Version
 from imagenet_workloads.prepare.sources.source import changed
 
@@ -45,10 +47,11 @@ class NoRangesError(InputError):
         version: of the file; its size is 0 if the server gives none.
     """
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: Version, cache_field: str) -> None:
+        stored = f"write {cache_field}, which stores the file first"
         super().__init__(
             f"{version.where}: the server does not answer requests for ranges of bytes; "
-            f"write {CACHE_FIELD}, which stores the file first"
+            f"{stored if cache_field else 'copy the dataset to a claim, and write source.volume'}"
         )
         self.version = version
 
@@ -60,14 +63,20 @@ class HttpBlob:
         where: the URL, without the query.
         version: of the first answer.
         at_once: the most requests at the same time.
-        cache_field: the field that has the file stored first.
+        cache_field: the field that has the file stored first; empty without.
     """
 
     at_once = AT_ONCE
-    cache_field = CACHE_FIELD
 
-    def __init__(self, file: ServedFile, client: HttpClient) -> None:
+    def __init__(
+        self, file: ServedFile, client: HttpClient, cache_field: str = CACHE_FIELD
+    ) -> None:
         """Asks for the first byte, for the file's size and version.
+
+        Args:
+            file: of the server.
+            client: sends the requests.
+            cache_field: the field that has the file stored first; empty without.
 
         Raises:
             NoRangesError: the server ignores ranges.
@@ -75,11 +84,12 @@ class HttpBlob:
             WorkloadError: the server cannot be reached.
         """
         self.where = file.address.url
+        self.cache_field = cache_field
         self._address = file.address
         self._client = client
         answer = self._get(0, 1, {}, _IGNORED_RANGE | _CHANGED)
         if answer.status == HTTPStatus.OK:
-            raise NoRangesError(_whole_version(self.where, answer.headers))
+            raise NoRangesError(_whole_version(self.where, answer.headers), cache_field)
         if answer.status in _CHANGED:
             raise InputError(f"{self.where}: is empty")
         _, _, self.size = _range(answer, self.where)
@@ -142,6 +152,19 @@ def download(file: ServedFile, client: HttpClient) -> bytes:
         if found != digest:
             raise InputError(f"{where}: has the {algorithm} {found} in place of {digest}")
     return content
+
+
+def open_to_fetch(file: ServedFile, client: HttpClient) -> HttpBlob | WholeFile:
+    """Asks for the version of a file; the server may know no ranges.
+
+    Raises:
+        InputError: the server refuses, or has a file of another size.
+        WorkloadError: the server cannot be reached.
+    """
+    try:
+        return HttpBlob(file, client)
+    except NoRangesError as error:
+        return WholeFile(error.version, partial(receive, file, client), client.close)
 
 
 def receive(

@@ -15,13 +15,14 @@ from imagenet_workloads.clients.hugging_face import Repository
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archives, parquet
-from imagenet_workloads.prepare.sources.http_files import HttpBlob, NoRangesError, ServedFile
+from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile
 from imagenet_workloads.prepare.sources.remote import (
     RemoteFiles,
     open_remote,
     open_remote_planned,
+    pinned,
 )
-from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation
+from imagenet_workloads.prepare.sources.source import Source, SourceKind
 
 _ARCHIVES = (".tar", ".zip")
 
@@ -77,7 +78,7 @@ class HuggingFaceKind(SourceKind):
             name = _archive(chosen, repository)
             source = open_remote(files.blob(name), None, parsed.hf_max_requests)
             source.place = {**source.place, "file": name}
-        return _pinned(source, repository.commit)
+        return pinned(source, {"commit": repository.commit})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens the files of the plan at its commit."""
@@ -100,30 +101,8 @@ class _Files(RemoteFiles):
         self._client = client
 
     def blob(self, name: str) -> HttpBlob:
-        try:
-            blob = HttpBlob(ServedFile(name, self._repository.address(name)), self._client)
-        except NoRangesError as error:
-            raise InputError(
-                f"{error.version.where}: the server does not answer requests for ranges of bytes; "
-                "copy the dataset to a claim, and write source.volume"
-            ) from None
-        blob.cache_field = ""
-        return blob
-
-
-def _pinned(source: Source, commit: str) -> Source:
-    """Notes the commit in the plan, for the source and its validation images."""
-    source.place = {**source.place, "commit": commit}
-    open_own = source.own_validation
-    if open_own is not None:
-
-        def own_validation() -> Validation:
-            validation = open_own()
-            _pinned(validation.source, commit)
-            return validation
-
-        source.own_validation = own_validation
-    return source
+        file = ServedFile(name, self._repository.address(name))
+        return HttpBlob(file, self._client, cache_field="")
 
 
 def _below(names: Sequence[str], path: str | None, repository: Repository) -> Sequence[str]:

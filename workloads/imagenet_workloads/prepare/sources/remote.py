@@ -1,6 +1,6 @@
 """What archives on servers and in buckets share: opening them, and noticing a change."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -224,6 +224,21 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
         blob.close()
         raise
     return _remote(source, blob)
+
+
+def pinned(source: Source, place: Mapping[str, Any]) -> Source:
+    """Notes in the plan what pack needs to find the same files, for the validation images too."""
+    source.place = {**source.place, **place}
+    open_own = source.own_validation
+    if open_own is not None:
+
+        def own_validation() -> Validation:
+            validation = open_own()
+            pinned(validation.source, place)
+            return validation
+
+        source.own_validation = own_validation
+    return source
 
 
 def _reading(blob: RemoteBlob) -> Blob:

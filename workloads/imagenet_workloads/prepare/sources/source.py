@@ -118,7 +118,7 @@ class Source(ABC):
 
     kind: str
     where: str
-    place: Mapping[str, str] = {}
+    place: Mapping[str, Any] = {}
     own_validation: "Callable[[], Validation] | None" = None
     own_words: LabelFile | None = None
     reads_at_once: int = 1
