@@ -62,7 +62,7 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
-		-e ./operator -e './workloads[export,mxnet,hugging-face,parquet,plot,s3]'
+		-e ./operator -e './workloads[export,mxnet,hugging-face,kaggle,parquet,plot,s3]'
 	$(BIN)/python images/link_libraries.py
 	touch $@
 

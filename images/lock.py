@@ -67,7 +67,7 @@ LOCKS = {
     "sbom": Lock(("sbom",), more=("cyclonedx-bom",)),
     "operator": Lock(("operator",), "operator"),
     "workloads-preparation": Lock(
-        ("workloads", "preparation"), "workloads", ("hugging-face", "parquet", "s3")
+        ("workloads", "preparation"), "workloads", ("hugging-face", "kaggle", "parquet", "s3")
     ),
     "workloads-mxnet": Lock(("workloads", "horovod"), "workloads", ("mxnet", "s3"), _HOROVOD),
     "workloads-mxnet-cu112": Lock(

@@ -1,4 +1,4 @@
-"""`imagenetctl run` of digits in a bucket and on a server: it trains, and keeps keys to itself."""
+"""`imagenetctl run` of digits in a bucket, on a server, on Kaggle: it trains and hides the keys."""
 
 import gzip
 import json
@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from support.file_server import FileServer, basic
+from support.kaggle_server import serve_kaggle
 from support.pod_subset import REPOSITORY
 from support.programs import SCRIPTS, call
 from support.remote_preparation import write_secret
@@ -24,7 +25,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@pytest.fixture(params=["s3", "http", "http with a cache"])
+@pytest.fixture(params=["s3", "http", "http with a cache", "kaggle"])
 def remote(
     request: pytest.FixtureRequest, archive: bytes, tmp_path: Path
 ) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
@@ -36,6 +37,12 @@ def remote(
             server.fill("imagenet", {"digits.tar": archive})
             source = {"bucket": "imagenet", "key": "digits.tar", "endpoint": server.endpoint}
             yield {"s3": source | {"secretName": "keys"}}, keys
+    elif request.param == "kaggle":
+        keys = {"KAGGLE_API_TOKEN": "KGAT_to-ken"}
+        downloads = {"competitions/data/download/digits/digits.tar": archive}
+        with serve_kaggle(downloads, "Bearer KGAT_to-ken") as kaggle:
+            source = {"competition": "digits", "file": "digits.tar", "secretName": "keys"}
+            yield {"kaggle": source | {"endpoint": kaggle.api.url}}, keys
     else:
         keys = {"username": "rea-der", "password": "pass-word", "link": "sig=na-ture"}
         is_cached = request.param != "http"

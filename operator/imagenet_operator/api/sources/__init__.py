@@ -12,6 +12,7 @@ from imagenet_operator.api.base import OneOf, Rule
 from imagenet_operator.api.sources.fields import SourceFields
 from imagenet_operator.api.sources.http import HttpSource
 from imagenet_operator.api.sources.hugging_face import HuggingFaceSource
+from imagenet_operator.api.sources.kaggle import KaggleSource
 from imagenet_operator.api.sources.prepared import PreparedSource
 from imagenet_operator.api.sources.s3 import S3Source
 from imagenet_operator.api.sources.synthetic import SyntheticSource
@@ -40,6 +41,9 @@ class Source(OneOf):
 
     hugging_face: HuggingFaceSource | None = None
     """A dataset of Hugging Face."""
+
+    kaggle: KaggleSource | None = None
+    """A competition or a dataset of Kaggle."""
 
     @property
     def fields(self) -> SourceFields:

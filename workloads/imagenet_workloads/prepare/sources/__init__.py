@@ -13,6 +13,7 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.cache import FileToFetch
 from imagenet_workloads.prepare.sources.http import HttpKind
 from imagenet_workloads.prepare.sources.hugging_face import HuggingFaceKind
+from imagenet_workloads.prepare.sources.kaggle import KaggleKind
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3 import S3Kind
 from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation
@@ -25,6 +26,7 @@ KINDS: tuple[SourceKind, ...] = (
     HttpKind(),
     S3Kind(),
     HuggingFaceKind(),
+    KaggleKind(),
 )
 
 REMOTE_KINDS = tuple(kind for kind in KINDS if isinstance(kind, RemoteKind))

@@ -1,0 +1,130 @@
+"""The source `kaggle`: a competition or dataset of Kaggle, read in place or from a cache."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from annotated_types import MaxLen
+
+from imagenet_operator.api.base import Rule
+from imagenet_operator.api.fields import (
+    ENDPOINT_RULE,
+    PositiveInt,
+    RelativePath,
+    SecretName,
+    Text,
+    stays_below,
+)
+from imagenet_operator.api.sources.cache import RemoteSource
+from imagenet_operator.api.sources.fields import needs_volume, validates_by_split
+
+_NAME = "[A-Za-z0-9][-A-Za-z0-9_]*"
+_COMPETITION = f"^{_NAME}$"
+_DATASET = f"^{_NAME}/{_NAME}$"
+
+
+class KaggleSource(RemoteSource):
+    """The zip of a competition or dataset, or one file of it, in place or stored in a `cache`."""
+
+    competition: Annotated[str, MaxLen(200)] | None = None
+    """The name of a competition, such as ``imagenet-object-localization-challenge``. The user of
+    the key must have accepted its rules."""
+
+    dataset: Annotated[str, MaxLen(200)] | None = None
+    """The name of a dataset, with that of its owner: OWNER/NAME."""
+
+    version: PositiveInt | None = None
+    """The version of the dataset. Absent: the newest one at the beginning of the preparation."""
+
+    file: RelativePath | None = None
+    """The path of one file: a tar, a zip or a Parquet file. Absent: the zip of all files."""
+
+    path_in_archive: RelativePath | None = None
+    """The folder or archive in the archive that holds the classes, such as ``train``; by default
+    the folder that holds all of them. A folder with training and validation images has both."""
+
+    endpoint: Text | None = None
+    """The URL of the server. Absent: https://www.kaggle.com."""
+
+    secret_name: SecretName | None = None
+    """A Secret with the key ``KAGGLE_API_TOKEN``, or with the keys ``username`` and ``key`` of
+    kaggle.json. Absent: the dataset is public."""
+
+    max_requests: PositiveInt | None = None
+    """The most requests that listing the archive may take, by an estimate before it begins.
+    Absent: 2,000,000. A `cache` has no limit."""
+
+    rules = (
+        Rule(
+            cel="has(self.competition) != has(self.dataset)",
+            message="exactly one of competition, dataset must be given",
+            holds=lambda source: (source.competition is None) != (source.dataset is None),
+            hint="write competition: NAME, or dataset: OWNER/NAME",
+        ),
+        Rule(
+            cel=f"!has(self.competition) || self.competition.matches('{_COMPETITION}')",
+            message="must be the name of a competition",
+            field="competition",
+            holds=lambda source: (
+                source.competition is None
+                or re.search(_COMPETITION, source.competition) is not None
+            ),
+            hint="write the last part of the address of its page",
+        ),
+        Rule(
+            cel=f"!has(self.dataset) || self.dataset.matches('{_DATASET}')",
+            message="must be the name of a dataset",
+            field="dataset",
+            holds=lambda source: (
+                source.dataset is None or re.search(_DATASET, source.dataset) is not None
+            ),
+            hint="write OWNER/NAME, as in the address of its page",
+        ),
+        Rule(
+            cel="has(self.dataset) || !has(self.version)",
+            message="needs a dataset: a competition has no versions",
+            field="version",
+            holds=lambda source: source.dataset is not None or source.version is None,
+            hint="remove it",
+        ),
+        Rule(
+            cel="has(self.secretName) || !has(self.competition)",
+            message="must be given: a competition is open only to those who accepted its rules",
+            field="secretName",
+            holds=lambda source: source.secret_name is not None or source.competition is None,
+            hint="write the name of a Secret with the key KAGGLE_API_TOKEN",
+        ),
+        stays_below("file"),
+        stays_below("pathInArchive"),
+        ENDPOINT_RULE,
+    )
+
+    dataset_rules = (needs_volume("kaggle", "250Gi"), validates_by_split("kaggle"))
+
+    @property
+    def secret(self) -> str | None:
+        """The Secret with the key."""
+        return self.secret_name
+
+    def reading_arguments(self, validation: Any) -> list[str]:
+        """Return the competition or dataset, which file is read, and the cache."""
+        del validation
+        values = {
+            "--kaggle-competition": self.competition,
+            "--kaggle-dataset": self.dataset,
+            "--kaggle-version": self.version,
+            "--kaggle-file": self.file,
+            "--kaggle-path-in-archive": self.path_in_archive,
+            "--kaggle-endpoint": None if self.endpoint is None else self.endpoint.rstrip("/"),
+        }
+        # In one argument: a path may begin with a dash.
+        given = [f"{option}={value}" for option, value in values.items() if value is not None]
+        return [*given, *self.cache_arguments]
+
+    def index_arguments(self, validation: Any) -> list[str]:
+        """Return the limit of requests."""
+        del validation
+        if self.max_requests is None:
+            return []
+        return [f"--kaggle-max-requests={self.max_requests}"]

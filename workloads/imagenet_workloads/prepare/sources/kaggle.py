@@ -1,0 +1,140 @@
+"""The kind `kaggle`: the files of a competition or dataset, read in place or from a cache.
+
+In place, index asks for the newest version of a dataset and notes it in the plan: pack reads the
+same one. The links to the files expire, so the addresses in plans and caches are those of the API.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from imagenet_workloads import arguments as types
+from imagenet_workloads.clients import kaggle
+from imagenet_workloads.clients.http import HttpClient
+from imagenet_workloads.clients.kaggle import Download
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources import parquet
+from imagenet_workloads.prepare.sources.archives import KINDS
+from imagenet_workloads.prepare.sources.cache import FileToFetch, Place, place_of
+from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
+from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
+from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.source import Source
+
+_CACHE_FIELD = "source.kaggle.cache"
+_VERSION = "datasetVersion"
+
+
+class KaggleKind(RemoteKind):
+    """The zip of a competition or dataset, or one file of it."""
+
+    name = "kaggle"
+    options = "--kaggle-competition or --kaggle-dataset"
+    planned_as = (*KINDS, parquet.KIND)
+
+    def add_index_options(self, parser: ArgumentParser) -> None:
+        """Adds --kaggle-competition, --kaggle-dataset and what describes their files."""
+        group = parser.add_argument_group(
+            "a competition or dataset of Kaggle",
+            f"The key is in $IMAGENET_CREDENTIALS/{kaggle.TOKEN}, or in /{kaggle.USERNAME} and "
+            f"/{kaggle.KEY}.",
+        )
+        _add_reading_options(group.add_argument)
+        group.add_argument(
+            "--kaggle-max-requests",
+            type=types.count,
+            metavar="N",
+            help="fail if listing the archive takes more requests (default: 2000000)",
+        )
+
+    def add_pack_options(self, parser: ArgumentParser) -> None:
+        """Adds the options that open the file."""
+        _add_reading_options(parser.add_argument)
+
+    def is_given(self, parsed: Namespace) -> bool:
+        """Whether --kaggle-competition or --kaggle-dataset is given."""
+        return parsed.kaggle_competition is not None or parsed.kaggle_dataset is not None
+
+    def is_given_again(self, parsed: Namespace) -> bool:
+        """Whether one of them is given to imagenet-pack."""
+        return self.is_given(parsed)
+
+    def mistake(self, parsed: Namespace) -> str | None:
+        """A competition and a dataset exclude each other, and only a dataset has versions."""
+        if parsed.kaggle_competition is None:
+            return None
+        if parsed.kaggle_dataset is not None:
+            return "give either --kaggle-competition or --kaggle-dataset, not both"
+        if parsed.kaggle_version is not None:
+            return "--kaggle-version goes with --kaggle-dataset"
+        return None
+
+    def open(self, parsed: Namespace) -> Source:
+        """Opens the archive or the Parquet file."""
+        within, most = parsed.kaggle_path_in_archive, parsed.kaggle_max_requests
+        if parsed.cache is not None:
+            return open_remote(_place(parsed).open(), within, most)
+        client = kaggle.connect(_download(parsed))
+        download = kaggle.at_version(_download(parsed), client)
+        source = open_remote(_blob(download, client), within, most)
+        return pinned(source, {} if download.version is None else {_VERSION: download.version})
+
+    def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
+        """Opens the file of the plan, which must not have changed."""
+        within = parsed.kaggle_path_in_archive
+        if parsed.cache is not None:
+            return open_remote_planned(planned, _place(parsed).open(), within)
+        download = _download(parsed)
+        # A job with a cache, which notes no version, may have made the plan.
+        if download.version is None and planned.has(_VERSION):
+            download = replace(download, version=planned.integer(_VERSION, minimum=1))
+        return open_remote_planned(planned, _blob(download, kaggle.connect(download)), within)
+
+    def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
+        """The one file."""
+        download = _download(parsed)
+        opened = partial(open_to_fetch, _served(download), kaggle.connect(download))
+        return [FileToFetch(download.name, _place(parsed), True, "", opened)]
+
+
+def _download(parsed: Namespace) -> Download:
+    return Download(
+        parsed.kaggle_competition or "",
+        parsed.kaggle_dataset or "",
+        parsed.kaggle_version,
+        parsed.kaggle_file,
+        parsed.kaggle_endpoint,
+    )
+
+
+def _served(download: Download) -> ServedFile:
+    return ServedFile(download.name, download.address)
+
+
+def _blob(download: Download, client: HttpClient) -> HttpBlob:
+    return HttpBlob(_served(download), client, _CACHE_FIELD)
+
+
+def _place(parsed: Namespace) -> Place:
+    download = _download(parsed)
+    address = download.address
+    return place_of(parsed.cache, download.name, address.url, address.query)
+
+
+def _add_reading_options(add_argument: Any) -> None:
+    for option, value, help in (
+        ("--kaggle-competition", "NAME", "the competition, as in the address of its page"),
+        ("--kaggle-dataset", "OWNER/NAME", "the dataset, as in the address of its page"),
+        ("--kaggle-file", "PATH", "one file: an archive or a Parquet file (default: a zip of all)"),
+        ("--kaggle-path-in-archive", "PATH", "the folder or archive in it that holds the classes"),
+        ("--kaggle-endpoint", "URL", "the server (default: https://www.kaggle.com)"),
+    ):
+        add_argument(option, type=types.text, metavar=value, help=help)
+    add_argument(
+        "--kaggle-version",
+        type=types.count,
+        metavar="N",
+        help="the version of the dataset (default: the newest)",
+    )
