@@ -71,6 +71,22 @@ def test_what_is_no_longer_true_is_replaced(later: Found, sentence: str) -> None
     assert said({"w-000": REDIRECTED}, later) == ["w-000 (redirected)", sentence]
 
 
+def test_a_member_that_is_left_out_later_is_named_too() -> None:
+    """The first sample may have come before the program of the second member."""
+    one = {"w-000": REDIRECTED}
+    both = "w-000 (redirected), w-001 (redirected)"
+    assert said(one, {**one, "w-001": REDIRECTED}) == ["w-000 (redirected)", both]
+
+
+def test_members_are_named_once_each_has_had_a_turn() -> None:
+    former, later = (
+        {"w-000": REDIRECTED, "w-001": NO_TIME},
+        {"w-000": NO_TIME, "w-001": REDIRECTED},
+    )
+    _, *sentences = said(former, later, former, later)
+    assert sentences == ["w-000 (redirected), w-001 (redirected)"] * 3
+
+
 def test_members_of_a_former_attempt_are_replaced() -> None:
     state = LeftOut().updated({"r0-w-0": NO_TIME}, ["r0-w-0"])
     state = state.updated({"r1-w-0": NO_TIME}, ["r1-w-0"])
