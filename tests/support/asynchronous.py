@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, ParamSpec, TypeVar
 
+from support.processes import DEADLINE_SECONDS
+
 Arguments = ParamSpec("Arguments")
 T = TypeVar("T")
-
-LIMIT_SECONDS = 120.0
 
 
 def asynchronous(
@@ -20,7 +20,7 @@ def asynchronous(
 
     @functools.wraps(story)
     def test(*arguments: Arguments.args, **named: Arguments.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(story(*arguments, **named), LIMIT_SECONDS))
+        asyncio.run(asyncio.wait_for(story(*arguments, **named), DEADLINE_SECONDS))
 
     return test
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from support import job_table
-from support.processes import processes_with, wait_until
+from support.processes import DEADLINE_SECONDS, processes_with, wait_until
 
 Manifest = dict[str, Any]
 PROGRAMS = ("index", "pack", "seal", "train")
@@ -56,7 +56,7 @@ class Running:
         self.process.send_signal(number)
 
     def finish(self) -> Finished:
-        output, errors = self.process.communicate(timeout=120)
+        output, errors = self.process.communicate(timeout=DEADLINE_SECONDS)
         return Finished(self.process.returncode, output, errors)
 
 
