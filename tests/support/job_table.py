@@ -289,6 +289,15 @@ TABLE: dict[str, Manifest] = {
     "distributed data parallel with processes": pytorch(
         {"distributedDataParallel": {"processesPerWorker": 2}}
     ),
+    "pretrained weights": pytorch(
+        {"single": {}},
+        workers={"replicas": 1},
+        model={
+            "network": "resnet",
+            "numLayers": 50,
+            "pretrained": "weights/resnet50.safetensors",
+        },
+    ),
     "single of pytorch in bfloat16": pytorch(
         {"single": {}}, workers={"replicas": 1, "gpus": 1}, precision="bfloat16"
     ),

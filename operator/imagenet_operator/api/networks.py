@@ -11,7 +11,7 @@ from typing import Annotated
 from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.fields import ImageShape
+from imagenet_operator.api.fields import ImageShape, RelativePath, stays_below
 from imagenet_operator.api.frameworks import NETWORKS, NetworkName
 
 SMALL_IMAGE = 32
@@ -97,7 +97,13 @@ class Network(Model):
     image_shape: ImageShape = (3, 224, 224)
     """The network's input: channels are 3 for colour, 1 for grey."""
 
+    pretrained: RelativePath | None = None
+    """The file of the weights from which training starts, on the output volume: safetensors, or a
+    state_dict of PyTorch. A last layer for another number of classes is made new. Absent: random
+    weights."""
+
     rules = (
+        stays_below("pretrained"),
         Rule(
             cel=_depth_cel(),
             message="must be a depth of the network, and absent if the network has only one",

@@ -35,6 +35,7 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--network": f"{_TRAINING}.model.network",
     "--num-layers": f"{_TRAINING}.model.numLayers",
     "--image-shape": f"{_TRAINING}.model.imageShape",
+    "--pretrained": f"{_TRAINING}.model.pretrained",
     "--batch-size": f"{_TRAINING}.batchSize",
     "--num-epochs": f"{_TRAINING}.epochs",
     "--data-nthreads": f"{_TRAINING}.dataThreads",

@@ -201,6 +201,15 @@ class TrainingSpec(Model):
             holds=lambda training: training.batch_size % devices(training) == 0,
             explain=_explain_batch,
         ),
+        Rule(
+            cel="!has(self.model.pretrained) || !has(self.checkpoint.initFrom)",
+            message="must be absent with checkpoint.initFrom: training starts from one of them",
+            field="model.pretrained",
+            holds=lambda training: (
+                None in (training.model.pretrained, training.checkpoint.init_from)
+            ),
+            hint="remove one of them",
+        ),
         NO_REPEATED_OPTION,
         NO_SECOND_PRECISION,
         *capabilities.RULES,

@@ -81,7 +81,11 @@ def _network(job: ImageNetJob) -> tuple[str, ...]:
     model = job.spec.training.model
     depth = () if model.num_layers is None else ("--num-layers", str(model.num_layers))
     shape = ",".join(map(str, model.image_shape))
-    return ("--network", model.network, *depth, "--image-shape", shape)
+    start = model.pretrained
+    return (
+        *("--network", model.network, *depth, "--image-shape", shape),
+        *(() if start is None else ("--pretrained", f"$({OUTPUT})/{start}")),
+    )
 
 
 def _gpus(count: int) -> tuple[str, ...]:

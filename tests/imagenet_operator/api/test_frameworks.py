@@ -23,6 +23,7 @@ from imagenet_operator.api.frameworks import (
     Images,
     StrategySupport,
 )
+from imagenet_operator.api.networks import Network
 from imagenet_operator.api.optimizer import Optimizer, OptimizerName
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.api.training import TrainingSpec
@@ -83,7 +84,8 @@ def test_a_descriptor_names_what_the_resource_has(name: str) -> None:
     fields = Augmentation.model_fields.keys()
     for path in framework.lacks_fields:
         model, _, name = path.rpartition(".")
-        owner: type[Model] = Optimizer if model == "optimizer" else TrainingSpec
+        owners: dict[str, type[Model]] = {"optimizer": Optimizer, "model": Network}
+        owner = owners.get(model, TrainingSpec)
         assert owner.model_fields[name].default is None
     assert {*framework.lacks_augmentations, *framework.lacks_grey_augmentations} <= fields
 

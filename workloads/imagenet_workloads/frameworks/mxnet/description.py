@@ -129,7 +129,11 @@ DESCRIPTION = FrameworkDescription(
     package=__package__,
     option="kv_store",
     strategies=STRATEGIES,
-    lacks={"augmentation": ("mixup", "cutmix"), "optimizer": ("ema_decay",)},
+    lacks={
+        "augmentation": ("mixup", "cutmix"),
+        "model": ("pretrained",),
+        "optimizer": ("ema_decay",),
+    },
     lacks_values={"model": {"dtype": "bfloat16"}},
     contradiction=contradiction,
     before_import=lighten_mxnet,

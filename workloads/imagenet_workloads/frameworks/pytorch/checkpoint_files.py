@@ -59,7 +59,7 @@ def restore(
         origin = _model(Path(str(options.output.model_prefix)), options.output.load_epoch)
     else:
         return
-    weights, _ = _read(origin)
+    weights, _ = read(origin)
     _load_weights(origin, network, weights, options.model.network)
     if resume_point.continues:
         _restore_optimizer(updater, resume_point)
@@ -72,12 +72,12 @@ def restore_average(average: MovingAverage, resume_point: ResumePoint) -> None:
         InputError: the file is missing or damaged.
     """
     if resume_point.folder is not None and resume_point.continues:
-        averages, _ = _read(resume_point.folder / AVERAGE)
+        averages, _ = read(resume_point.folder / AVERAGE)
         average.load(averages)
 
 
 def _restore_optimizer(updater: Updater, resume_point: ResumePoint) -> None:
-    states, metadata = _read(Path(f"{resume_point.folder}/{STATES}"))
+    states, metadata = read(Path(f"{resume_point.folder}/{STATES}"))
     saved = metadata.get(_OPTIMIZER)
     try:
         if saved != updater.name:
@@ -116,7 +116,7 @@ def load_network(path: Path) -> tuple[nn.Module, NetworkRequest]:
     Raises:
         InputError: the file is missing, damaged, or names no network.
     """
-    values, metadata = _read(path)
+    values, metadata = read(path)
     try:
         channels, height, width = map(int, metadata["image_shape"].split(","))
         layers = metadata.get("num_layers")
@@ -160,7 +160,7 @@ def _write(path: Path, tensors: Tensors, metadata: Metadata) -> None:
         file.write(content[8 + size :])
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+def read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Read tensors by name, and the metadata.
 
     Raises:

@@ -10,7 +10,7 @@ import torch
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch import data as datasets
-from imagenet_workloads.frameworks.pytorch import networks, optimizers
+from imagenet_workloads.frameworks.pytorch import networks, optimizers, pretrained
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import restore, restore_average
 from imagenet_workloads.frameworks.pytorch.description import DESCRIPTION
@@ -76,6 +76,8 @@ class PyTorch:
         network = networks.build(request)
         # On the CPU, so that the values do not depend on the device.
         initialize(options, network)
+        if model.pretrained is not None and resume_point.folder is None:
+            pretrained.load(model.pretrained, network, request)
         network.to(self._device, memory_format=torch.channels_last)
         precision = Precision(model.dtype, self._device)
         updater = Updater(options.optimizer, network, plan.schedule, precision)

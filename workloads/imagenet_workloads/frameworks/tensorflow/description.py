@@ -32,7 +32,7 @@ DESCRIPTION = FrameworkDescription(
         "horovod": StrategyModules("horovod", "horovod"),
     },
     lacks={
-        "model": ("dtype",),
+        "model": ("dtype", "pretrained"),
         "output": ("monitor",),
         "cluster": ("gc_type", "gc_threshold"),
         "augmentation": (

@@ -5,7 +5,7 @@ and train_imagenet.py), so that a command line written for it works here. Option
 example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `checkpoint-*`,
 `init-from`, `lr-scaling*`, `lr-schedule`, `lr-power`, `label-smoothing`, `ema-decay`,
 `random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
-`seed`, `validation-resize`, `reader`, `preset`, `framework`, `distribution-strategy`,
+`pretrained`, `seed`, `validation-resize`, `reader`, `preset`, `framework`, `distribution-strategy`,
 `join-timeout` and `termination-grace`.
 """
 
@@ -37,6 +37,12 @@ class ModelOptions:
     num_classes: int = option(1000, "classes; --dataset knows its own", kinds.positive)
     image_shape: tuple[int, int, int] = option(
         (3, 224, 224), "channels,height,width of what the network sees", kinds.image_shape
+    )
+    pretrained: Path | None = option(
+        None,
+        "a file of weights to start from, of safetensors or a state_dict of PyTorch's; a last "
+        "layer for another number of classes is made new",
+        arguments.path,
     )
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
