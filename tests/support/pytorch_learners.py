@@ -1,5 +1,7 @@
 """Learners of PyTorch in this process, and batches for them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import nn
@@ -22,7 +24,11 @@ SHAPE, CLASSES = (3, 28, 28), 4
 RESNET = NetworkRequest("resnet", 8, CLASSES, SHAPE)
 
 
-def learner(request: NetworkRequest = RESNET, *arguments: str) -> PyTorchLearner:
+def learner(
+    request: NetworkRequest = RESNET,
+    *arguments: str,
+    compiled: Callable[[nn.Module], nn.Module] = lambda module: module,
+) -> PyTorchLearner:
     """One whose network was drawn by the seed; 8 images make an update."""
     options = parse(["--framework", "PyTorch", "--network", request.network, *arguments])
     plan = UpdatePlan(1, 8, Schedule(0.1, 10, 1), 0)
@@ -43,6 +49,7 @@ def learner(request: NetworkRequest = RESNET, *arguments: str) -> PyTorchLearner
         seed=0,
         smoothing=options.optimizer.label_smoothing,
         average=average,
+        compiled=compiled,
     )
 
 

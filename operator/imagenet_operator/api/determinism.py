@@ -37,6 +37,13 @@ def _store(training: Any) -> Any:
 
 RULES = (
     Rule(
+        cel=f"{_OFF}!(has(self.compile) && self.compile)",
+        message="must not be true with deterministic: compiled code may differ each time",
+        hint="remove compile or deterministic",
+        field="compile",
+        holds=_only_deterministic(lambda training: not training.compile),
+    ),
+    Rule(
         cel=f"{_OFF}{_ELSEWHERE}self.strategy.parameterServer.kvStore != 'dist_async'",
         message="must not be dist_async with deterministic: it applies gradients as they arrive",
         hint="write kvStore: dist_sync, or remove deterministic",

@@ -36,6 +36,7 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--num-layers": f"{_TRAINING}.model.numLayers",
     "--image-shape": f"{_TRAINING}.model.imageShape",
     "--pretrained": f"{_TRAINING}.model.pretrained",
+    "--compile": f"{_TRAINING}.compile",
     "--batch-size": f"{_TRAINING}.batchSize",
     "--num-epochs": f"{_TRAINING}.epochs",
     "--data-nthreads": f"{_TRAINING}.dataThreads",

@@ -143,6 +143,10 @@ class TrainingSpec(Model):
     """The precision of the network's operations. With `bfloat16` and `float16` the optimizer keeps
     weights in `float32`. Absent: `float32`."""
 
+    compile: bool | None = None
+    """Whether PyTorch compiles the network (`torch.compile`), which takes minutes at the start of
+    each attempt and makes steps faster. Not with `deterministic`. Absent: false."""
+
     data_threads: Annotated[int, Ge(1), Le(1024), Unit("threads")] = 4
     """Image decoding threads of each worker, at most one for each of its cores."""
 

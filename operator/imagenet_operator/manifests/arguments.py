@@ -45,6 +45,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
         *("--batch-size", str(training.batch_size // processes)),
         *("--num-epochs", str(training.epochs)),
         *(() if training.precision is None else ("--dtype", training.precision)),
+        *(("--compile", "1") if training.compile else ()),
         *_gpus(training.workers.gpus // slots),
         *("--data-nthreads", str(training.data_threads)),
         *(() if training.reader is None else ("--reader", training.reader)),

@@ -59,6 +59,8 @@ def test_the_command_line_of_a_plain_job() -> None:
             "--init-from",
             "$(IMAGENET_OUTPUT)/jobs/base-1234/attempts/r0/checkpoints/epoch-0090-batch-00000000",
         ),
+        ("compiled", "--compile", "1"),
+        ("single", "--compile", None),
         ("single", "--pretrained", None),
         ("pretrained weights", "--pretrained", "$(IMAGENET_OUTPUT)/weights/resnet50.safetensors"),
         ("all of training", "--disp-batches", "50"),

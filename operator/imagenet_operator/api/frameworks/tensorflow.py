@@ -45,6 +45,6 @@ TENSORFLOW = Framework(
         "mixup",
         "cutmix",
     ),
-    lacks_fields=("model.pretrained", "optimizer.ema_decay"),
+    lacks_fields=("compile", "model.pretrained", "optimizer.ema_decay"),
     lacks_options=("dtype", "monitor", "gc-type", "gc-threshold"),
 )

@@ -142,6 +142,7 @@ def test_values_are_read(arguments: list[str], name: str, value: object) -> None
         (["--dataset", "d", "--data-train", "t.rec"], "--dataset: not together with --data-train"),
         (["--load-epoch", "3"], "--load-epoch: needs --model-prefix"),
         (["--load-epoch", "3", "--model-prefix", "p", "--init-from", "c"], "not together with"),
+        (["--compile", "1", "--deterministic", "1"], "--compile: not together with"),
         (["--pretrained", "w.pth", "--init-from", "c"], "--pretrained: not together with --init-"),
         (["--warmup-strategy", "lars"], "lars needs --optimizer lbsgd"),
         (["--batch-size", "1", "--gpus", "0,1"], "cannot be split over 2 GPUs"),

@@ -131,7 +131,7 @@ DESCRIPTION = FrameworkDescription(
     strategies=STRATEGIES,
     lacks={
         "augmentation": ("mixup", "cutmix"),
-        "model": ("pretrained",),
+        "model": ("compile", "pretrained"),
         "optimizer": ("ema_decay",),
     },
     lacks_values={"model": {"dtype": "bfloat16"}},

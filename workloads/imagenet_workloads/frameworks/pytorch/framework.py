@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.pytorch import compilation, networks, optimizers, pretrained
 from imagenet_workloads.frameworks.pytorch import data as datasets
-from imagenet_workloads.frameworks.pytorch import networks, optimizers, pretrained
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import restore, restore_average
 from imagenet_workloads.frameworks.pytorch.description import DESCRIPTION
@@ -50,6 +50,8 @@ class PyTorch:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
         self._device = take_device(self._options.cluster.gpus)
+        if self._options.model.compile:
+            compilation.check(self._device)
 
     def join(self) -> Strategy:
         """Make the strategy; wait for the other processes."""
@@ -96,6 +98,7 @@ class PyTorch:
             options.cluster.seed,
             options.optimizer.label_smoothing,
             average,
+            compilation.compiled if model.compile else lambda module: module,
         )
         if resume_point.folder is not None and resume_point.continues:
             learner.statistics.load(resume_point.folder)

@@ -6,7 +6,7 @@ their number: the weights move by the mean over all images. The workers' flags a
 Implements `Learner`. Imports PyTorch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -47,6 +47,7 @@ class PyTorchLearner:
         seed: int,
         smoothing: float = 0.0,
         average: MovingAverage | None = None,
+        compiled: Callable[[nn.Module], nn.Module] = lambda module: module,
     ) -> None:
         """Take the network on the strategy's device, and its optimizer.
 
@@ -60,11 +61,12 @@ class PyTorchLearner:
             seed: of dropout.
             smoothing: part of each label that all classes get alike.
             average: of the network's values, which is validated and exported; None without one.
+            compiled: returns the module that trains; weights stay those of the network.
         """
         self.network, self.updater = network, updater
         self._request, self._strategy, self._seed = request, strategy, seed
         self._smoothing, self.average = smoothing, average
-        self._module = strategy.distribute(network)
+        self._module = compiled(strategy.distribute(network))
         self._updates, self._steps = plan.updates_done, 0
         self.statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),

@@ -32,7 +32,7 @@ DESCRIPTION = FrameworkDescription(
         "horovod": StrategyModules("horovod", "horovod"),
     },
     lacks={
-        "model": ("dtype", "pretrained"),
+        "model": ("compile", "dtype", "pretrained"),
         "output": ("monitor",),
         "cluster": ("gc_type", "gc_threshold"),
         "augmentation": (

@@ -124,6 +124,8 @@ def _contradiction(options: Options) -> str | None:
         return "argument --load-epoch: not together with --init-from"
     if options.model.pretrained is not None and (output.init_from or output.load_epoch is not None):
         return "argument --pretrained: not together with --init-from or --load-epoch"
+    if options.model.compile and options.cluster.deterministic:
+        return "argument --compile: not together with --deterministic: the code may differ"
     if optimizer.warmup_strategy == "lars" and optimizer.optimizer != "lbsgd":
         return "argument --warmup-strategy: lars needs --optimizer lbsgd"
     if optimizer.batch_size < len(options.cluster.gpus):

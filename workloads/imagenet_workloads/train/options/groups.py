@@ -5,8 +5,8 @@ and train_imagenet.py), so that a command line written for it works here. Option
 example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `checkpoint-*`,
 `init-from`, `lr-scaling*`, `lr-schedule`, `lr-power`, `label-smoothing`, `ema-decay`,
 `random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
-`pretrained`, `seed`, `validation-resize`, `reader`, `preset`, `framework`, `distribution-strategy`,
-`join-timeout` and `termination-grace`.
+`pretrained`, `compile`, `seed`, `validation-resize`, `reader`, `preset`, `framework`,
+`distribution-strategy`, `join-timeout` and `termination-grace`.
 """
 
 # Options are dataclass fields by a helper of ours, which ruff does not know as one.
@@ -45,6 +45,9 @@ class ModelOptions:
         arguments.path,
     )
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
+    compile: bool = option(
+        False, "1 compiles the network with torch.compile, for faster steps", kinds.switch
+    )
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
     loss: str = option(
         "", "ce, nll_loss or both with a comma; the log shows this loss anyway", kinds.losses
