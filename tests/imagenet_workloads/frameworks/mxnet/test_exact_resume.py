@@ -7,12 +7,10 @@ import pytest
 
 from imagenet_workloads.frameworks.mxnet import networks
 from imagenet_workloads.frameworks.mxnet.networks import data_input, with_softmax
+from imagenet_workloads.frameworks.mxnet.optimizers import known_names
 from imagenet_workloads.train.networks import NetworkRequest
 from support.exact_resume import check_exact_resume
 from support.tiny_dataset import write_dataset
-
-# MXNet's groupadagrad takes no biases, which every network has.
-OPTIMIZERS = sorted(set(mx.optimizer.Optimizer.opt_registry) - {"test", "groupadagrad"})
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,7 @@ def test_dropout(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     check_exact_resume(arguments(digits, "--image-shape", "3,28,28"), tmp_path)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", known_names())
 def test_an_optimizer(digits: Path, tmp_path: Path, optimizer: str) -> None:
     network = ("--network", "mlp", "--image-shape", "3,28,28", *MORE.get(optimizer, ()))
     chosen = arguments(digits, *network, "--optimizer", optimizer)

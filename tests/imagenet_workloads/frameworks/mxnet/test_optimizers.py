@@ -131,7 +131,14 @@ def test_the_rate_is_the_schedules() -> None:
     np.testing.assert_allclose(before - after, 0.4, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("adm", "did you mean adam"), ("test", "write one of")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("adm", "did you mean adam"),
+        ("test", "write one of"),
+        ("groupadagrad", "did you mean adagrad"),
+    ],
+)
 def test_unknown_optimizers_are_named(name: str, hint: str) -> None:
     with pytest.raises(InputError, match=f"{name!r} is unknown; {hint}"):
         updater(parse(["--optimizer", name]), replicas())

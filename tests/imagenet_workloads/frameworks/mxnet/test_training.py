@@ -128,8 +128,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
     identity = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash", "IMAGENET_ATTEMPT": "0"}
     whole = tmp_path / "whole"
     always = ["--checkpoint-every-seconds", "0.000001", "--checkpoint-keep", "1000"]
-    always += ["--disp-batches", "1"]
-    ended = train(arguments(digits, whole, *more, *always), **identity)
+    ended = train(arguments(digits, whole, *more, *always, "--disp-batches", "1"), **identity)
     assert ended.returncode == 0, ended.stderr
     # 19 batches, rounded up to whole updates of 2 batches.
     checkpoints = whole / "attempts/r0/checkpoints"
