@@ -22,7 +22,7 @@ IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
 # The base of all images; docs/releases.md says how to pin it. Empty is the tag in the Dockerfiles.
 BASE_IMAGE ?=
-IMAGES := operator workloads-preparation workloads-mxnet workloads-mxnet-cu112 workloads-tensorflow
+IMAGES := $(patsubst images/%/Dockerfile,%,$(wildcard images/*/Dockerfile))
 HOROVOD_BUILD := images/build_horovod.py images/horovod-idle-cycle.patch
 # Horovod's wheels that images/build_horovod.py has cached on this machine. The build of an image
 # uses one instead of compiling it again.

@@ -14,7 +14,6 @@ DOCS = chart.REPOSITORY / "docs"
 INSTALL = (DOCS / "install.md").read_text()
 IMAGES = (DOCS / "images.md").read_text()
 VALUES = yaml.safe_load((chart.FOLDER / "values.yaml").read_text())
-MAKEFILE = (chart.REPOSITORY / "Makefile").read_text()
 
 # `registry`, `pods.user`, `crds.install: false`, as in the page.
 _VALUE = re.compile(r"`([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)*)(?:: [^`]*)?`")
@@ -48,9 +47,6 @@ def test_every_example_for_a_cluster_is_in_the_table() -> None:
     assert listed == there - local
 
 
-def test_every_image_is_described_and_can_be_made() -> None:
+def test_every_image_is_described() -> None:
     for folder in (chart.REPOSITORY / "images").glob("*/Dockerfile"):
         assert f"| `imagenet-{folder.parent.name}` |" in IMAGES
-        # Images that could not be tried are built only by name.
-        listed = re.search(rf"^IMAGES := .*\b{folder.parent.name}(\s|$)", MAKEFILE, re.MULTILINE)
-        assert bool(listed) is ("UNVERIFIED" not in folder.read_text())

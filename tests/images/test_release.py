@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -64,12 +65,21 @@ def test_the_chart_brings_the_definition_of_the_resource(dist: Path) -> None:
         assert yaml.safe_load(definition)["kind"] == "CustomResourceDefinition"
 
 
-def test_the_names_are_those_of_chart_and_images(dist: Path) -> None:
+def test_the_names_are_the_chart_and_all_images_that_it_uses(dist: Path) -> None:
     chart, *images = (dist / "names.txt").read_text().splitlines()
     assert chart == f"oci://registry.example.com/team/charts/imagenet-operator:{VERSION}"
-    assert f"registry.example.com/team/imagenet-operator:{VERSION}" in images
-    assert f"registry.example.com/team/imagenet-workloads-preparation:{VERSION}" in images
-    assert f"registry.example.com/team/imagenet-workloads-mxnet:{VERSION}" in images
+    values = yaml.safe_load((REPOSITORY / "charts/imagenet-operator/values.yaml").read_text())
+    assert set(images) == {
+        f"registry.example.com/team/{repository}:{VERSION}" for repository in repositories(values)
+    }
+
+
+def repositories(value: object) -> Iterator[str]:
+    """Find the names of images in the chart's values."""
+    for name, part in value.items() if isinstance(value, dict) else ():
+        if name == "repository":
+            yield part
+        yield from repositories(part)
 
 
 def test_a_release_without_a_registry_is_refused_in_one_line(tmp_path: Path) -> None:
