@@ -6,5 +6,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
-    """Begin MXNet's random numbers anew."""
+    """Seed MXNet's random numbers."""
     mx.random.seed(0)
