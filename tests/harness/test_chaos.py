@@ -13,13 +13,23 @@ import pytest
 from kind.chaos import report
 from kind.chaos import run as chaos
 from kind.chaos.faults import Fault
-from kind.chaos.history import JobState, PodState, job_state, pod_state
+from kind.chaos.history import (
+    THIEF,
+    JobState,
+    LeaseState,
+    PodState,
+    job_state,
+    lease_state,
+    pod_state,
+)
 from kind.chaos.invariants import (
     Outage,
     Run,
     early_gpus,
     failures,
     late_ends,
+    late_leaders,
+    leaderless,
     overlaps,
     silent_preparations,
     silent_waits,
@@ -138,8 +148,37 @@ def test_a_job_that_ends_late_or_never_is_found() -> None:
 
 
 def test_a_run_without_violations_has_none() -> None:
-    run = Run([POD], [JOB, ENDED], [], [], [], last_fault=50.0, namespaces=["chaos-a"])
-    assert [len(found) for found in violations(run).values()] == [0] * 5
+    run = Run([POD], [JOB, ENDED], [], LEASES[:1], [], [], 50.0, namespaces=["chaos-a"])
+    assert [len(found) for found in violations(run).values()] == [0] * 6
+
+
+LEASES = [
+    LeaseState(time=0.0, holder="a", seconds=15.0),
+    LeaseState(time=10.0, holder="a", seconds=15.0),
+    LeaseState(time=60.0, holder="b", seconds=15.0),
+    LeaseState(time=70.0, holder="", seconds=1.0),
+    LeaseState(time=80.0, holder="a", seconds=15.0),
+]
+
+
+def test_there_is_no_leader_after_the_last_renewal_and_after_a_release() -> None:
+    assert leaderless(LEASES) == [(25.0, 60.0), (70.0, 80.0)]
+
+
+def test_a_wait_without_a_leader_needs_no_explanation() -> None:
+    waiting = replace(JOB, phase="Starting", is_waiting=True, message="")
+    jobs = [waiting, replace(JOB, time=90.0)]
+    # The API server was away in a part of the same time.
+    run = Run([], jobs, [], LEASES, [(20.0, 50.0)], [], 0.0, [])
+    assert not any(violations(run).values())
+    (found,) = filter(None, violations(replace(run, leases=LEASES[:2], silences=[])).values())
+    assert found == ["chaos-a: 90 s in Starting from second 0: ''"]
+
+
+@pytest.mark.parametrize(("silences", "count"), [([], 1), ([(30.0, 100.0)], 0)])
+def test_a_leader_that_comes_late_is_found(silences: list[tuple[float, float]], count: int) -> None:
+    leases = [LEASES[0], replace(LEASES[1], time=136.0)]
+    assert len(late_leaders(leases, silences)) == count
 
 
 def test_states_are_read_as_the_api_server_shows_them() -> None:
@@ -166,6 +205,10 @@ def test_states_are_read_as_the_api_server_shows_them() -> None:
         "status": {"phase": "Running", "conditions": conditions},
     }
     assert job_state(job, 0.0) == JOB
+    lease = {"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
+    assert lease_state(lease, 0.0) == LEASES[0]
+    assert lease_state({"spec": {"holderIdentity": THIEF}}, 0.0).holder == ""
+    assert lease_state({"spec": {}}, 0.0).holder == ""
 
 
 def test_twenty_jobs_train_by_every_strategy() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.error import HTTPError
 
-from kind.chaos.history import PODS, PodState
+from kind.chaos.history import LEASE, LEASE_NAMESPACE, PODS, THIEF, PodState
 from kind.chaos.jobs import STRATEGIES
 from kind.chaos.probe import refusal
 from kind.chaos.scene import Scene, poll, restore
@@ -25,9 +25,6 @@ from kind.stories.namespace import is_ready, terminated
 CONTROL_PLANE_MANIFEST = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 FINALIZER = "chaos.example.com/hold"
 WEBHOOK = "chaos-third-party"
-LEASE = "imagenet-operator"
-LEASE_NAMESPACE = "kube-system"
-THIEF = "chaos-thief"
 LOST_SECONDS = 240
 """A restart of the API server ends its controllers, which then measure the node's silence again."""
 
@@ -329,7 +326,6 @@ def kill_operator(scene: Scene) -> tuple[str, str] | None:
         return None
     pod = scene.random.choice(pods)
     name = pod["metadata"]["name"]
-    begin = time.monotonic()
     scene.cluster.kill_program(pod)
     with suppress(KubectlError):
         scene.operator.kubectl.delete("pods", name, grace_seconds=0)
@@ -337,11 +333,7 @@ def kill_operator(scene: Scene) -> tuple[str, str] | None:
     def is_gone() -> bool:
         return name not in {item["metadata"]["name"] for item in scene.operator.pods()}
 
-    has_gone = poll(is_gone, 60)
-    # Without a replica no condition is written.
-    poll(lambda: any(map(is_ready, scene.operator.pods())), 180)
-    scene.silences.append((begin, time.monotonic()))
-    return (name, "the pod is gone") if has_gone else None
+    return (name, "the pod is gone") if poll(is_gone, 60) else None
 
 
 def steal_lease(scene: Scene) -> tuple[str, str] | None:

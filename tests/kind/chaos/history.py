@@ -1,7 +1,7 @@
-"""The history of a chaos run: each state of its pods and jobs, as the API server's watch shows it.
+"""The history of a chaos run: each state of its pods, its jobs and the operator's Lease.
 
-Two threads follow the watches. An API server that restarts or loses its events breaks a watch; then
-the thread lists again. `invariants` reads the history when the run is over.
+Three threads follow the watches. An API server that restarts or loses its events breaks a watch;
+then the thread lists again. `invariants` reads the history when the run is over.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ Manifest = dict[str, Any]
 
 PODS = f"/api/v1/pods?labelSelector={OF_JOB}"
 JOBS = "/apis/imagenet.dev/v1alpha1/imagenetjobs?labelSelector="
+LEASE_NAMESPACE, LEASE = "kube-system", "imagenet-operator"
+THIEF = "chaos-thief"
+"""The holder that the fault "Lease stolen" writes."""
+
+LEASES = (
+    f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+    f"?fieldSelector=metadata.name={LEASE}"
+)
 
 RETRY_SECONDS = 0.5
 """The wait after a watch that broke: an API server may be restarting."""
@@ -92,6 +100,21 @@ class JobState:
         return self.phase in ("Succeeded", "Failed")
 
 
+@dataclass(frozen=True)
+class LeaseState:
+    """The operator's Lease at a time: each renewal, takeover or release.
+
+    Attributes:
+        time: In seconds of the monotonic clock.
+        holder: The leader; empty if the Lease was released or stolen.
+        seconds: How long it leads without another renewal.
+    """
+
+    time: float
+    holder: str
+    seconds: float
+
+
 @dataclass
 class History:
     """The states so far, in the order in which they were seen.
@@ -105,11 +128,13 @@ class History:
     prefix: str
     pods: list[PodState] = field(default_factory=list)
     jobs: list[JobState] = field(default_factory=list)
+    leases: list[LeaseState] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> History:
         """Begin to follow the watches."""
-        for path, take in ((PODS, self._take_pod), (JOBS, self._take_job)):
+        followed = ((PODS, self._take_pod), (JOBS, self._take_job), (LEASES, self._take_lease))
+        for path, take in followed:
             threading.Thread(target=self._follow, args=(path, take), daemon=True).start()
         return self
 
@@ -174,6 +199,10 @@ class History:
         if job["metadata"]["namespace"].startswith(self.prefix) and not is_gone:
             self.jobs.append(job_state(job, time.monotonic()))
 
+    def _take_lease(self, lease: Manifest, *, is_gone: bool) -> None:
+        if not is_gone:
+            self.leases.append(lease_state(lease, time.monotonic()))
+
 
 def pod_state(pod: Manifest, at: float, *, is_gone: bool = False) -> PodState:
     """Return the state of a pod as the API server shows it."""
@@ -212,6 +241,17 @@ def job_state(job: Manifest, at: float) -> JobState:
         failure=conditions["Failed"]["message"] if _holds(conditions, "Failed") else "",
         restarts=status.get("restarts", 0),
         disruptions=status.get("disruptions", 0),
+    )
+
+
+def lease_state(lease: Manifest, at: float) -> LeaseState:
+    """Return the state of the operator's Lease as the API server shows it."""
+    spec = lease["spec"]
+    holder = spec.get("holderIdentity") or ""
+    return LeaseState(
+        time=at,
+        holder="" if holder == THIEF else holder,
+        seconds=float(spec.get("leaseDurationSeconds") or 0),
     )
 
 

@@ -10,10 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kind.chaos.history import JobState, PodState
+from kind.chaos.history import JobState, LeaseState, PodState
 
 LONGEST_WAIT_SECONDS = 60.0
 """A longer wait needs an explanation in the condition."""
+
+LEADER_SECONDS = 120.0
+"""Some operator leads again within this time, unless the API server is away."""
 
 END_SECONDS = 600.0
 """All jobs end within this time after the last fault."""
@@ -58,7 +61,8 @@ class Run:
         pods: All states of pods, by time.
         jobs: All states of jobs, by time.
         outages: Of nodes.
-        silences: Of the API server or of all operators, while no condition can be written.
+        leases: All states of the operator's Lease, by time.
+        silences: Of the API server.
         own_crashes: Namespaces of the jobs whose programs were made to fail for good.
         last_fault: When the last fault ended.
         namespaces: Of all jobs.
@@ -67,6 +71,7 @@ class Run:
     pods: Sequence[PodState]
     jobs: Sequence[JobState]
     outages: Sequence[Outage]
+    leases: Sequence[LeaseState]
     silences: Sequence[Span]
     own_crashes: Collection[str]
     last_fault: float
@@ -75,14 +80,19 @@ class Run:
 
 def violations(run: Run) -> dict[str, list[str]]:
     """Return the violations of each invariant, by its sentence."""
+    # Nobody can write a condition meanwhile.
+    absences = merged([*run.silences, *leaderless(run.leases)])
     return {
         "At most one attempt of a job writes": overlaps(run.pods, run.outages),
         "A job fails only by a crash of its own": failures(run.jobs, run.own_crashes),
         "No pod requests a GPU before the dataset is sealed": early_gpus(run.pods, run.jobs),
         f"The condition explains each wait over {LONGEST_WAIT_SECONDS:.0f} s": [
-            *silent_waits(run.jobs, run.silences),
-            *silent_preparations(run.jobs, run.pods, run.silences),
+            *silent_waits(run.jobs, absences),
+            *silent_preparations(run.jobs, run.pods, absences),
         ],
+        f"An operator leads again within {LEADER_SECONDS:.0f} s": late_leaders(
+            run.leases, run.silences
+        ),
         "Every job ends within 10 minutes of the last fault": late_ends(
             run.jobs, run.last_fault, run.namespaces
         ),
@@ -136,7 +146,34 @@ def early_gpus(pods: Iterable[PodState], jobs: Iterable[JobState]) -> list[str]:
     ]
 
 
-def silent_waits(jobs: Iterable[JobState], silences: Sequence[Span] = ()) -> list[str]:
+def leaderless(leases: Iterable[LeaseState]) -> list[Span]:
+    """Return the times in which no operator held the Lease."""
+    spans = []
+    for state, following in itertools.pairwise(leases):
+        end = state.time + (state.seconds if state.holder else 0.0)
+        if end < following.time:
+            spans.append((end, following.time))
+    return merged(spans)
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Return the same times, by their start and without overlaps."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def late_leaders(leases: Iterable[LeaseState], silences: Sequence[Span]) -> list[str]:
+    """Find times in which no operator led for too long."""
+    lengths = [_without(span, merged(silences)) for span in leaderless(leases)]
+    return [f"no operator led for {length:.0f} s" for length in lengths if length > LEADER_SECONDS]
+
+
+def silent_waits(jobs: Sequence[JobState], absences: Sequence[Span] = ()) -> list[str]:
     """Find waits of over a minute that no condition explains, by their last message."""
     by_job: dict[str, list[JobState]] = defaultdict(list)
     for state in jobs:
@@ -149,21 +186,24 @@ def silent_waits(jobs: Iterable[JobState], silences: Sequence[Span] = ()) -> lis
             begins = (begins or state.time) if is_silent else None
             if begins is None:
                 continue
-            seconds = _without((begins, following.time), silences)
+            seconds = _without((begins, following.time), absences)
             if seconds > LONGEST_WAIT_SECONDS:
-                found.append(f"{namespace}: {seconds:.0f} s in {state.phase}: {state.message!r}")
+                found.append(
+                    f"{namespace}: {seconds:.0f} s in {state.phase} from second "
+                    f"{begins - jobs[0].time:.0f}: {state.message!r}"
+                )
                 begins = None
     return found
 
 
-def _without(span: Span, silences: Iterable[Span]) -> float:
-    """Return the seconds of a time, without those in which the API server was silent."""
+def _without(span: Span, absences: Iterable[Span]) -> float:
+    """Return the seconds of a time, without those of the others, which do not overlap."""
     start, end = span
-    return end - start - sum(max(0.0, min(end, till) - max(start, at)) for at, till in silences)
+    return end - start - sum(max(0.0, min(end, till) - max(start, at)) for at, till in absences)
 
 
 def silent_preparations(
-    jobs: Iterable[JobState], pods: Iterable[PodState], silences: Sequence[Span] = ()
+    jobs: Iterable[JobState], pods: Iterable[PodState], absences: Sequence[Span] = ()
 ) -> list[str]:
     """Find preparations without a pod that runs and without a reason, for over a minute."""
     states: list[JobState | PodState] = [*jobs, *(pod for pod in pods if pod.attempt is None)]
@@ -174,7 +214,7 @@ def silent_preparations(
     for state in sorted(states, key=lambda state: state.time):
         name = state.namespace
         if name in begins:
-            seconds = _without((begins[name], state.time), silences)
+            seconds = _without((begins[name], state.time), absences)
             if seconds > LONGEST_WAIT_SECONDS:
                 del begins[name]
                 found.append(f"{name}: {seconds:.0f} s without a pod: {latest[name].message!r}")

@@ -139,6 +139,7 @@ def _over(scene: Scene, plan: Plan, last_fault: float) -> Run:
         pods=list(scene.history.pods),
         jobs=list(scene.history.jobs),
         outages=scene.outages,
+        leases=list(scene.history.leases),
         silences=scene.silences,
         own_crashes={PREFIX + job.name for job in plan.jobs if job.crashes},
         last_fault=last_fault,

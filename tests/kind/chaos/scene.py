@@ -38,7 +38,7 @@ class Scene:
         history: Its states so far.
         random: The choices, by the run's seed.
         outages: Of nodes, so far.
-        silences: Of the API server and of the operator, so far.
+        silences: Of the API server, so far.
     """
 
     cluster: Cluster
