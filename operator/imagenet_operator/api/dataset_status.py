@@ -1,4 +1,4 @@
-"""`status.dataset`: the dataset of a job, and the fetch of its source into a cache."""
+"""`status.dataset`: the dataset of a job, and what reading its source takes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,24 @@ class FetchStatus(Model):
     """The estimated remaining time, at the speed of the last minutes."""
 
 
+class ListingStatus(Model):
+    """What listing an archive on a server takes, estimated by its first images."""
+
+    requests: LongCount
+    """Requests to the server."""
+
+    bytes: LongCount
+    """Bytes of the answers."""
+
+    estimated_seconds: Annotated[LongCount, Unit("seconds")]
+    """The time, at the speed of the first images."""
+
+
+_BEFORE_LISTED = ("fetch", "listing")
+
+
 class DatasetStatus(Model):
-    """The prepared dataset; before its images are listed, it has only `fetch`."""
+    """The prepared dataset; before its images are listed, it has only `fetch` and `listing`."""
 
     key: Annotated[str, MaxLen(1024)] = ""
     """The hash of all that determines the dataset's bytes; its folder is ``datasets/KEY``."""
@@ -51,6 +67,9 @@ class DatasetStatus(Model):
 
     fetch: FetchStatus | None = None
     """The source's files in the cache, if the source has one."""
+
+    listing: ListingStatus | None = None
+    """What listing the source takes, if it is an archive on a server that is read in place."""
 
     dropped_classes: LongCount = 0
     """Classes that were dropped for too few images."""
@@ -79,7 +98,9 @@ class DatasetStatus(Model):
     def _serialized(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out the counts before the images are listed: zeros would be wrong."""
         fields: dict[str, Any] = dump(self)
-        return fields if self.key else {name: fields[name] for name in fields if name == "fetch"}
+        if self.key:
+            return fields
+        return {name: value for name, value in fields.items() if name in _BEFORE_LISTED}
 
     @property
     def left_out(self) -> str:

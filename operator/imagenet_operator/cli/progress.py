@@ -9,6 +9,7 @@ from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
+from imagenet_operator.reconcile.policies import listing
 from imagenet_operator.reconcile.policies.conditions import holds
 from imagenet_operator.reconcile.sample import Preparation, Sample
 
@@ -79,8 +80,10 @@ def _index(view: View, ready: bool) -> Bar | None:
         dropped = f", {found.dropped_classes} dropped" if found.dropped_classes else ""
         note = f"{found.classes} classes{dropped}"
         return Bar(INDEX, images, images, "images", note, is_finished=True)
-    heard = _heard(view.sample, INDEX)
-    return Bar(INDEX, heard.images, heard.planned or None, "images")
+    heard, dataset = _heard(view.sample, INDEX), view.job.status.dataset
+    expected = listing.estimate(None if dataset is None else dataset.listing, view.sample)
+    note = "" if expected is None else f"takes about {listing.in_words(expected)}"
+    return Bar(INDEX, heard.images, heard.planned or None, "images", note)
 
 
 def _pack(view: View, ready: bool) -> Bar | None:

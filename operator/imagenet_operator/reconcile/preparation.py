@@ -20,11 +20,17 @@ from imagenet_operator.api.fields import LongCount, Text
 from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import clock, fetch, suspend, time_account, unsupported
+from imagenet_operator.reconcile.policies import (
+    clock,
+    fetch,
+    listing,
+    suspend,
+    time_account,
+    unsupported,
+)
 from imagenet_operator.reconcile.types import Manifest, PreparationJob
 
 _WHAT = {
-    dataset.INDEX: ("Indexing", "listing the images of the source"),
     dataset.PACK: ("Packing", "writing the shards"),
     dataset.SEAL: ("Sealing", "verifying the shards"),
 }
@@ -109,7 +115,7 @@ def _run_next_step(context: ReconcileContext) -> None:
         if index is not None and index.complete:
             _record_index(context, index)
         elif index is not None or _is_fetched(context):
-            _run(context, dataset.INDEX, index, lambda: dataset.index_job(context.job, settings))
+            _index(context, index)
     elif found.sealed:
         build = partial(dataset.seal_job, context.job, found, settings)
         _verify(context, seal, build, "Reused", "it was sealed before")
@@ -139,6 +145,16 @@ def _is_fetched(context: ReconcileContext) -> bool:
     build = partial(dataset.fetch_job, context.job, context.settings.manifests)
     _run(context, dataset.FETCH, job, build, (time_account.FETCHING, fetch.message(progress)))
     return False
+
+
+def _index(context: ReconcileContext, index: PreparationJob | None) -> None:
+    """Have the images of the source listed, and say what that takes."""
+    former = context.status.dataset or DatasetStatus()
+    found = listing.estimate(former.listing, context.sample if index is not None else None)
+    if found is not None:
+        context.update(dataset=former.model_copy(update={"listing": found}))
+    build = partial(dataset.index_job, context.job, context.settings.manifests)
+    _run(context, dataset.INDEX, index, build, ("Indexing", listing.message(found)))
 
 
 def _verify(
@@ -205,8 +221,9 @@ def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
         context.set_condition("DatasetReady", False, "PreparationFailed", message)
         context.fail("PreparationFailed", message)
         return
-    fetched = None if context.status.dataset is None else context.status.dataset.fetch
-    context.update(dataset=DatasetStatus.model_validate({**dict(found), "fetch": fetched}))
+    former = context.status.dataset or DatasetStatus()
+    before = {"fetch": former.fetch, "listing": found.listing or former.listing}
+    context.update(dataset=DatasetStatus.model_validate({**dict(found), **before}))
     context.requeue_now()
 
 

@@ -43,6 +43,9 @@ PREPARE_BYTES = "imagenet_prepare_bytes_total"
 PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
 PREPARE_FETCHED = "imagenet_prepare_fetched_bytes"
 PREPARE_TO_FETCH = "imagenet_prepare_fetch_planned_bytes"
+LISTING_REQUESTS = "imagenet_prepare_listing_requests"
+LISTING_BYTES = "imagenet_prepare_listing_bytes"
+LISTING_SECONDS = "imagenet_prepare_listing_seconds"
 
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
 """How long a worker may be silent before sums over all workers are dropped."""
@@ -87,6 +90,9 @@ class Preparation:
         fetched: Bytes of the source's files in the cache.
         to_fetch: Bytes of all files; 0 while they are unknown.
         fetch_speed: Bytes per second, over the last minutes; 0 while it is unknown.
+        listing_requests: Of listing an archive on a server, estimated; 0 without an estimate.
+        listing_bytes: The same.
+        listing_seconds: The same.
     """
 
     images: int = 0
@@ -96,6 +102,9 @@ class Preparation:
     fetched: int = 0
     to_fetch: int = 0
     fetch_speed: float = 0.0
+    listing_requests: int = 0
+    listing_bytes: int = 0
+    listing_seconds: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,6 +173,7 @@ def _metrics() -> frozenset[str]:
     position = {TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES}
     preparation = {PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED}
     preparation |= {PREPARE_FETCHED, PREPARE_TO_FETCH}
+    preparation |= {LISTING_REQUESTS, LISTING_BYTES, LISTING_SECONDS}
     figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
     return frozenset(training | position | preparation | figures)
 
@@ -343,6 +353,9 @@ def _preparation(pods: list[Scrape]) -> Preparation:
         skipped=int(_sum(pods, PREPARE_SKIPPED) or 0),
         fetched=_count(_sum(pods, PREPARE_FETCHED)) or 0,
         to_fetch=_count(_sum(pods, PREPARE_TO_FETCH)) or 0,
+        listing_requests=_count(_sum(pods, LISTING_REQUESTS)) or 0,
+        listing_bytes=_count(_sum(pods, LISTING_BYTES)) or 0,
+        listing_seconds=_count(_sum(pods, LISTING_SECONDS)) or 0,
     )
 
 

@@ -79,6 +79,13 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
             [Bar("index", 70, None, "images")],
         ),
         (
+            view(
+                prepared("index"),
+                dataset={"listing": {"requests": 12, "bytes": 3 << 20, "estimatedSeconds": 5}},
+            ),
+            [Bar("index", 0, None, "images", "takes about 12 requests, 3 MiB, 5 seconds")],
+        ),
+        (
             view(INDEXED, prepared("pack", succeeded=1), dataset=DATASET),
             [
                 Bar("index", 1000, 1000, "images", "9 classes, 1 dropped", is_finished=True),

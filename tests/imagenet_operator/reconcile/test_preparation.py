@@ -9,6 +9,7 @@ import pytest
 
 from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.sample import Preparation, Sample
 from imagenet_operator.reconcile.types import Event, ReconcileSettings
 from support.job_stories import (
     ROOMY,
@@ -53,6 +54,25 @@ def test_index_runs_again_if_its_pod_went_before_it_was_read() -> None:
     assert cluster.objects["Job", "digits-index"]["metadata"]["uid"] != first
     cluster.settle()
     assert ended_well(cluster)
+
+
+def test_the_condition_says_what_listing_takes_and_the_status_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = play(make(), lambda found: "digits-index" in names(found, "Job"))
+    listing = Preparation(listing_requests=1200, listing_bytes=310 << 20, listing_seconds=240)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            cluster, "sample", lambda: Sample(cluster.now, preparation={"index": listing})
+        )
+        cluster.reconcile()
+    words = "reading the source in place: about 1,200 requests, 310 MiB, 4 minutes"
+    assert condition_of(cluster.status, "DatasetReady") == ("False", "Indexing", words)
+    cluster.settle()
+    assert ended_well(cluster)
+    document = cluster.status.to_manifest()["dataset"]
+    assert document["listing"] == {"requests": 1200, "bytes": 310 << 20, "estimatedSeconds": 240}
+    assert document["sealed"]
 
 
 def test_a_result_that_cannot_be_read_fails_the_job() -> None:

@@ -153,7 +153,12 @@ def _run(parsed: argparse.Namespace) -> None:
 
     recorder = preparation.start(Environment.from_mapping(os.environ))
     sources.report_traffic(recorder.requested)
-    text = json.dumps(index.run(_request(parsed), recorder).to_document())
+    request = _request(parsed)
+    document = {}
+    if request.source.listing is not None:
+        recorder.listing_estimated(*request.source.listing)
+        document["listing"] = request.source.listing.to_document()
+    text = json.dumps(index.run(request, recorder).to_document() | document)
     print(text, flush=True)
     write_termination_message(text)
 

@@ -213,6 +213,24 @@ PREPARE_READ_BYTES = Metric(
     "bytes",
     "Bytes that this pod has read from the server or bucket of the images.",
 )
+PREPARE_LISTING_REQUESTS = Metric(
+    "imagenet_prepare_listing_requests",
+    MetricType.GAUGE,
+    "requests",
+    "Requests that listing the archive on the server takes, estimated before it begins.",
+)
+PREPARE_LISTING_BYTES = Metric(
+    "imagenet_prepare_listing_bytes",
+    MetricType.GAUGE,
+    "bytes",
+    "Bytes that listing the archive on the server reads, estimated before it begins.",
+)
+PREPARE_LISTING_SECONDS = Metric(
+    "imagenet_prepare_listing_seconds",
+    MetricType.GAUGE,
+    "seconds",
+    "Time that listing the archive on the server takes, estimated before it begins.",
+)
 PREPARE_FETCHED_BYTES = Metric(
     "imagenet_prepare_fetched_bytes",
     MetricType.GAUGE,
@@ -266,6 +284,9 @@ PREPARATION = (
     PREPARE_SKIPPED_IMAGES,
     PREPARE_REQUESTS,
     PREPARE_READ_BYTES,
+    PREPARE_LISTING_REQUESTS,
+    PREPARE_LISTING_BYTES,
+    PREPARE_LISTING_SECONDS,
     PREPARE_FETCHED_BYTES,
     PREPARE_FETCH_PLANNED_BYTES,
     PREPARE_SHARD_PROGRESS,

@@ -65,6 +65,12 @@ class PreparationRecorder:
         if expected is not None:
             self._registry.set(names.PREPARE_IMAGES_PLANNED, expected)
 
+    def listing_estimated(self, requests: int, bytes: int, seconds: int) -> None:
+        """Set what listing a remote archive takes."""
+        self._registry.set(names.PREPARE_LISTING_REQUESTS, requests)
+        self._registry.set(names.PREPARE_LISTING_BYTES, bytes)
+        self._registry.set(names.PREPARE_LISTING_SECONDS, seconds)
+
     def packed(self, images: int, bytes: int) -> None:
         """Count images written to the shard, and the bytes of their records."""
         self._registry.add(names.PREPARE_IMAGES, images)

@@ -116,19 +116,30 @@ class ArchiveOfArchives(ArchiveSource):
         """The bytes of one image, at its offset in the outer archive."""
         return self._reader.read(name, offset, size)
 
+    @property
+    def lists_at_once(self) -> int:
+        """The inner archives that are listed at the same time, one request each."""
+        return LISTED_AT_ONCE if self.reads_at_once == 1 else self.reads_at_once
+
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images of each inner archive, in the order of the outer one.
 
         Several are listed at a time, because a volume may be behind a network too.
         """
         seen: dict[str, None] = {}
-        at_once = LISTED_AT_ONCE if self.reads_at_once == 1 else self.reads_at_once
         found = self._class_archives(seen, notes)
-        for outer, images, own in map_in_order(self._listed, found, at_once):
+        for outer, images, own in map_in_order(self._listed, found, self.lists_at_once):
             notes.share = self.share(outer)
             notes.add(own)
             yield from map(Image._make, json.loads(images))
         self._require_classes(seen)
+
+    def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
+        """The images of one inner archive after the other."""
+        for class_name, outer in self._class_archives({}, notes):
+            for image in self._scan_class(class_name, outer, notes):
+                notes.share = min(1.0, image.offset / self.archive.blob.size)
+                yield image
 
     def _listed(self, found: tuple[str, Member]) -> tuple[Member, str, Notes]:
         """Lists an inner archive: its images as JSON, which takes a fifth of their memory."""

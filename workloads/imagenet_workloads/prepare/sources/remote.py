@@ -171,15 +171,15 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
         parquet.require_no_path_in_archive(blob.where, within)
         files = _single(blob)
         return parquet.Parquet(files, files.names)
-    source = open_archive(_reading(blob), within)
+    source = _remote(open_archive(_reading(blob), within), blob)
     try:
         if blob.at_once > 1:
             most = most_requests or MOST_REQUESTS
-            require_few_requests(source, blob.size, most, blob.cache_field)
+            source.listing = require_few_requests(source, most, blob.cache_field)
     except BaseException:
         source.close()
         raise
-    return _remote(source, blob)
+    return source
 
 
 def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:

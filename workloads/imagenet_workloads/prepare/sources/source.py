@@ -46,6 +46,28 @@ class Image(NamedTuple):
     mtime: int
 
 
+class ListingEstimate(NamedTuple):
+    """What listing an archive on a server takes, as far as its start shows.
+
+    Attributes:
+        requests: to the server.
+        bytes: of the answers.
+        seconds: at the speed of the start.
+    """
+
+    requests: int
+    bytes: int
+    seconds: int
+
+    def to_document(self) -> dict[str, int]:
+        """As JSON values, for the status."""
+        return {
+            "requests": self.requests,
+            "bytes": self.bytes,
+            "estimatedSeconds": self.seconds,
+        }
+
+
 @dataclass
 class Notes:
     """The state of a scan: the files that it ignored, and its progress.
@@ -114,6 +136,7 @@ class Source(ABC):
         reads_in_order: whether reading the images in the order of their names and offsets takes far
             less than in any other order.
         version: by what a change since the scan is noticed, as JSON values; empty for a volume.
+        listing: what the scan takes; None if it needs no estimate.
     """
 
     kind: str
@@ -124,6 +147,12 @@ class Source(ABC):
     reads_at_once: int = 1
     reads_in_order: bool = False
     version: Mapping[str, Any] = MappingProxyType({})
+    listing: ListingEstimate | None = None
+
+    @property
+    def lists_at_once(self) -> int:
+        """The requests that `scan` sends at the same time."""
+        return 1
 
     @abstractmethod
     def scan(self, notes: Notes) -> Iterator[Image]:
@@ -132,6 +161,10 @@ class Source(ABC):
         Raises:
             InputError: the source cannot be listed as a whole (truncated, unreadable, ambiguous).
         """
+
+    def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
+        """The images of `scan`, each listed when it is asked for."""
+        return self.scan(notes)
 
     @abstractmethod
     def read(self, name: str, offset: int, size: int) -> bytes:

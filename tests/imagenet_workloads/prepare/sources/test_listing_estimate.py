@@ -1,0 +1,82 @@
+"""The estimate of a listing beside what the listing then takes, for each layout of an archive."""
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.prepare.sources.archives import open_archive
+from imagenet_workloads.prepare.sources.header_window import HeaderWindow
+from imagenet_workloads.prepare.sources.listing_estimate import estimate
+from imagenet_workloads.prepare.sources.source import Notes, Source
+from support.pictures import zipped
+
+CLASSES, IMAGES = 6, 300
+
+
+class CountedFile:
+    """A file as a `Blob` of a server: each read is a request."""
+
+    def __init__(self, path: Path) -> None:
+        self.where = str(path)
+        self.size = path.stat().st_size
+        self._descriptor = os.open(path, os.O_RDONLY)
+
+    def read(self, offset: int, size: int) -> bytes:
+        TRAFFIC.add(1, size)
+        return os.pread(self._descriptor, size, offset)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def header(name: str, size: int) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def write_tar_of_tars(path: Path, bytes: int) -> None:
+    """Writes a tar of class tars, whose images are holes of the file."""
+    room = 512 + -(-bytes // 512) * 512
+    inner = IMAGES * room + 1024
+    with path.open("wb") as file:
+        for number in range(CLASSES):
+            start = number * (512 + inner)
+            file.seek(start)
+            file.write(header(f"n{number:02}.tar", inner))
+            for image in range(IMAGES):
+                file.seek(start + 512 + image * room)
+                file.write(header(f"{image:03}.jpg", bytes))
+        file.truncate(CLASSES * (512 + inner) + 1024)
+
+
+def write_zip(path: Path, bytes: int) -> None:
+    content = b"\xff" * bytes
+    path.write_bytes(
+        zipped({f"n{one // IMAGES:02}/{one}.jpg": content for one in range(CLASSES * IMAGES)})
+    )
+
+
+@pytest.fixture(params=["tar of tars", "zip"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+    path = tmp_path / "train"
+    if request.param == "zip":
+        write_zip(path, 100)
+    else:
+        write_tar_of_tars(path, 100_000)
+    opened = open_archive(HeaderWindow(CountedFile(path)))
+    yield opened
+    opened.close()
+
+
+def test_it_is_about_what_the_listing_takes(source: Source) -> None:
+    expected = estimate(source)
+    requests, bytes = TRAFFIC.requests, TRAFFIC.bytes
+    assert sum(1 for _ in source.scan(Notes())) == CLASSES * IMAGES
+    taken = TRAFFIC.requests - requests, TRAFFIC.bytes - bytes
+    assert taken[0] / 1.5 <= expected.requests <= taken[0] * 1.5
+    assert taken[1] / 1.5 <= expected.bytes <= taken[1] * 1.5
