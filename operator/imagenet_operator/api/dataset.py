@@ -96,7 +96,7 @@ class Preprocessing(Model):
 
     class_words: Annotated[dict[str, Words], MinLen(1), MaxLen(1000)] | None = None
     """Words for classes, such as ``n01440764: tench``, up to 1000. They precede those of the file
-    `classWords` of a volume."""
+    `classWords` of the source."""
 
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     """The seed of the validation split and of the order of images."""

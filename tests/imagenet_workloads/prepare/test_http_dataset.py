@@ -24,7 +24,7 @@ from support.pictures import (
     write_tar_of_tars,
 )
 from support.preparation import contents, prepare, refused, run_index
-from support.remote_preparation import prepare_remote, write_secret
+from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
 
 IMAGES = collection({f"n{number:02}": 6 for number in range(10)})
 DATASET = ("--validation-per-class", "1", "--shards", "2")
@@ -131,6 +131,28 @@ def test_validation_images_and_their_labels_are_files_of_their_own(
     options = reading(server, *options)
     remote = prepare_remote(tmp_path / "remote", options, "--http-labels", "labels.txt")
     assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
+
+
+def test_the_words_of_the_classes_are_a_file_behind_the_same_login(
+    server: FileServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    server.login = basic("reader", "password")
+    secret = write_secret(tmp_path / "secret", username="reader", password="password")
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(secret))
+    server.content["/words.json"] = b'{"n01": "tench", "n77": "cat"}'
+    options = reading(server, "--http-file", "words.json", f"{server.url}/words.json")
+    words = ("--http-class-words", "words.json")
+    dataset = prepare_remote(tmp_path / "data", options, *words)
+    assert read_dataset(dataset).class_words == {"n01": "tench"}
+    # The cache has the file too, and then no login is needed.
+    fetched = prepare_fetched(tmp_path / "cache", tmp_path / "fetched", options, *words)
+    assert fetched.name == dataset.name
+    del server.content["/words.json"]
+    said = refused(capfd, *options, *words, "--data", str(tmp_path / "data"))
+    assert f"{server.url}/words.json: 404 Not Found" in said
 
 
 def test_both_splits_may_be_in_one_archive_or_in_two(tmp_path: Path) -> None:

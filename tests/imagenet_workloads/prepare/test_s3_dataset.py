@@ -31,6 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
                 "archives/train.tar": archive_of(tmp_path_factory.mktemp("train"), IMAGES),
                 "archives/val.tar": tar(VALIDATION),
                 "archives/val.txt": LABELS,
+                "archives/words.txt": b"n01\ttench\nn02\tgoldfish\n",
                 **{f"val/{name}": one for name, one in VALIDATION.items()},
                 **{f"loose/{name}": one for name, one in loose(IMAGES).items()},
                 "loose/n00/readme.txt": b"",
@@ -79,15 +80,17 @@ def test_an_archive_is_fetched_once_and_then_read_without_keys(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     options = reading(server, ARCHIVE, "--s3-validation=archives/val.tar")
-    labels, cache = "--s3-labels=archives/val.txt", f"--cache={tmp_path / 'cache'}"
-    remote = prepare_remote(tmp_path / "remote", options, labels)
+    more = ("--s3-labels=archives/val.txt", "--s3-class-words=archives/words.txt")
+    cache = f"--cache={tmp_path / 'cache'}"
+    remote = prepare_remote(tmp_path / "remote", options, *more)
+    assert read_dataset(remote).class_words == {"n01": "tench", "n02": "goldfish"}
     digest = hashlib.sha256(archive_of(tmp_path, IMAGES)).hexdigest()
     wrong = f"--s3-checksum=sha256:{digest[::-1]}"
-    assert fetch.main([*options, labels, cache, wrong]) == 3
+    assert fetch.main([*options, *more, cache, wrong]) == 3
     assert f"s3://imagenet/archives/train.tar: has the sha256 {digest}" in capfd.readouterr().err
-    assert fetch.main([*options, labels, cache, f"--s3-checksum=sha256:{digest}"]) == 0
+    assert fetch.main([*options, *more, cache, f"--s3-checksum=sha256:{digest}"]) == 0
     monkeypatch.delenv("IMAGENET_CREDENTIALS")
-    fetched = prepare_remote(tmp_path / "fetched", [*options, cache], labels)
+    fetched = prepare_remote(tmp_path / "fetched", [*options, cache], *more)
     assert fetched.name == remote.name
     assert (fetched / "dataset.json").read_bytes() == (remote / "dataset.json").read_bytes()
 

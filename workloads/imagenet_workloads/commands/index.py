@@ -180,7 +180,7 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
         options=_options(parsed, drawn or 0),
         codec=parsed.codec,
         max_skipped_fraction=parsed.max_skipped_fraction,
-        class_words=parsed.class_words or source.own_words,
+        class_words=parsed.class_words or sources.class_words(parsed) or source.own_words,
         words_of_classes=dict(parsed.class_word),
         expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )

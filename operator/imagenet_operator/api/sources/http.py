@@ -78,12 +78,23 @@ def _names_a_file(field: str) -> Rule:
     )
 
 
+def _is_one_of_the_files(field: str, attribute: str) -> Rule:
+    """Return the rule that a field of the source is the name of a file."""
+    return Rule(
+        cel=f"!has(self.{field}) || self.files.exists(f, f.name == self.{field})",
+        message="must be the name of one of the files",
+        field=field,
+        holds=lambda source: getattr(source, attribute) in (None, *source.names),
+        hint="write one of the names in files",
+    )
+
+
 class HttpSource(RemoteSource):
     """Archives on a server. They are read in place, by ranges of bytes, or stored in a `cache`."""
 
     files: Annotated[tuple[ServedFile, ...], MinLen(1), MaxLen(16)]
-    """The files: the archive with the classes, and those that `validation` names. All others are
-    read too, as files beside the labels."""
+    """The files: the archive with the classes, and those that `classWords` and `validation` name.
+    All others are read too, as files beside the labels."""
 
     archive: FileName | None = None
     """The name of the file with the classes: a tar or zip of class archives, or of class folders,
@@ -92,6 +103,10 @@ class HttpSource(RemoteSource):
     path_in_archive: RelativePath | None = None
     """The folder or archive in the archive that holds the classes, such as ``train``; by default
     the folder that holds all of them."""
+
+    class_words: FileName | None = None
+    """The name of the file with words for the classes, such as ``tench`` for n01440764:
+    LOC_synset_mapping.txt, words.txt, meta.mat, imagenet_class_index.json, or a JSON object."""
 
     secret_name: SecretName | None = None
     """A Secret with the keys ``username`` and ``password``, and with the keys that `queryKey`
@@ -110,13 +125,8 @@ class HttpSource(RemoteSource):
             holds=lambda source: len(set(source.names)) == len(source.names),
             hint="give each file another name",
         ),
-        Rule(
-            cel="!has(self.archive) || self.files.exists(f, f.name == self.archive)",
-            message="must be the name of one of the files",
-            field="archive",
-            holds=lambda source: source.archive is None or source.archive in source.names,
-            hint="write one of the names in files",
-        ),
+        _is_one_of_the_files("archive", "archive"),
+        _is_one_of_the_files("classWords", "class_words"),
         Rule(
             cel="has(self.secretName) || !self.files.exists(f, has(f.queryKey))",
             message="must be given: a file has a queryKey",
@@ -166,10 +176,12 @@ class HttpSource(RemoteSource):
         return arguments
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the limit of requests, and the file with the labels of validation images."""
+        """Return the limit of requests, and the files with words and labels."""
         arguments = []
         if self.max_requests is not None:
             arguments += ["--http-max-requests", str(self.max_requests)]
+        if self.class_words is not None:
+            arguments += ["--http-class-words", self.class_words]
         if validation is not None and validation.labels is not None:
             arguments += ["--http-labels", validation.labels]
         return arguments

@@ -66,6 +66,10 @@ class S3Source(RemoteSource):
     """A Secret with the keys ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, and optionally
     ``AWS_SESSION_TOKEN``. Absent: the bucket is public."""
 
+    class_words: RelativePath | None = None
+    """The key of a file with words for the classes, such as ``tench`` for n01440764:
+    LOC_synset_mapping.txt, words.txt, meta.mat, imagenet_class_index.json, or a JSON object."""
+
     max_requests: PositiveInt | None = None
     """The most requests that listing the archive may take, by an estimate before it begins.
     Absent: 2,000,000. A `cache` has no limit."""
@@ -83,6 +87,7 @@ class S3Source(RemoteSource):
         stays_below("key"),
         stays_below("prefix"),
         stays_below("pathInArchive"),
+        stays_below("classWords"),
         Rule(
             cel="has(self.key) || !has(self.pathInArchive)",
             message="needs an archive",
@@ -131,10 +136,12 @@ class S3Source(RemoteSource):
         return [*given, *self.cache_arguments]
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the limit of requests, and the key of the labels of validation images."""
+        """Return the limit of requests, and the keys of words, labels and the checksum."""
         arguments = []
         if self.max_requests is not None:
             arguments += [f"--s3-max-requests={self.max_requests}"]
+        if self.class_words is not None:
+            arguments += [f"--s3-class-words={self.class_words}"]
         if validation is not None and validation.labels is not None:
             arguments += [f"--s3-labels={validation.labels}"]
         if self.checksum is not None:

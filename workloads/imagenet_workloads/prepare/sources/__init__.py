@@ -14,6 +14,7 @@ from imagenet_workloads.prepare.sources.cache import FileToFetch
 from imagenet_workloads.prepare.sources.http import HttpKind
 from imagenet_workloads.prepare.sources.hugging_face import HuggingFaceKind
 from imagenet_workloads.prepare.sources.kaggle import KaggleKind
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3 import S3Kind
 from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation
@@ -107,6 +108,15 @@ def open_validation(parsed: Namespace) -> Validation | None:
         InputError: the images do not exist.
     """
     return next(filter(None, (kind.open_validation(parsed) for kind in KINDS)), None)
+
+
+def class_words(parsed: Namespace) -> LabelFile | None:
+    """The file of the source with the words of the classes; None if no option names one.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    return next(filter(None, (kind.class_words(parsed) for kind in KINDS)), None)
 
 
 def open_planned(planned: Fields, parsed: Namespace) -> Source:

@@ -81,6 +81,12 @@ class HttpKind(RemoteKind):
             metavar="NAME",
             help="the file with the labels of --http-validation (default: its folders are classes)",
         )
+        group.add_argument(
+            "--http-class-words",
+            type=types.text,
+            metavar="NAME",
+            help="the file with words for the classes, as --class-words",
+        )
 
     def add_pack_options(self, parser: ArgumentParser) -> None:
         """Adds the options that open the archives."""
@@ -98,7 +104,10 @@ class HttpKind(RemoteKind):
         """Names must be of files, and validation images need labels and exclude a drawn split."""
         names = {name for name, _ in parsed.http_file or ()}
         named = [*(getattr(parsed, _field(option)) or () for option in _PAIRS)]
-        chosen = (parsed.http_archive, parsed.http_validation, parsed.http_labels)
+        chosen = (
+            *(parsed.http_archive, parsed.http_validation),
+            *(parsed.http_labels, parsed.http_class_words),
+        )
         for name in (*(pair[0] for pairs in named for pair in pairs), *filter(None, chosen)):
             if name not in names:
                 return f"{name} is no name of an --http-file"
@@ -128,6 +137,11 @@ class HttpKind(RemoteKind):
         blob = files.blob(parsed.http_validation)
         source = open_remote_validation(blob, labels is not None, _VALIDATION)
         return Validation(source, labels)
+
+    def class_words(self, parsed: Namespace) -> LabelFile | None:
+        """Reads the file of words."""
+        name = parsed.http_class_words
+        return None if name is None else _files(parsed).words(name)
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens an archive of the plan, which must not have changed."""
@@ -192,6 +206,11 @@ class _Files:
         }
         return _ServedLabels(name, self._files, contents)
 
+    def words(self, name: str) -> LabelFile:
+        """A file of words, which is read as a whole."""
+        contents = {name: download(self._files[name], self._client)}
+        return _ServedLabels(name, self._files, contents)
+
 
 class _CachedFiles:
     """The files of the options, in a cache; their login is not needed."""
@@ -210,6 +229,10 @@ class _CachedFiles:
             return None if other in archives else self._places.get(other)
 
         return CachedLabels(self._places[name], beside)
+
+    def words(self, name: str) -> LabelFile:
+        """A file of words."""
+        return CachedLabels(self._places[name], lambda _: None)
 
 
 class _ServedLabels:

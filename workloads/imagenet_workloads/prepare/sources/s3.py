@@ -51,6 +51,12 @@ class S3Kind(RemoteKind):
             "--s3-labels", type=types.text, metavar="KEY", help="the labels of --s3-validation"
         )
         group.add_argument(
+            "--s3-class-words",
+            type=types.text,
+            metavar="KEY",
+            help="a file with words for the classes, as --class-words",
+        )
+        group.add_argument(
             "--s3-checksum",
             type=types.checksum,
             metavar="CHECKSUM",
@@ -94,8 +100,13 @@ class S3Kind(RemoteKind):
         """Opens what --s3-validation names."""
         if parsed.s3_validation is None:
             return None
-        labels = None if parsed.s3_labels is None else _labels(parsed)
+        labels = None if parsed.s3_labels is None else _label_file(parsed, parsed.s3_labels)
         return Validation(_open_validation(parsed, labels is not None), labels)
+
+    def class_words(self, parsed: Namespace) -> LabelFile | None:
+        """The object with the words."""
+        key = parsed.s3_class_words
+        return None if key is None else _label_file(parsed, key)
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens an archive or a prefix of the plan, which must not have changed."""
@@ -112,12 +123,13 @@ class S3Kind(RemoteKind):
         return open_remote_planned(planned, _blob(parsed, path), within)
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
-        """The archives, the label file, and the meta.mat beside it."""
+        """The archives, the label file, the meta.mat beside it, and the file of words."""
         bucket = _bucket(parsed)
         archives = [one for one in (parsed.s3_key, parsed.s3_validation) if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
         if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
             files.append(_beside(parsed.s3_labels, matlab.FILE_NAME))
+        files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
         checksums = {parsed.s3_key: parsed.s3_checksum or ""}
         return [
             FileToFetch(
@@ -136,11 +148,10 @@ def _blob(parsed: Namespace, key: str) -> RemoteBlob:
     return S3Blob(_bucket(parsed), key) if parsed.cache is None else _place(parsed, key).open()
 
 
-def _labels(parsed: Namespace) -> LabelFile:
+def _label_file(parsed: Namespace, key: str) -> LabelFile:
     if parsed.cache is None:
-        return S3Labels(_bucket(parsed), parsed.s3_labels)
-    place = _place(parsed, parsed.s3_labels)
-    return CachedLabels(place, lambda name: _place(parsed, _beside(parsed.s3_labels, name)))
+        return S3Labels(_bucket(parsed), key)
+    return CachedLabels(_place(parsed, key), lambda name: _place(parsed, _beside(key, name)))
 
 
 def _place(parsed: Namespace, key: str) -> Place:

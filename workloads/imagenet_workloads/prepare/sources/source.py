@@ -243,6 +243,10 @@ class SourceKind(ABC):
         """Opens the validation images in the options of imagenet-index; None without any."""
         return None
 
+    def class_words(self, parsed: Namespace) -> LabelFile | None:
+        """The file of the source with the words of the classes; None if no option names one."""
+        return None
+
     @abstractmethod
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens a source again for imagenet-pack.
