@@ -56,6 +56,11 @@ _FILE_NAME = r"^[A-Za-z0-9][-A-Za-z0-9._]*$"
 FileName = Annotated[str, MaxLen(253), Field(pattern=_FILE_NAME)]
 """The name of a file, without folders."""
 
+_SERVED_NAME = r"^[-A-Za-z0-9._~%]*(\{[0-9]{1,6}\.\.[0-9]{1,6}\})?[-A-Za-z0-9._~%]+$"
+
+ServedName = Annotated[str, MaxLen(253), Field(pattern=_SERVED_NAME)]
+"""The name of a file of a server, or the names of many."""
+
 _SECRET_KEY = r"^[-._A-Za-z0-9]+$"
 
 SecretKey = Annotated[str, MaxLen(253), Field(pattern=_SECRET_KEY)]
@@ -75,6 +80,7 @@ FORMS = {
     _RELATIVE: "a path from the volume's root, without a leading / and without $",
     _DOMAIN_PATH: "a domain and a path, such as kueue.x-k8s.io/multikueue",
     BUCKET_NAME: "a name of 3 to 63 of a-z, 0-9, - and .",
+    _SERVED_NAME: "a percent-encoded name, or a range of names such as train-{000..127}.tar",
     _FILE_NAME: "a name of A-Z, a-z, 0-9, -, . and _, such as train.tar",
     _SECRET_KEY: "a key of A-Z, a-z, 0-9, -, . and _",
     _CHECKSUM: "sha256: or md5: and the hexadecimal digits",

@@ -231,8 +231,8 @@ def test_keys_are_in_no_file_and_no_output(
 @pytest.mark.parametrize(
     ("more", "mistake"),
     [
-        ([], "give either --s3-key or --s3-prefix"),
-        ([ARCHIVE, PREFIX], "give either --s3-key or --s3-prefix"),
+        ([], "give either --s3-key, --s3-keys or --s3-prefix"),
+        ([ARCHIVE, PREFIX], "give either --s3-key, --s3-keys or --s3-prefix"),
         ([PREFIX, "--s3-path-in-archive=x"], "--s3-path-in-archive goes with --s3-key"),
         ([PREFIX, "--s3-labels=x"], "--s3-labels goes with --s3-validation"),
         (

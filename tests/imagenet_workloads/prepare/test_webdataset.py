@@ -1,6 +1,5 @@
 """WebDataset's shards: a class beside each image, shards for training and for validation."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,30 +8,9 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import volume
 from imagenet_workloads.prepare.sources.source import Notes
-from support.pictures import collection, jpeg, tar, write_folder, zipped
+from support.pictures import jpeg, tar, write_folder, zipped
 from support.preparation import prepare
-
-IMAGES = collection({"cat": 4, "dog": 3})
-
-
-def shard(images: dict[str, str], how: str = "cls", folder: str = "") -> bytes:
-    """A shard of images by name with their classes, as WebDataset's TarWriter writes one."""
-    files: dict[str, bytes] = {}
-    for name, label in images.items():
-        stem = f"{folder}{name.partition('.')[0]}"
-        if how == "cls":
-            files[f"{stem}.cls"] = label.encode()
-        files[f"{stem}.jpg"] = IMAGES[label][name]
-        if how == "json":
-            files[f"{stem}.json"] = json.dumps({"label": label, "width": 32}).encode()
-        files[f"{stem}.txt"] = b"a caption"
-    return tar(files)
-
-
-def split() -> tuple[dict[str, str], dict[str, str]]:
-    names = {name: label for label, images in IMAGES.items() for name in images}
-    mixed = sorted(names, key=lambda name: name[::-1])
-    return {n: names[n] for n in mixed[:3]}, {n: names[n] for n in mixed[3:]}
+from support.shards import IMAGES, shard, split
 
 
 @pytest.mark.parametrize("how", ["cls", "json"])

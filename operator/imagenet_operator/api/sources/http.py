@@ -16,6 +16,7 @@ from imagenet_operator.api.fields import (
     RelativePath,
     SecretKey,
     SecretName,
+    ServedName,
     Text,
     stays_below,
 )
@@ -78,6 +79,42 @@ def _names_a_file(field: str) -> Rule:
     )
 
 
+_FOLDER = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/([-A-Za-z0-9._~%:/!&()*+,;=@]*/)?$"
+
+
+class ServedFolder(Model):
+    """Archives below one URL: one for each class, or shards of WebDataset."""
+
+    url: Text
+    """The http or https URL of the folder, without user and query. It ends with a slash."""
+
+    names: Annotated[tuple[ServedName, ...], MinLen(1), MaxLen(10_000)]
+    """The names of the archives, percent-encoded: all tars or all zips. The name of a class's
+    archive without its suffix is the class. A name may have a range of numbers, as in
+    ``train-{000..127}.tar``; 100,000 archives at most."""
+
+    rules = (
+        Rule(
+            cel=f"self.url.matches('{_FOLDER}')",
+            message="must be an http or https URL without user and query, with a slash at its end",
+            field="url",
+            holds=lambda folder: re.search(_FOLDER, folder.url) is not None,
+            hint="write https://HOST/PATH/",
+        ),
+    )
+
+
+def _goes_without_folder(field: str, attribute: str) -> Rule:
+    """Return the rule that a field is not given beside `folder`."""
+    return Rule(
+        cel=f"!has(self.folder) || !has(self.{field})",
+        message="does not go with folder",
+        field=field,
+        holds=lambda source: source.folder is None or getattr(source, attribute) is None,
+        hint="remove it: the archives of the folder have the classes",
+    )
+
+
 def _is_one_of_the_files(field: str, attribute: str) -> Rule:
     """Return the rule that a field of the source is the name of a file."""
     return Rule(
@@ -92,9 +129,12 @@ def _is_one_of_the_files(field: str, attribute: str) -> Rule:
 class HttpSource(RemoteSource):
     """Archives on a server. They are read in place, by ranges of bytes, or stored in a `cache`."""
 
-    files: Annotated[tuple[ServedFile, ...], MinLen(1), MaxLen(16)]
+    files: Annotated[tuple[ServedFile, ...], MaxLen(16)] = ()
     """The files: the archive with the classes, and those that `classWords` and `validation` name.
     All others are read too, as files beside the labels."""
+
+    folder: ServedFolder | None = None
+    """Many archives below one URL, in place of one archive with the classes."""
 
     archive: FileName | None = None
     """The name of the file with the classes: a tar or zip of class archives, or of class folders,
@@ -118,6 +158,15 @@ class HttpSource(RemoteSource):
 
     rules = (
         stays_below("pathInArchive"),
+        Rule(
+            cel="has(self.folder) || self.files.size() > 0",
+            message="files or a folder must be given",
+            field="files",
+            holds=lambda source: source.folder is not None or bool(source.files),
+            hint="write [{name: …, url: …}]",
+        ),
+        _goes_without_folder("archive", "archive"),
+        _goes_without_folder("pathInArchive", "path_in_archive"),
         Rule(
             cel="self.files.all(f, self.files.exists_one(g, g.name == f.name))",
             message="must have different names",
@@ -156,8 +205,12 @@ class HttpSource(RemoteSource):
         return self.secret_name
 
     def reading_arguments(self, validation: Any) -> list[str]:
-        """Return the files, which of them are archives, and the cache."""
+        """Return the files and the folder, which files are archives, and the cache."""
         arguments = self.cache_arguments
+        if self.folder is not None:
+            arguments += ["--http-folder", self.folder.url]
+            # In one argument: a name may begin with a dash.
+            arguments += [f"--http-name={name}" for name in self.folder.names]
         for file in self.files:
             arguments += ["--http-file", file.name, file.url]
             for option, value in (

@@ -1,9 +1,11 @@
-"""The source `s3`: an archive or loose images in a bucket, read in place or from a cache."""
+"""The source `s3`: archives or loose images in a bucket, read in place or from a cache."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import MaxLen, MinLen
 
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.buckets import ADDRESS_RULES, BucketName, Region
@@ -49,8 +51,14 @@ class S3Source(RemoteSource):
     key: RelativePath | None = None
     """The key of a tar or zip of class archives, or of class folders. Or of a Parquet file."""
 
+    keys: Annotated[tuple[RelativePath, ...], MinLen(1), MaxLen(1000)] | None = None
+    """The keys of several archives: all tars or all zips, one for each class, or shards of
+    WebDataset. Or of Parquet files. The last part of a key is the name of the archive; that of a
+    class's archive without its suffix is the class. `prefix` needs no list."""
+
     prefix: RelativePath | None = None
-    """The prefix of class folders, if each image is an object, such as ``ILSVRC/train``."""
+    """The prefix of class folders, if each image is an object, such as ``ILSVRC/train``. Or the
+    prefix of archives as those of `keys`, without folders beside them."""
 
     path_in_archive: RelativePath | None = None
     """The folder or archive in the archive of `key` that holds the classes, such as ``train``; by
@@ -79,12 +87,21 @@ class S3Source(RemoteSource):
 
     rules = (
         Rule(
-            cel="has(self.key) != has(self.prefix)",
-            message="exactly one of key, prefix must be given",
-            holds=lambda source: (source.key is None) != (source.prefix is None),
-            hint="write key for an archive, or prefix for class folders",
+            cel="[has(self.key), has(self.keys), has(self.prefix)].exists_one(given, given)",
+            message="exactly one of key, keys, prefix must be given",
+            holds=lambda source: (
+                sum(one is not None for one in (source.key, source.keys, source.prefix)) == 1
+            ),
+            hint="write key for an archive, keys for several, or prefix for class folders",
         ),
         stays_below("key"),
+        Rule(
+            cel="!has(self.keys) || !self.keys.exists(k, k.matches('(^|/)[.][.](/|$)'))",
+            message="must not contain ..",
+            field="keys",
+            holds=lambda source: not any(".." in key.split("/") for key in source.keys or ()),
+            hint="write keys from the bucket's root",
+        ),
         stays_below("prefix"),
         stays_below("pathInArchive"),
         stays_below("classWords"),
@@ -96,11 +113,11 @@ class S3Source(RemoteSource):
             hint="remove it, or write a longer prefix",
         ),
         Rule(
-            cel="has(self.key) || !has(self.cache)",
-            message="needs an archive",
+            cel="!has(self.prefix) || !has(self.cache)",
+            message="needs archives by their keys",
             field="cache",
-            holds=lambda source: source.key is not None or source.cache is None,
-            hint="remove it: each image below the prefix is read once",
+            holds=lambda source: source.prefix is None or source.cache is None,
+            hint="remove it, or write keys: what is below a prefix is read in place",
         ),
         Rule(
             cel="has(self.cache) || !has(self.checksum)",
@@ -133,6 +150,7 @@ class S3Source(RemoteSource):
         }
         # In one argument: a key may begin with a dash.
         given = [f"{option}={value}" for option, value in values.items() if value is not None]
+        given += [f"--s3-keys={key}" for key in self.keys or ()]
         return [*given, *self.cache_arguments]
 
     def index_arguments(self, validation: Any) -> list[str]:

@@ -13,11 +13,13 @@ class FileSet(ABC):
         where: its name in messages: a path or a URL without query.
         names: paths of the files from there.
         reads_at_once: the reads that may wait for a network at the same time; 1 for a volume.
+        has_tags: whether `tag` tells another version of a file.
     """
 
     where: str
     names: Sequence[str]
     reads_at_once: int = 1
+    has_tags: bool = False
 
     @abstractmethod
     def open(self, name: str) -> Blob:

@@ -1,4 +1,4 @@
-"""A folder of archives: one a class, or one for training and one for validation.
+"""A folder or list of archives: one a class, or one for training and one for validation.
 
 One archive a class is how the R tutorial divides ImageNet, and how image-net.org gives single
 classes. One archive a split is ILSVRC2012 as image-net.org gives it, with its development kit.
@@ -6,15 +6,20 @@ classes. One archive a split is ILSVRC2012 as image-net.org gives it, with its d
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archives, webdataset
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive import Archive, holds_image, pass_over, require_data
 from imagenet_workloads.prepare.sources.archive_layouts import require_uncompressed
+from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.folder import NOT_CLASSES, names
+from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
 from imagenet_workloads.prepare.sources.label_file import FileOnVolume
 from imagenet_workloads.prepare.sources.layout import SPLITS, TRAINING, VALIDATION
 from imagenet_workloads.prepare.sources.links import require_inside
@@ -24,7 +29,6 @@ from imagenet_workloads.prepare.sources.source import (
     Notes,
     Source,
     Validation,
-    changed,
     class_name_in,
     readable,
 )
@@ -35,78 +39,86 @@ KINDS = {
     f"folder of {archive.format}s": (f".{archive.format}", archive)
     for archive in (TarArchive, ZipArchive)
 }
+_SUFFIXES = tuple(suffix for suffix, _ in KINDS.values())
 _ILSVRC, _KIT = "ilsvrc2012_img_", "ILSVRC2012_devkit"
 
 OpenFile = Callable[[Path], Blob]
 
 
-class FolderOfArchives(Source):
-    """Each archive in a folder is a class; images may lie anywhere in it."""
+class FolderOfArchives(ArchiveSet):
+    """Each archive is a class; images may lie anywhere in it."""
 
-    def __init__(self, kind: str, root: Path, open_file: OpenFile) -> None:
-        """Opens nothing yet: a folder may hold more archives than a process may open.
+    def __init__(
+        self,
+        kind: str,
+        files: FileSet,
+        names: Sequence[str],
+        others: Sequence[str] = (),
+        planned: Fields | None = None,
+    ) -> None:
+        """Opens nothing yet.
 
         Args:
             kind: one of KINDS.
-            root: the folder.
-            open_file: opens a file there.
+            files: with the archives.
+            names: of the archives, in order.
+            others: the names of other files beside them, which are counted.
+            planned: as `version` was for index; None before it.
         """
+        super().__init__(files, names, planned)
         self.kind = kind
-        self.where = str(root)
-        self._root = root
-        self._open_file = open_file
+        self.where = files.where
+        self._others = others
         self._suffix, self._format = KINDS[kind]
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images by the name of their archive, in the order of each archive."""
-        total = sum(1 for _ in names(self._root))
-        for number, name in enumerate(names(self._root)):
-            notes.share = min(1.0, number / total)
-            if name in NOT_CLASSES:
+        for name in self._others:
+            notes.pass_over(name)
+        yield from super().scan(notes)
+
+    def scan_archive(self, name: str, archive: Archive, notes: Notes) -> Iterator[Image]:
+        """The images of a class."""
+        class_name = class_name_in(name.removesuffix(self._suffix), self.where)
+        images = 0
+        # The archive of a class that was not downloaded can have 0 bytes.
+        for member in archive.members() if archive.blob.size else ():
+            if not holds_image(member):
+                pass_over(member, notes)
                 continue
-            if name.startswith(".") or not name.endswith(self._suffix):
-                notes.pass_over(name)
-                continue
-            class_name = class_name_in(name.removesuffix(self._suffix), self.where)
-            images = 0
-            for image in self._scan_class(class_name, name, notes):
-                images += 1
-                yield image
-            if images == 0:
-                notes.empty.append(class_name)
+            require_data(member, archive.blob.where)
+            images += 1
+            yield Image(
+                class_name, f"{name}/{member.name}", member.offset, member.size, member.mtime
+            )
+        if images == 0:
+            notes.empty.append(class_name)
 
-    def _scan_class(self, class_name: str, file: str, notes: Notes) -> Iterator[Image]:
-        archive = self._open(file)
-        try:
-            # The archive of a class that was not downloaded can have 0 bytes.
-            for member in archive.members() if archive.blob.size else ():
-                if not holds_image(member):
-                    pass_over(member, notes)
-                    continue
-                require_data(member, archive.blob.where)
-                name = f"{file}/{member.name}"
-                yield Image(class_name, name, member.offset, member.size, member.mtime)
-        finally:
-            archive.blob.close()
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
-        file, _, member = name.partition("/")
-        if not (self._root / file).is_file():
-            raise changed(str(self._root / file), "is gone")
-        archive = self._open(file)
-        try:
-            return archive.read(member, offset, size)
-        finally:
-            archive.blob.close()
-
-    def _open(self, file: str) -> Archive:
-        path = self._root / file
-        require_inside(str(path), str(self._root))
-        blob = self._open_file(path)
+    def archive_in(self, blob: Blob) -> Archive:
+        """The archive of a class."""
         if self._format is TarArchive:
             require_uncompressed(blob.read(0, min(blob.size, BLOCK)), blob.where)
         return self._format(blob)
+
+
+def open_classes(files: FileSet, beside: Sequence[str] = ()) -> Source:
+    """Opens archives of which each is a class.
+
+    Args:
+        files: the archives.
+        beside: names of other files in their folder.
+
+    Raises:
+        InputError: they are of several kinds.
+    """
+    kinds = [
+        kind for kind, (suffix, _) in KINDS.items() if any(f.endswith(suffix) for f in files.names)
+    ]
+    if len(kinds) > 1:
+        raise InputError(
+            f"{files.where}: holds tars and zips; put those of the classes into one folder"
+        )
+    return FolderOfArchives(kinds[0], files, files.names, beside)
 
 
 def open_folder_of_archives(root: Path, open_file: OpenFile) -> Source | None:
@@ -120,22 +132,25 @@ def open_folder_of_archives(root: Path, open_file: OpenFile) -> Source | None:
         InputError: its archives are of several kinds.
     """
     files, folders = _listed(root)
-    splits = {_split(name): name for name in files if _split(name)}
+    splits = {split_of(name): name for name in files if split_of(name)}
     training = next((splits[name] for name in splits if name in TRAINING), None)
-    if training is not None and webdataset.is_shard(root / training, open_file):
-        training = None
+    if training is not None:
+        with closing(open_file(root / training)) as file:
+            training = None if webdataset.is_shard(file) else training
     # Class folders count, whatever is left over beside them.
     if training is not None and not folders:
         return _open_splits(root, training, splits, open_file)
     if folders or not files:
         return None
-    shards = webdataset.open_shards(root, files, open_file)
-    if shards is not None:
-        return shards
-    kinds = [kind for kind, (suffix, _) in KINDS.items() if any(f.endswith(suffix) for f in files)]
-    if len(kinds) > 1:
-        raise InputError(f"{root}: holds tars and zips; put those of the classes into one folder")
-    return FolderOfArchives(kinds[0], root, open_file)
+    found = FilesOfFolder(root, files, open_file)
+    return webdataset.open_shards(found) or _open_classes(root, open_file)
+
+
+def _open_classes(root: Path, open_file: OpenFile) -> Source:
+    found = [name for name in names(root) if name not in NOT_CLASSES]
+    classes = [name for name in found if not name.startswith(".") and name.endswith(_SUFFIXES)]
+    others = sorted({*found} - {*classes})
+    return open_classes(FilesOfFolder(root, classes, open_file), others)
 
 
 def open_file_of(root: Path, file: str, is_flat: bool, open_file: OpenFile) -> Source:
@@ -159,7 +174,6 @@ def open_file_of(root: Path, file: str, is_flat: bool, open_file: OpenFile) -> S
 
 def _listed(root: Path) -> tuple[Sequence[str], bool]:
     """The names of the archives in a folder, and whether it has folders with classes."""
-    suffixes = tuple(suffix for suffix, _ in KINDS.values())
     files, folders = [], False
     try:
         with os.scandir(root) as entries:
@@ -168,7 +182,7 @@ def _listed(root: Path) -> tuple[Sequence[str], bool]:
                     continue
                 if entry.is_dir():
                     folders |= not entry.name.startswith(_KIT)
-                elif entry.name.endswith(suffixes):
+                elif entry.name.endswith(_SUFFIXES):
                     files.append(entry.name)
     except OSError:
         # The scan of its folders says why.
@@ -176,7 +190,7 @@ def _listed(root: Path) -> tuple[Sequence[str], bool]:
     return sorted(files), folders
 
 
-def _split(name: str) -> str:
+def split_of(name: str) -> str:
     """The split that an archive is named after; empty if it is none."""
     stem = name.rpartition(".")[0].lower().removeprefix(_ILSVRC)
     return stem if stem in SPLITS else ""

@@ -1,4 +1,4 @@
-"""The Parquet files of a folder on a volume, which may be in folders of splits, as a `FileSet`."""
+"""Files of a folder on a volume as a `FileSet`: archives, or Parquet files in folders of splits."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.folder import NOT_CLASSES
 from imagenet_workloads.prepare.sources.links import require_inside
-from imagenet_workloads.prepare.sources.source import Blob
+from imagenet_workloads.prepare.sources.source import Blob, changed
 
 # Hugging Face's files are in data, or in CONFIGURATION/SPLIT. More folders than these are classes.
 _DEEPEST, _MOST_FOLDERS = 2, 20
@@ -30,8 +30,14 @@ class FilesOfFolder(FileSet):
         self._open_file = open_file
 
     def open(self, name: str) -> Blob:
-        """Opens a file, unless a link leads out of the folder."""
+        """Opens a file, unless a link leads out of the folder.
+
+        Raises:
+            InputError: it is gone since it was listed, or cannot be read.
+        """
         path = self._root / name
+        if not path.exists():
+            raise changed(str(path), "is gone")
         require_inside(str(path), str(self._root))
         return self._open_file(path)
 

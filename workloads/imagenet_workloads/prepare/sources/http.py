@@ -1,7 +1,7 @@
-"""The kind `http`: an archive on a server, read in place by ranges of bytes, or from a cache.
+"""The kind `http`: archives on a server, read in place by ranges of bytes, or from a cache.
 
-One file has the images with classes. Another one may have validation images, whose label file is a
-third.
+One file has the images with classes, or a folder has one archive for each class or shard. Another
+file may have validation images, whose label file is a third.
 """
 
 import io
@@ -14,10 +14,10 @@ from typing import Any
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.credentials import Credentials
-from imagenet_workloads.clients.http import Address, HttpClient, Login
+from imagenet_workloads.clients.http import AT_ONCE, Address, HttpClient, Login
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import parquet
+from imagenet_workloads.prepare.sources import name_ranges, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
     CachedLabels,
@@ -26,6 +26,7 @@ from imagenet_workloads.prepare.sources.cache import (
     place_of,
 )
 from imagenet_workloads.prepare.sources.http_files import (
+    CACHE_FIELD,
     HttpBlob,
     ServedFile,
     download,
@@ -34,10 +35,15 @@ from imagenet_workloads.prepare.sources.http_files import (
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote import (
     RemoteBlob,
+    RemoteFiles,
     is_of_option,
     open_remote,
     open_remote_planned,
     open_remote_validation,
+)
+from imagenet_workloads.prepare.sources.remote_archives import (
+    open_archives,
+    open_planned_archives,
 )
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.source import Source, Validation
@@ -61,7 +67,7 @@ class HttpKind(RemoteKind):
 
     name = "http"
     options = "--http-file"
-    planned_as = (*KINDS, parquet.KIND)
+    planned_as = (*KINDS, *remote_archives.KINDS)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --http-file and what describes the files."""
@@ -93,11 +99,11 @@ class HttpKind(RemoteKind):
         _add_reading_options(parser.add_argument)
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --http-file is given."""
-        return parsed.http_file is not None
+        """Whether --http-file or --http-folder is given."""
+        return (parsed.http_file or parsed.http_folder) is not None
 
     def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether --http-file is given to imagenet-pack."""
+        """Whether one of them is given to imagenet-pack."""
         return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
@@ -113,7 +119,7 @@ class HttpKind(RemoteKind):
                 return f"{name} is no name of an --http-file"
         if len(names) < len(parsed.http_file or ()):
             return "each --http-file needs another name"
-        if mistake := _mistake_of_values(parsed):
+        if mistake := _mistake_of_values(parsed) or _mistake_of_folder(parsed):
             return mistake
         if parsed.http_validation is None and parsed.http_labels is not None:
             return "--http-labels goes with --http-validation"
@@ -122,8 +128,11 @@ class HttpKind(RemoteKind):
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Looks for the layout of the archive."""
-        blob = _files(parsed).blob(_archive(parsed))
+        """Looks for the layout of the archives."""
+        name = _archive(parsed)
+        if name is None:
+            return open_archives(_folder(parsed), parsed.http_max_requests, CACHE_FIELD)
+        blob = _files(parsed).blob(name)
         return open_remote(blob, parsed.http_path_in_archive, parsed.http_max_requests)
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
@@ -133,7 +142,8 @@ class HttpKind(RemoteKind):
         files = _files(parsed)
         labels = None
         if parsed.http_labels is not None:
-            labels = files.labels(parsed.http_labels, (_archive(parsed), parsed.http_validation))
+            archives = {_archive(parsed), parsed.http_validation, *_names(parsed)}
+            labels = files.labels(parsed.http_labels, archives)
         blob = files.blob(parsed.http_validation)
         source = open_remote_validation(blob, labels is not None, _VALIDATION)
         return Validation(source, labels)
@@ -146,6 +156,8 @@ class HttpKind(RemoteKind):
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens an archive of the plan, which must not have changed."""
         is_validation = is_of_option(planned, _VALIDATION)
+        if parsed.http_folder is not None and not is_validation:
+            return open_planned_archives(planned, _folder(parsed))
         name = parsed.http_validation if is_validation else _archive(parsed)
         if name is None:
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
@@ -153,8 +165,27 @@ class HttpKind(RemoteKind):
         return open_remote_planned(planned, _files(parsed).blob(name), within)
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
-        """All files."""
-        return _Files(parsed).to_fetch(parsed.cache, (_archive(parsed), parsed.http_validation))
+        """All files, those of the folder too."""
+        archives = {_archive(parsed), parsed.http_validation, *_names(parsed)}
+        return _Files(parsed).to_fetch(parsed.cache, archives)
+
+
+def _folder(parsed: Namespace) -> RemoteFiles:
+    """The archives of --http-folder."""
+    at_once = AT_ONCE if parsed.cache is None else 1
+    where = parsed.http_folder.rstrip("/")
+    return RemoteFiles(where, _names(parsed), _files(parsed).blob, at_once)
+
+
+def _names(parsed: Namespace) -> Sequence[str]:
+    """The names of the archives of --http-folder."""
+    return name_ranges.expanded(parsed.http_name or ()) or ()
+
+
+def _addresses(parsed: Namespace) -> list[tuple[str, str]]:
+    """Name and URL of each file."""
+    below = [(name, parsed.http_folder + name) for name in _names(parsed)]
+    return [*(parsed.http_file or ()), *below]
 
 
 def _files(parsed: Namespace) -> "_Files | _CachedFiles":
@@ -176,7 +207,7 @@ class _Files:
                 sizes.get(name),
                 checksums.get(name),
             )
-            for name, url in parsed.http_file
+            for name, url in _addresses(parsed)
         }
         self._client = HttpClient(_login(credentials, bool(queries)))
 
@@ -184,7 +215,7 @@ class _Files:
         """A file to read by ranges; its `close` ends the connections of all."""
         return HttpBlob(self._files[name], self._client)
 
-    def to_fetch(self, cache: Path, archives: Collection[str]) -> list[FileToFetch]:
+    def to_fetch(self, cache: Path, archives: Collection[str | None]) -> list[FileToFetch]:
         """All files, for a cache."""
         return [
             FileToFetch(
@@ -197,7 +228,7 @@ class _Files:
             for file in self._files.values()
         ]
 
-    def labels(self, name: str, archives: Collection[str]) -> LabelFile:
+    def labels(self, name: str, archives: Collection[str | None]) -> LabelFile:
         """A label file; it and all files besides the archives are read as a whole."""
         contents = {
             file.name: download(file, self._client)
@@ -216,13 +247,14 @@ class _CachedFiles:
     """The files of the options, in a cache; their login is not needed."""
 
     def __init__(self, parsed: Namespace) -> None:
-        self._places = {name: place_of(parsed.cache, name, url) for name, url in parsed.http_file}
+        addresses = _addresses(parsed)
+        self._places = {name: place_of(parsed.cache, name, url) for name, url in addresses}
 
     def blob(self, name: str) -> RemoteBlob:
         """The content of a file."""
         return self._places[name].open()
 
-    def labels(self, name: str, archives: Collection[str]) -> LabelFile:
+    def labels(self, name: str, archives: Collection[str | None]) -> LabelFile:
         """A label file; further files besides the archives are beside it."""
 
         def beside(other: str) -> Place | None:
@@ -277,7 +309,25 @@ def _mistake_of_values(parsed: Namespace) -> str | None:
     return None
 
 
-def _archive(parsed: Namespace) -> str:
+def _mistake_of_folder(parsed: Namespace) -> str | None:
+    if (parsed.http_folder is None) != (parsed.http_name is None):
+        return "--http-folder and --http-name go together"
+    if parsed.http_folder is None:
+        return None
+    if parsed.http_archive is not None or parsed.http_path_in_archive is not None:
+        return "--http-archive and --http-path-in-archive do not go with --http-folder"
+    names = name_ranges.expanded(parsed.http_name)
+    if names is None:
+        return "--http-name: write different names, such as x-{000..127}.tar, 100,000 at most"
+    if not {name for name, _ in parsed.http_file or ()}.isdisjoint(names):
+        return "each --http-file needs another name than those in --http-folder"
+    return None
+
+
+def _archive(parsed: Namespace) -> str | None:
+    """The file with the classes; None if they are in a folder."""
+    if parsed.http_folder is not None:
+        return None
     name: str = parsed.http_archive or parsed.http_file[0][0]
     return name
 
@@ -302,6 +352,19 @@ def _add_reading_options(add_argument: Any) -> None:
         metavar="NAME",
         help="the file with the classes: a tar or zip of class archives, or of class folders "
         "(default: the first file)",
+    )
+    add_argument(
+        "--http-folder",
+        type=types.text,
+        metavar="URL",
+        help="a folder with one archive for each class, or with shards of WebDataset; ends with /",
+    )
+    add_argument(
+        "--http-name",
+        type=types.text,
+        action="append",
+        metavar="NAME",
+        help="an archive in --http-folder, or many, as train-{000..127}.tar; may be repeated",
     )
     add_argument(
         "--http-path-in-archive",

@@ -14,7 +14,7 @@ from imagenet_workloads.clients.http import AT_ONCE, HttpClient
 from imagenet_workloads.clients.hugging_face import Repository
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archives, parquet
+from imagenet_workloads.prepare.sources import archives, parquet, webdataset
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile
 from imagenet_workloads.prepare.sources.remote import (
     RemoteFiles,
@@ -32,7 +32,7 @@ class HuggingFaceKind(SourceKind):
 
     name = "huggingFace"
     options = "--hf-dataset"
-    planned_as = (parquet.KIND, *archives.KINDS)
+    planned_as = (parquet.KIND, webdataset.KIND, *archives.KINDS)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --hf-dataset and what describes its files."""

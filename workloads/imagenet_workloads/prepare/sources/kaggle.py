@@ -15,7 +15,7 @@ from imagenet_workloads.clients import kaggle
 from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.clients.kaggle import Download
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import parquet
+from imagenet_workloads.prepare.sources import parquet, webdataset
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import FileToFetch, Place, place_of
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
@@ -32,7 +32,7 @@ class KaggleKind(RemoteKind):
 
     name = "kaggle"
     options = "--kaggle-competition or --kaggle-dataset"
-    planned_as = (*KINDS, parquet.KIND)
+    planned_as = (*KINDS, parquet.KIND, webdataset.KIND)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --kaggle-competition, --kaggle-dataset and what describes their files."""

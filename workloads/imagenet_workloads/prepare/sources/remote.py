@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import decompressed, parquet
+from imagenet_workloads.prepare.sources import decompressed, parquet, webdataset
 from imagenet_workloads.prepare.sources.archives import (
     open_archive,
     open_flat_archive,
@@ -96,6 +96,8 @@ class RemoteBlob(Blob, Protocol):
 class RemoteFiles(FileSet):
     """Files of a server or bucket, which stay open until `close`."""
 
+    has_tags = True
+
     def __init__(
         self,
         where: str,
@@ -171,7 +173,7 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
         parquet.require_no_path_in_archive(blob.where, within)
         files = _single(blob)
         return parquet.Parquet(files, files.names)
-    source = _remote(open_archive(_reading(blob), within), blob)
+    source = _open_shard_or_archive(blob, within)
     try:
         if blob.at_once > 1:
             most = most_requests or MOST_REQUESTS
@@ -180,6 +182,19 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
         source.close()
         raise
     return source
+
+
+def _open_shard_or_archive(blob: RemoteBlob, within: str | None) -> Source:
+    window = _reading(blob)
+    try:
+        is_shard = within is None and webdataset.is_shard(window, may_have_folders=False)
+    except BaseException:
+        window.close()
+        raise
+    if is_shard:
+        files = _single(blob)
+        return webdataset.WebDataset(files, files.names)
+    return _remote(open_archive(window, within), blob)
 
 
 def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:
@@ -217,6 +232,8 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
     """
     if planned.text("kind") == parquet.KIND:
         return parquet.open_planned(planned, _single(blob))
+    if planned.text("kind") == webdataset.KIND:
+        return webdataset.WebDataset(_single(blob), (), planned.object("version"))
     try:
         _require_version(planned, blob.version)
         source = open_planned_archive(planned, _reading(blob), within)

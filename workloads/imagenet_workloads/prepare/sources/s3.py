@@ -1,4 +1,4 @@
-"""The kind `s3`: an archive in a bucket, in place or from a cache, or images below a prefix."""
+"""The kind `s3`: archives in a bucket, in place or from a cache, or images below a prefix."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -6,19 +6,24 @@ from functools import partial
 from typing import Any
 
 from imagenet_workloads import arguments as types
-from imagenet_workloads.clients.s3 import Bucket, address_of, open_bucket
+from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, address_of, open_bucket
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import matlab, parquet
+from imagenet_workloads.prepare.sources import matlab, parquet, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import CachedLabels, FileToFetch, Place, place_of
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote import (
     RemoteBlob,
+    RemoteFiles,
     is_of_option,
     open_remote,
     open_remote_planned,
     open_remote_validation,
+)
+from imagenet_workloads.prepare.sources.remote_archives import (
+    open_archives,
+    open_planned_archives,
 )
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3_objects import S3Blob, S3FlatFolder, S3Folder, S3Labels
@@ -33,7 +38,7 @@ class S3Kind(RemoteKind):
 
     name = "s3"
     options = "--s3-bucket"
-    planned_as = (S3Folder.kind, S3FlatFolder.kind, parquet.KIND, *KINDS)
+    planned_as = (S3Folder.kind, S3FlatFolder.kind, *remote_archives.KINDS, *KINDS)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --s3-bucket and what describes its objects."""
@@ -77,10 +82,14 @@ class S3Kind(RemoteKind):
 
     def mistake(self, parsed: Namespace) -> str | None:
         """An archive and a prefix exclude each other, and so do the ways to validate."""
-        if self.is_given(parsed) and (parsed.s3_key is None) == (parsed.s3_prefix is None):
-            return "give either --s3-key or --s3-prefix"
+        given = (parsed.s3_key, parsed.s3_keys, parsed.s3_prefix)
+        if self.is_given(parsed) and sum(one is not None for one in given) != 1:
+            return "give either --s3-key, --s3-keys or --s3-prefix"
+        keys = parsed.s3_keys or ()
+        if len(set(map(_name, keys))) < len(keys):
+            return "each of --s3-keys needs another last part"
         if parsed.cache is not None and parsed.s3_prefix is not None:
-            return "--cache goes with --s3-key"
+            return "--cache goes with --s3-key or --s3-keys"
         if parsed.s3_path_in_archive is not None and parsed.s3_key is None:
             return "--s3-path-in-archive goes with --s3-key"
         if parsed.s3_validation is None and parsed.s3_labels is not None:
@@ -90,7 +99,13 @@ class S3Kind(RemoteKind):
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Opens the archive or the prefix."""
+        """Opens the archives or the images of the prefix."""
+        files = _archives(parsed)
+        if files is not None:
+            cache = S3Blob.cache_field
+            # What is below a prefix is not stored.
+            cache = f"source.s3.keys and {cache}" if parsed.s3_keys is None else cache
+            return open_archives(files, parsed.s3_max_requests, cache)
         if parsed.s3_prefix is not None:
             return S3Folder(_bucket(parsed), parsed.s3_prefix)
         blob = _blob(parsed, parsed.s3_key)
@@ -113,6 +128,8 @@ class S3Kind(RemoteKind):
         kind = planned.text("kind")
         is_validation = is_of_option(planned, _VALIDATION)
         path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
+        if kind in remote_archives.KINDS and not is_validation and parsed.s3_key is None:
+            return open_planned_archives(planned, _files(parsed, ()))
         if path is None:
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
         if kind == S3Folder.kind:
@@ -125,7 +142,8 @@ class S3Kind(RemoteKind):
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """The archives, the label file, the meta.mat beside it, and the file of words."""
         bucket = _bucket(parsed)
-        archives = [one for one in (parsed.s3_key, parsed.s3_validation) if one is not None]
+        given = (parsed.s3_key, *(parsed.s3_keys or ()), parsed.s3_validation)
+        archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
         if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
             files.append(_beside(parsed.s3_labels, matlab.FILE_NAME))
@@ -146,6 +164,31 @@ class S3Kind(RemoteKind):
 def _blob(parsed: Namespace, key: str) -> RemoteBlob:
     """An object of the bucket, or its copy in the cache."""
     return S3Blob(_bucket(parsed), key) if parsed.cache is None else _place(parsed, key).open()
+
+
+def _archives(parsed: Namespace) -> RemoteFiles | None:
+    """The archives of --s3-keys, or those directly below --s3-prefix; None without any."""
+    if parsed.s3_keys is not None:
+        return _files(parsed, sorted(map(_name, parsed.s3_keys)))
+    if parsed.s3_prefix is None:
+        return None
+    folders, objects = _bucket(parsed).folders(parsed.s3_prefix.strip("/"))
+    names = [_name(one.key) for one in objects if one.key.endswith(remote_archives.SUFFIXES)]
+    # As on a volume, class folders count whatever is beside them.
+    has_folders = any(not _name(folder.rstrip("/")).startswith(".") for folder in folders)
+    return _files(parsed, names) if names and not has_folders else None
+
+
+def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
+    """Archives by the last parts of their keys."""
+    keys = {_name(key): key for key in parsed.s3_keys or ()}
+    prefix = (parsed.s3_prefix or "").strip("/")
+
+    def open_blob(name: str) -> RemoteBlob:
+        return _blob(parsed, keys.get(name) or (f"{prefix}/{name}" if prefix else name))
+
+    where = address_of(parsed.s3_bucket, prefix).rstrip("/")
+    return RemoteFiles(where, names, open_blob, AT_ONCE if parsed.cache is None else 1)
 
 
 def _label_file(parsed: Namespace, key: str) -> LabelFile:
@@ -188,8 +231,19 @@ def _add_reading_options(add_argument: Any) -> None:
         ("--s3-endpoint", "URL", "the S3 API (default: that of AWS)"),
         ("--s3-region", "NAME", "the bucket's region (default: us-east-1)"),
         ("--s3-key", "KEY", "a tar or zip of class archives, or of class folders"),
-        ("--s3-prefix", "PREFIX", "the prefix of class folders, if each image is an object"),
+        (
+            "--s3-prefix",
+            "PREFIX",
+            "the prefix of class folders, if each image is an object; or of archives",
+        ),
         ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
         (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
     ):
         add_argument(option, type=types.text, metavar=value, help=help)
+    add_argument(
+        "--s3-keys",
+        type=types.text,
+        action="append",
+        metavar="KEY",
+        help="one of several archives: of a class each, or shards of WebDataset; may be repeated",
+    )

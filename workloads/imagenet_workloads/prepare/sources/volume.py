@@ -68,8 +68,8 @@ def open_source(path: Path, within: str | None = None, scratch: Path | None = No
         InputError: the path does not exist, or is none of these.
     """
     if not regular_files.is_folder(path):
-        if within is None and webdataset.is_shard(path, File, may_have_folders=False):
-            return webdataset.WebDataset(path.parent, (path.name,), File)
+        if within is None and _is_shard(path):
+            return webdataset.WebDataset(_files_of(path), (path.name,))
         if _is_parquet(path):
             parquet.require_no_path_in_archive(str(path), within)
             return parquet.Parquet(_files_of(path), (path.name,))
@@ -87,6 +87,11 @@ def open_source(path: Path, within: str | None = None, scratch: Path | None = No
 def _is_parquet(path: Path) -> bool:
     with closing(File(path)) as file:
         return parquet.is_parquet(file)
+
+
+def _is_shard(path: Path) -> bool:
+    with closing(File(path)) as file:
+        return webdataset.is_shard(file, may_have_folders=False)
 
 
 def _files_of(path: Path) -> FilesOfFolder:
@@ -232,7 +237,8 @@ class VolumeKind(SourceKind):
         if kind == parquet.KIND:
             return parquet.open_planned(planned, _files_of(path))
         if kind == webdataset.KIND:
-            return webdataset.WebDataset(path if is_folder else path.parent, (), File)
+            root = path if is_folder else path.parent
+            return webdataset.WebDataset(FilesOfFolder(root, (), File), ())
         if not is_folder:
             inside = None if is_validation else parsed.path_in_archive
             blob = _open_blob(path, parsed.data)
@@ -242,7 +248,7 @@ class VolumeKind(SourceKind):
         if planned.has("file"):
             return _matching(kind, open_file_of(path, planned.file_name("file"), is_flat, File))
         if kind in KINDS_OF_FOLDERS:
-            return FolderOfArchives(kind, path, File)
+            return FolderOfArchives(kind, FilesOfFolder(path, (), File), ())
         folder = FlatFolder if is_flat else Folder
         if kind != folder.kind:
             raise changed(str(path), f"is a {folder.kind} in place of a {kind}")

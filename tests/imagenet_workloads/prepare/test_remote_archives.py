@@ -1,0 +1,190 @@
+"""Many archives on a server and in a bucket: the same datasets as from a folder on a volume."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.commands import index, pack
+from imagenet_workloads.prepare.sources.name_ranges import expanded
+from support.file_server import FileServer
+from support.pictures import collection, tar, zipped
+from support.preparation import prepare, refused, run_index
+from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
+from support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
+from support.shards import shard, split
+
+CLASSES = collection({"n01": 4, "n02": 3, "n03": 5})
+SHARDS = split()
+FOLDERS: dict[str, dict[str, bytes]] = {
+    "tars": {f"{name}.tar": tar(images) for name, images in CLASSES.items()},
+    "zips": {f"{name}.zip": zipped(images) for name, images in CLASSES.items()},
+    "shards": {f"imagenet-{number:06}.tar": shard(one) for number, one in enumerate(SHARDS)},
+    "splits": {
+        f"x-{name}-00.tar": shard(one) for name, one in zip(("train", "val"), SHARDS, strict=True)
+    },
+}
+NAMES = {"shards": ["imagenet-{000000..000001}.tar"]}
+ALL = ("--shards", "1")
+DATASET = (*ALL, "--default-validation-per-class", "1")
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serve_s3(tmp_path_factory.mktemp("s3")) as running:
+        objects = {
+            f"{f}/{name}": one for f, files in FOLDERS.items() for name, one in files.items()
+        }
+        running.fill("imagenet", objects)
+        yield running
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    content = {f"/{f}/{name}": one for f, files in FOLDERS.items() for name, one in files.items()}
+    with FileServer(content).running() as running:
+        yield running
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Callable[[str], bytes]:
+    def dataset(folder: str) -> bytes:
+        root = tmp_path / folder
+        root.mkdir()
+        for name, content in FOLDERS[folder].items():
+            (root / name).write_bytes(content)
+        return (prepare(root, tmp_path / "local", *DATASET) / "dataset.json").read_bytes()
+
+    return dataset
+
+
+def on(server: FileServer, folder: str) -> list[str]:
+    names = NAMES.get(folder, FOLDERS[folder])
+    return ["--http-folder", f"{server.url}/{folder}/", *(f"--http-name={one}" for one in names)]
+
+
+def below(bucket: S3Server, *options: str) -> list[str]:
+    return ["--s3-bucket=imagenet", f"--s3-endpoint={bucket.endpoint}", *options]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_of_a_server_gives_the_dataset_of_a_volume(
+    folder: str, server: FileServer, local: Callable[[str], bytes], tmp_path: Path
+) -> None:
+    remote = prepare_remote(tmp_path / "remote", on(server, folder), *DATASET)
+    assert (remote / "dataset.json").read_bytes() == local(folder)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_prefix_or_keys_of_a_bucket_give_the_dataset_of_a_volume(
+    folder: str,
+    bucket: S3Server,
+    local: Callable[[str], bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    secret = write_secret(tmp_path / "secret", **keys)
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(secret))
+    listed = [f"--s3-keys={folder}/{name}" for name in FOLDERS[folder]]
+    prefix = prepare_remote(tmp_path / "prefix", below(bucket, f"--s3-prefix={folder}"), *DATASET)
+    fetched = prepare_fetched(
+        tmp_path / "cache", tmp_path / "keys", below(bucket, *listed), *DATASET
+    )
+    expected = local(folder)
+    assert (prefix / "dataset.json").read_bytes() == expected
+    assert (fetched / "dataset.json").read_bytes() == expected
+
+
+def test_one_shard_is_a_source(server: FileServer, tmp_path: Path) -> None:
+    url = f"{server.url}/shards/imagenet-000000.tar"
+    one = prepare_remote(tmp_path / "remote", ["--http-file", "x.tar", url], *ALL)
+    file = tmp_path / "imagenet-000000.tar"
+    file.write_bytes(FOLDERS["shards"][file.name])
+    local = prepare(file, tmp_path / "local", *ALL)
+    assert (one / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("tars", "n02.tar"), ("shards", "imagenet-000001.tar")]
+)
+def test_a_change_of_one_archive_between_index_and_pack_is_said(
+    folder: str,
+    name: str,
+    server: FileServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    data = tmp_path / "data"
+    key = run_index(None, data, *on(server, folder), *DATASET)["key"]
+    content = bytearray(FOLDERS[folder][name])
+    content[-1] ^= 1
+    server.content[f"/{folder}/{name}"] = bytes(content)
+    assert pack.main(["--data", str(data), "--key", key, *on(server, folder)]) == 3
+    assert f"{name}: is another file: the source has changed" in capfd.readouterr().err
+
+
+def test_the_estimate_counts_all_archives(
+    server: FileServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Headers so far apart that each takes a request.
+    images = {f"{number:04}.jpg": bytes(70 << 10) for number in range(150)}
+    for name in ("a.tar", "b.tar", "c.tar", "d.tar"):
+        server.content[f"/large/{name}"] = tar(images)
+        # Otherwise the server would make a checksum of it for each answer.
+        server.tags[f"/large/{name}"] = f'"{name}"'
+    options = ["--http-folder", f"{server.url}/large/", "--http-max-requests", "500"]
+    options += [f"--http-name={name}.tar" for name in "abcd"]
+    said = refused(capfd, *options, "--data", str(tmp_path))
+    assert "listing takes about 6" in said
+    assert "and 500 are allowed; raise maxRequests, or write source.http.cache" in said
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["n01.tar", "n02.zip"], "holds tars and zips"),
+        (["n01.tar", "n04.tar"], "/n04.tar: 404 Not Found"),
+        (["train.tar", "val.tar"], "train.tar is the archive of a split, and no class"),
+    ],
+)
+def test_what_cannot_be_read_is_named(
+    names: list[str],
+    message: str,
+    server: FileServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    server.content["/tars/n02.zip"] = FOLDERS["zips"]["n02.zip"]
+    server.content["/tars/train.tar"] = FOLDERS["tars"]["n01.tar"]
+    options = ["--http-folder", f"{server.url}/tars/", *(f"--http-name={one}" for one in names)]
+    assert message in refused(capfd, *options, "--data", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--http-folder=http://127.0.0.1:1/x/"], "--http-folder and --http-name go together"),
+        (
+            ["--http-folder=http://127.0.0.1:1/x/", "--http-name={9..1}.tar"],
+            "--http-name: write different names, such as x-{000..127}.tar",
+        ),
+        (
+            ["--s3-bucket=x", "--s3-keys=a/n01.tar", "--s3-keys=b/n01.tar"],
+            "each of --s3-keys needs another last part",
+        ),
+    ],
+)
+def test_a_mistake_in_the_options(
+    options: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        index.main([*options, "--data", "/nowhere"])
+    assert message in capfd.readouterr().err
+
+
+def test_ranges_of_names() -> None:
+    assert expanded(["x-{08..10}.tar", "a.tar"]) == ["a.tar", "x-08.tar", "x-09.tar", "x-10.tar"]
+    assert expanded(["x-{0..99999}.tar", "a.tar"]) is None
+    assert expanded(["x-{0..1}-{0..1}.tar"]) is None
+    assert expanded(["a.tar", "a.tar"]) is None

@@ -1,0 +1,62 @@
+"""Several archives on a server or in a bucket: one a class, WebDataset's shards, Parquet files."""
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources import folder_of_archives, parquet, webdataset
+from imagenet_workloads.prepare.sources.folder_of_archives import FolderOfArchives
+from imagenet_workloads.prepare.sources.listing_estimate import MOST_REQUESTS, require_few_requests
+from imagenet_workloads.prepare.sources.remote import RemoteFiles
+from imagenet_workloads.prepare.sources.source import Source
+
+SUFFIXES = (".tar", ".zip", parquet.SUFFIX)
+KINDS = (*folder_of_archives.KINDS, webdataset.KIND, parquet.KIND)
+
+
+def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: str) -> Source:
+    """Opens archives for index; closes them on an error.
+
+    Args:
+        files: the archives.
+        most_requests: for listing them; None for 2,000,000.
+        cache_field: the field of the manifest that has them stored first.
+
+    Raises:
+        InputError: they are of several kinds, or listing them takes too many requests.
+    """
+    try:
+        source = parquet.open_files(files)
+        if source is None:
+            _require_no_splits(files)
+            source = webdataset.open_shards(files) or folder_of_archives.open_classes(files)
+            if files.reads_at_once > 1:
+                most = most_requests or MOST_REQUESTS
+                source.listing = require_few_requests(source, most, cache_field)
+    except BaseException:
+        files.close()
+        raise
+    return source
+
+
+def open_planned_archives(planned: Fields, files: RemoteFiles) -> Source:
+    """Opens the archives of a plan, which must not have changed, again for pack."""
+    kind = planned.text("kind")
+    if kind == parquet.KIND:
+        return parquet.open_planned(planned, files)
+    version = planned.object("version")
+    if kind == webdataset.KIND:
+        return webdataset.WebDataset(files, (), version)
+    return FolderOfArchives(kind, files, (), planned=version)
+
+
+def _require_no_splits(files: RemoteFiles) -> None:
+    """Checks that no archive is one of a split, unless it is a shard.
+
+    Raises:
+        InputError: one is.
+    """
+    split = next((name for name in files.names if folder_of_archives.split_of(name)), None)
+    if split is not None and not webdataset.is_shard(files.open(split)):
+        raise InputError(
+            f"{files.where}: {split} is the archive of a split, and no class; name it as the one "
+            "archive of the source, and the validation images in validation.path"
+        )
