@@ -298,6 +298,9 @@ TABLE: dict[str, Manifest] = {
             "pretrained": "weights/resnet50.safetensors",
         },
     ),
+    "network of timm": pytorch(
+        {"single": {}}, workers={"replicas": 1}, model={"network": "timm/resnet10t"}
+    ),
     "compiled": pytorch({"single": {}}, workers={"replicas": 1}, compile=True),
     "single of pytorch in bfloat16": pytorch(
         {"single": {}}, workers={"replicas": 1, "gpus": 1}, precision="bfloat16"

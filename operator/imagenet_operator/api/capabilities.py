@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Framework
+from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Framework, is_named, is_named_cel
 from imagenet_operator.api.frameworks.descriptor import READERS
 from imagenet_operator.api.optimizer import OptimizerName
 from imagenet_operator.api.precision import Precision
@@ -46,7 +46,7 @@ def rules() -> Iterator[Rule]:
 
 def _rules_of(framework: Framework) -> Iterator[Rule]:
     """Yield the rules for jobs of one framework, without the condition on the framework."""
-    if framework.networks.keys() != NETWORKS.keys():
+    if framework.networks.keys() != NETWORKS.keys() or not framework.network_prefix:
         yield _networks(framework)
     if framework.lacks_optimizers:
         yield _optimizers(framework)
@@ -85,21 +85,28 @@ def _or(has: Callable[[Framework], bool], remedy: str) -> str:
 
 
 def _networks(framework: Framework) -> Rule:
-    known = list(framework.networks)
+    known, prefix = list(framework.networks), framework.network_prefix
+
+    has = [f"self.model.network in {known}"]
+    if prefix:
+        has.append(f"self.model.network.startsWith('{prefix}')")
 
     def explain(training: Any) -> tuple[str, str]:
         network = training.model.network
-        remedy = f"write one of {', '.join(known)}"
+        remedy = f"write one of {', '.join((*known, *([f'{prefix}NAME'] if prefix else [])))}"
         return (
             f"{framework.name} has no {network}",
-            _or(lambda other: network in other.networks, remedy),
+            _or(lambda other: other.has_network(network), remedy),
         )
 
     return Rule(
-        cel=f"self.model.network in {known}",
+        cel=f"{' || '.join(has)} || !({is_named_cel('self.model.network')})",
         message=f"must be a network of the framework {framework.name}",
         field="model.network",
-        holds=lambda training: training.model.network in framework.networks,
+        # A name of no network is the model's error.
+        holds=lambda training: (
+            framework.has_network(training.model.network) or not is_named(training.model.network)
+        ),
         explain=explain,
     )
 

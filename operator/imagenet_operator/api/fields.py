@@ -74,6 +74,10 @@ Checksum = Annotated[str, MaxLen(71), Field(pattern=_CHECKSUM)]
 BUCKET_NAME: Final = r"^[a-z0-9][-.a-z0-9]{1,61}[a-z0-9]$"
 """The name of a bucket."""
 
+_NETWORK_NAME = r"^[A-Za-z0-9][-A-Za-z0-9_./]*$"
+
+NetworkName = Annotated[str, MaxLen(128), Field(pattern=_NETWORK_NAME)]
+
 FORMS = {
     _SUBDOMAIN: "a name of a-z, 0-9, - and dots",
     _SUBDOMAIN_OR_NONE: 'a name of a-z, 0-9, - and dots, or ""',
@@ -82,6 +86,7 @@ FORMS = {
     BUCKET_NAME: "a name of 3 to 63 of a-z, 0-9, - and .",
     _SERVED_NAME: "a percent-encoded name, or a range of names such as train-{000..127}.tar",
     _FILE_NAME: "a name of A-Z, a-z, 0-9, -, . and _, such as train.tar",
+    _NETWORK_NAME: "a name that imagenetctl networks lists",
     _SECRET_KEY: "a key of A-Z, a-z, 0-9, -, . and _",
     _CHECKSUM: "sha256: or md5: and the hexadecimal digits",
     POSITIVE_BYTES: "a quantity above zero, such as 200Gi",

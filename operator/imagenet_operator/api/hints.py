@@ -101,6 +101,8 @@ def kind_of(node: Schema) -> str:
     """Describe a schema in words: ``an integer of at least 1``."""
     if "enum" in node:
         return " or ".join(node["enum"])
+    if node.get("pattern") in FORMS:
+        return FORMS[node["pattern"]]
     kind = node.get("type")
     if kind == "object" and "properties" in node:
         return f"an object with {', '.join(node.get('required') or list(node['properties'])[:4])}"

@@ -6,13 +6,14 @@ networks. Contract tests build each network of this table in each of its framewo
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated
 
 from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.fields import ImageShape, RelativePath, stays_below
-from imagenet_operator.api.frameworks import NETWORKS, NetworkName
+from imagenet_operator.api.fields import ImageShape, NetworkName, RelativePath, stays_below
+from imagenet_operator.api.frameworks import NETWORKS, PREFIXES, family_of, is_named, is_named_cel
 
 SMALL_IMAGE = 32
 """Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
@@ -33,14 +34,14 @@ def _is_small_resnet(model: Network) -> bool:
 
 
 def _depth_holds(model: Network) -> bool:
-    depths, layers = NETWORKS[model.network].depths, model.num_layers
+    depths, layers = family_of(model.network).depths, model.num_layers
     if not depths or layers is None:
         return not depths and layers is None
     return small_depth(layers) if _is_small_resnet(model) else layers in depths
 
 
 def _explain_depth(model: Network) -> tuple[str, str]:
-    depths = NETWORKS[model.network].depths
+    depths = family_of(model.network).depths
     if not depths:
         return f"{model.network} comes in one depth", "remove it"
     layers = model.num_layers
@@ -65,11 +66,12 @@ def _depth_cel() -> str:
         for depths, names in by_depths.items()
     )
     several = f"has(self.numLayers) && ({small} : {large})"
-    return f"{_THREE_NUMBERS} || (self.network in {single} ? !has(self.numLayers) : {several})"
+    one_depth = f"self.network in {single} || !(self.network in {list(NETWORKS)})"
+    return f"{_THREE_NUMBERS} || ({one_depth} ? !has(self.numLayers) : {several})"
 
 
 def _sides_hold(model: Network) -> bool:
-    return min(model.image_shape[1:]) >= NETWORKS[model.network].smallest
+    return min(model.image_shape[1:]) >= family_of(model.network).smallest
 
 
 def _smallest_cel() -> str:
@@ -82,12 +84,20 @@ def _smallest_cel() -> str:
     )
 
 
+def _explain_name(model: Network) -> tuple[str, str]:
+    near = difflib.get_close_matches(model.network.lower(), NETWORKS, n=1, cutoff=0.7)
+    if near:
+        return f"there is no network {model.network}", f"did you mean {near[0]}?"
+    known = ", ".join((*NETWORKS, *(f"{prefix}NAME" for prefix in PREFIXES)))
+    return f"there is no network {model.network}", f"write one of {known}"
+
+
 class Network(Model):
     """The network to train."""
 
     network: NetworkName
-    """The network's name, as in MXNet's programs. `imagenetctl networks` lists the networks of each
-    framework."""
+    """The network's name, as in MXNet's programs; with PyTorch also timm/NAME, a network of timm.
+    `imagenetctl networks` lists the networks of each framework."""
 
     num_layers: Annotated[int, Ge(1), Le(2000)] | None = None
     """The depth, for resnet (18, 34, 50, 101, 152; for images of up to 32 pixels 6n+2, such as 20,
@@ -103,6 +113,13 @@ class Network(Model):
     weights."""
 
     rules = (
+        Rule(
+            cel=is_named_cel("self.network"),
+            message="must be the name of a network",
+            field="network",
+            holds=lambda model: is_named(model.network),
+            explain=_explain_name,
+        ),
         stays_below("pretrained"),
         Rule(
             cel=_depth_cel(),
@@ -128,7 +145,7 @@ class Network(Model):
             holds=_sides_hold,
             explain=lambda model: (
                 f"is too small for {model.network}",
-                f"write at least {NETWORKS[model.network].smallest} pixels a side",
+                f"write at least {family_of(model.network).smallest} pixels a side",
             ),
         ),
     )

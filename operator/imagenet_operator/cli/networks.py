@@ -47,6 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
+    for name, framework in FRAMEWORKS.items():
+        if framework.network_prefix:
+            print(f"\n{framework.network_prefix}NAME, {name}: the network NAME of that library")
     print(f"\nresnet, {_SMALL_RESNET}")
     return exit_codes.SUCCESS
 

@@ -116,9 +116,7 @@ SENTENCES = [
     (
         f"{TRAINING}.model",
         {},
-        "spec.training.model.network: is required; write lenet or mlp or alexnet or resnet or "
-        "resnet-v1 or vgg or vgg-bn or inception-v3 or densenet or squeezenet or mobilenet or "
-        "mobilenet-v2",
+        "spec.training.model.network: is required; write a name that imagenetctl networks lists",
     ),
     (
         f"{TRAINING}.model",

@@ -29,6 +29,7 @@ __all__ = [
     "DEFAULT_FRAMEWORK",
     "FRAMEWORKS",
     "NETWORKS",
+    "PREFIXES",
     "Family",
     "Format",
     "Framework",
@@ -36,8 +37,10 @@ __all__ = [
     "GPUCode",
     "Images",
     "LocalEnvironment",
-    "NetworkName",
     "StrategySupport",
+    "family_of",
+    "is_named",
+    "is_named_cel",
     "with_strategy",
 ]
 
@@ -61,17 +64,36 @@ NETWORKS: Mapping[str, Family] = MappingProxyType(
 )
 """`model.network` → the networks of that name, over all frameworks."""
 
+PREFIXES = tuple(
+    framework.network_prefix for framework in FRAMEWORKS.values() if framework.network_prefix
+)
+"""The beginnings of the names of networks that are in no table."""
+
 _FORMATS = dict.fromkeys(name for framework in FRAMEWORKS.values() for name in framework.formats)
 
 # The registry determines the values of these types: the schema has all names, mypy sees a str.
 if TYPE_CHECKING:
     FrameworkName = str
     Format = str
-    NetworkName = str
 else:
     FrameworkName = Literal[tuple(FRAMEWORKS)]
     Format = Literal[tuple(_FORMATS)]
-    NetworkName = Literal[tuple(NETWORKS)]
+
+
+def family_of(network: str) -> Family:
+    """Return the networks of a name; those of one depth and any image size for a name of none."""
+    return NETWORKS.get(network, Family())
+
+
+def is_named(network: str) -> bool:
+    """Return whether a framework may have a network of this name."""
+    return any(framework.has_network(network) for framework in FRAMEWORKS.values())
+
+
+def is_named_cel(path: str) -> str:
+    """Return `is_named` of a field as CEL."""
+    prefixed = "".join(f" || {path}.startsWith('{prefix}')" for prefix in PREFIXES)
+    return f"{path} in {list(NETWORKS)}{prefixed}"
 
 
 def with_strategy(strategy: str) -> dict[str, StrategySupport]:

@@ -125,6 +125,8 @@ class Framework:
         formats: The dataset formats that it reads, the default first.
         networks: `model.network` → the networks of that name. A name that several frameworks have
             means the same `Family` in each.
+        network_prefix: Begins the names of further networks, of one depth, which only the
+            framework's program knows; None if there are none.
         strategies: A strategy's name in a manifest → how the framework trains with it.
         images: The published images.
         gpu_code: The GPUs that the GPU image runs on.
@@ -150,6 +152,7 @@ class Framework:
     strategies: Mapping[str, StrategySupport]
     images: Images
     gpu_code: GPUCode = field(default_factory=GPUCode)
+    network_prefix: str | None = None
     options: tuple[str, ...] = ()
     environment: LocalEnvironment | None = None
     readers: tuple[str, ...] = ("Ordered",)
@@ -162,6 +165,11 @@ class Framework:
     contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = _none
     training_rules: tuple[Rule, ...] = ()
     memory_variable: str | None = None
+
+    def has_network(self, name: str) -> bool:
+        """Return whether it may have a network."""
+        prefix = self.network_prefix
+        return name in self.networks or (prefix is not None and name.startswith(prefix))
 
     def local_environment(self, strategy: str) -> LocalEnvironment | None:
         """Return the environment of a local run; None for imagenetctl's own.

@@ -47,6 +47,7 @@ PYTORCH = Framework(
         *("lenet", "mlp", "alexnet", "resnet", "vgg", "vgg-bn", "inception-v3", "densenet"),
         *("squeezenet", "mobilenet-v2"),
     ),
+    network_prefix="timm/",
     strategies={
         "single": StrategySupport(options=("--distribution-strategy", "single")),
         "distributedDataParallel": StrategySupport(

@@ -1,15 +1,18 @@
 """The families of networks that PyTorch trains, as modules from images to scores.
 
 One function a family, called by `networks.build`. torchvision has most of them; those of small
-images have the layers and names of MXNet's networks. Imports PyTorch, and torchvision where needed.
+images have the layers and names of MXNet's networks. Imports PyTorch, and torchvision or timm where
+needed.
 """
 
+import difflib
 from collections import OrderedDict
 from typing import Any
 
 import torch
 from torch import nn
 
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.networks import NetworkRequest, Residual, plan_residual
 
 
@@ -151,6 +154,37 @@ def mobilenet_v2(request: NetworkRequest) -> nn.Module:
 def inception_v3(request: NetworkRequest) -> nn.Module:
     """Build the network without its auxiliary classifier; it is designed for 299 pixels."""
     return _of_torchvision("inception_v3", request, aux_logits=False, init_weights=False)
+
+
+def timm_network(request: NetworkRequest, name: str) -> nn.Module:
+    """Build a network of timm, with random values; nothing is downloaded.
+
+    Raises:
+        InputError: timm is not installed, has no such network, or cannot build it for the images.
+    """
+    import timm
+
+    # Also false for names such as `hf-hub:…`, which timm would look up on the network.
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see timm.list_models()"
+        raise InputError(f"--network: timm has no {name!r}; {hint}")
+    channels, *sides = request.image_shape
+    fixed = timm.get_pretrained_cfg(name).fixed_input_size
+    try:
+        network: nn.Module = timm.create_model(
+            name,
+            pretrained=False,
+            num_classes=request.classes,
+            in_chans=channels,
+            **({"img_size": tuple(sides)} if fixed else {}),
+        )
+    except (ArithmeticError, AssertionError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"--network: timm cannot build {name} for images of {channels}x{sides[0]}x{sides[1]}: "
+            f"{error}"
+        ) from error
+    return network
 
 
 def _of_torchvision(name: str, request: NetworkRequest, **more: Any) -> nn.Module:

@@ -75,6 +75,8 @@ class PyTorch:
         request = NetworkRequest(
             model.network, model.num_layers, data.class_count, model.image_shape
         )
+        # For the values of timm's networks, which `initialize` keeps.
+        torch.manual_seed(options.cluster.seed)
         network = networks.build(request)
         # On the CPU, so that the values do not depend on the device.
         initialize(options, network)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
+from imagenet_workloads.frameworks.pytorch.networks import TIMM
 from imagenet_workloads.train.options import Options
 
 _Draw = Callable[[torch.Tensor, torch.Generator], object]
@@ -39,9 +40,11 @@ def initialize(options: Options, network: nn.Module) -> None:
     """Draw every weight of convolutions and dense layers; their biases are zero.
 
     BatchNorm keeps PyTorch's values. `default` is the initializer of MXNet's example for the
-    network.
+    network; a network of timm keeps the values that timm has drawn.
     """
     name = options.model.initializer
+    if name == "default" and options.model.network.startswith(TIMM):
+        return
     if name == "default":
         name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
     generator = torch.Generator().manual_seed(options.cluster.seed)

@@ -1,7 +1,8 @@
 """The networks that PyTorch trains: a family, a depth and an image size, checked.
 
-Most are torchvision's. `resnet` is its ResNet v1.5, and for small images the network of MXNet's
-CIFAR experiments. Imports no PyTorch: `families` builds the networks, and imports it.
+Most are torchvision's, and `timm/NAME` is timm's network NAME. `resnet` is torchvision's ResNet
+v1.5, and for small images the network of MXNet's CIFAR experiments. Imports no PyTorch: `families`
+builds the networks, and imports it.
 """
 
 import importlib
@@ -24,12 +25,18 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
+TIMM = "timm/"
+"""The beginning of the names of timm's networks."""
+
+
 def build(request: NetworkRequest) -> Any:
     """Build the module of a request, from images (N, channels, height, width) to scores.
 
     Raises:
         InputError: unknown family or depth, or images that are too small.
     """
-    builder = find_builder(request, FAMILIES, "PyTorch")
     families = importlib.import_module(f"{__package__}.families")
+    if request.network.startswith(TIMM):
+        return families.timm_network(request, request.network.removeprefix(TIMM))
+    builder = find_builder(request, FAMILIES, "PyTorch")
     return getattr(families, builder)(request)
