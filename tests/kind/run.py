@@ -36,7 +36,7 @@ from kind.conftest import OPERATOR
 from kind.environment import Environment, prepare
 from kind.prometheus.server import IMAGE as PROMETHEUS
 from kind.seaweedfs.server import IMAGE as SEAWEEDFS
-from kind.stories.namespace import Operator
+from kind.stories.deployment import Operator
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]

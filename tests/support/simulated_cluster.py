@@ -1,16 +1,13 @@
 """A cluster in memory that does to a job whatever real ones do, and holds it to account.
 
-It implements `clusters.interface.Cluster` over a `SimulatedWorld` and is driven by the real
-`clusters.apply`. `look` makes a pass; `settle` lets everything go well until the job has ended.
-Everything that must never happen is asserted where it would: at a create, a delete, a status, the
-start of a process.
+It implements `clusters.interface.Cluster` over a `SimulatedWorld`, for the real `clusters.apply`.
+`settle` lets everything go well until the end. What must never happen is asserted where it would.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -38,6 +35,7 @@ from imagenet_operator.reconcile.types import (
 )
 from support.asynchronous import run_now
 from support.merge_patch import merge
+from support.simulated_failures import deserves
 from support.simulated_objects import (
     attempt_of,
     check_names,
@@ -173,29 +171,11 @@ class SimulatedCluster(SimulatedWorld):
         assert "Succeeded" not in true_ends(new) or self.everybody_succeeded(), "no true success"
         failed = condition(new, "Failed")
         if failed is not None and failed.status == "True":
-            assert self._is_deserved(failed.reason), f"nothing deserves {failed.reason}"
+            hangs = len(self.progressed_at)
+            is_deserved = deserves(self, self.job.spec.run_policy, self.settings, hangs)
+            assert is_deserved[failed.reason], f"nothing deserves {failed.reason}"
         assert new.restarts <= self.job.spec.run_policy.backoff_limit, "too many restarts"
         assert new.disruptions <= self.settings.disruption_limit, "too many disruptions"
-
-    def _is_deserved(self, reason: str) -> bool:
-        """Whether the truth gives a reason to fail for this."""
-        policy, passed = self.job.spec.run_policy, (self.now - START).total_seconds()
-        codes = [set(exits.values()) for exits in self.exits.values()]
-        at_fault = sum(bool(found) for found in codes) + len(self.progressed_at)
-        return {
-            "InvalidSpec": True,  # as is a template: the builders' own tests judge them
-            "InvalidTemplate": True,
-            "PreparationFailed": bool(self.failed_jobs) or "classes" not in self.index_result,
-            "PermanentFailure": any({2, 3} & found for found in codes),
-            "NoResult": self.everybody_succeeded(with_result=False),
-            "VolumeFull": sum(4 in found for found in codes) > self.settings.full_volume_limit,
-            "BackoffLimitExceeded": at_fault > policy.backoff_limit,
-            "DisruptionLimitExceeded": self.disruptions > self.settings.disruption_limit,
-            "StartDeadlineExceeded": bool(self.blocked),
-            "DeadlineExceeded": passed >= (policy.active_deadline_seconds or math.inf),
-            "PreparationDeadlineExceeded": passed
-            >= (policy.preparation_deadline_seconds or math.inf),
-        }[reason]
 
     def check_rest(self) -> None:
         """See that a finished job needs nothing more, and that what runs was to be kept."""

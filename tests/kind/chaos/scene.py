@@ -19,7 +19,8 @@ from kind.chaos.invariants import Outage, Span
 from kind.cluster import Cluster
 from kind.conftest import GPUS, OPERATOR
 from kind.kubectl import Kubectl, KubectlError, Manifest
-from kind.stories.namespace import Operator, is_ready
+from kind.stories.deployment import Operator
+from kind.stories.namespace import is_ready
 
 Found = TypeVar("Found")
 

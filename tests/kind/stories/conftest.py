@@ -12,7 +12,8 @@ from kind.cluster import Cluster
 from kind.conftest import OPERATOR, turn
 from kind.kubectl import Kubectl, Resource
 from kind.stories import jobs
-from kind.stories.namespace import Operator, StoryNamespace, prepare_story
+from kind.stories.deployment import Operator
+from kind.stories.namespace import StoryNamespace, prepare_story
 from kind.stories.release import Release
 from support.tiny_dataset import write_dataset
 

@@ -12,8 +12,9 @@ import pytest
 
 from kind.cluster import Cluster
 from kind.kubectl import Kubectl, Manifest
+from kind.stories.deployment import Operator
 from kind.stories.jobs import played
-from kind.stories.namespace import OF_JOB, Operator, StoryNamespace
+from kind.stories.namespace import OF_JOB, StoryNamespace
 
 LEASE = "imagenet-operator"
 LIMIT = 20.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kind.stories.deployment import Operator
 from kind.stories.jobs import AT_CHECKPOINT, VALIDATED, Manifest, played, trained
-from kind.stories.namespace import Operator, StoryNamespace
+from kind.stories.namespace import StoryNamespace
 
 EPOCHS = 3
 ROLES = ("worker", "server", "scheduler")

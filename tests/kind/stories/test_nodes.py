@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kind.cluster import Cluster
+from kind.stories.deployment import Operator
 from kind.stories.jobs import played
-from kind.stories.namespace import Operator, StoryNamespace, member_nodes
+from kind.stories.namespace import StoryNamespace, member_nodes
 
 
 @pytest.fixture

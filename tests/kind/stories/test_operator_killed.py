@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kind.cluster import Cluster
+from kind.stories.deployment import Operator
 from kind.stories.jobs import played
-from kind.stories.namespace import Operator, StoryNamespace
+from kind.stories.namespace import StoryNamespace
 
 PODS = {"index": 1, "pack": 2, "seal": 1, "worker": 2}
 """How many pods of each role a job has that is left alone."""

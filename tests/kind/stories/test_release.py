@@ -14,8 +14,9 @@ import pytest
 
 from kind.cluster import Cluster
 from kind.kubectl import NotFoundError
+from kind.stories.deployment import Operator
 from kind.stories.jobs import played
-from kind.stories.namespace import Operator, StoryNamespace
+from kind.stories.namespace import StoryNamespace
 from kind.stories.release import Release
 from kind.stories.terminal import open_terminal
 from support import chart

@@ -73,11 +73,8 @@ class PyTorchLearner:
             strategy,
         )
         self._scale = strategy.workers / plan.images_per_update
-        channels = inputs.image_shape[0]
-        self._mean, self._std = (
-            torch.tensor(values[:channels], device=strategy.device).view(1, -1, 1, 1)
-            for values in (inputs.mean, inputs.std)
-        )
+        self._mean = _of_channels(inputs.mean, inputs, strategy)
+        self._std = _of_channels(inputs.std, inputs, strategy)
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         """Compute gradients; with an update, average them over all processes, and move weights."""
@@ -166,6 +163,14 @@ class PyTorchLearner:
         images: torch.Tensor = batch.data.to(self._strategy.device, non_blocking=True)
         images = images.permute(0, 3, 1, 2)
         return images if images.is_floating_point() else (images - self._mean) / self._std
+
+
+def _of_channels(
+    values: tuple[float, float, float], inputs: Inputs, strategy: Strategy
+) -> torch.Tensor:
+    """Return values of the channels, (1, channels, 1, 1), on the strategy's device."""
+    channels = inputs.image_shape[0]
+    return torch.tensor(values[:channels], device=strategy.device).view(1, -1, 1, 1)
 
 
 def _outputs(scores: torch.Tensor, batch: Batch) -> Outputs:

@@ -336,6 +336,22 @@ def _field(option: str) -> str:
     return option.removeprefix("--").replace("-", "_")
 
 
+def _add_folder_options(add_argument: Any) -> None:
+    add_argument(
+        "--http-folder",
+        type=types.text,
+        metavar="URL",
+        help="a folder with one archive for each class, or with shards of WebDataset; ends with /",
+    )
+    add_argument(
+        "--http-name",
+        type=types.text,
+        action="append",
+        metavar="NAME",
+        help="an archive in --http-folder, or many, as train-{000..127}.tar; may be repeated",
+    )
+
+
 def _add_reading_options(add_argument: Any) -> None:
     pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": types.text}
     add_argument(
@@ -353,19 +369,7 @@ def _add_reading_options(add_argument: Any) -> None:
         help="the file with the classes: a tar or zip of class archives, or of class folders "
         "(default: the first file)",
     )
-    add_argument(
-        "--http-folder",
-        type=types.text,
-        metavar="URL",
-        help="a folder with one archive for each class, or with shards of WebDataset; ends with /",
-    )
-    add_argument(
-        "--http-name",
-        type=types.text,
-        action="append",
-        metavar="NAME",
-        help="an archive in --http-folder, or many, as train-{000..127}.tar; may be repeated",
-    )
+    _add_folder_options(add_argument)
     add_argument(
         "--http-path-in-archive",
         type=types.text,
