@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from annotated_types import MaxLen, MinLen
 
-from imagenet_operator.api.base import Model, Rule, Unit
+from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
 from imagenet_operator.api.fields import (
     Checksum,
     FileName,
@@ -59,6 +59,11 @@ class ServedFile(Model):
     )
 
 
+def _files_cel(source: str) -> str:
+    """Return the files of a source as CEL; the API server does not write their default."""
+    return f"(has({source}.files) ? {source}.files : [])"
+
+
 def _names_a_file(field: str) -> Rule:
     """Return the rule that a field of `validation` is the name of a file."""
 
@@ -70,7 +75,7 @@ def _names_a_file(field: str) -> Rule:
     return Rule(
         cel=(
             f"!has(self.source.http) || !has(self.validation) || !has(self.validation.{field})"
-            f" || self.source.http.files.exists(f, f.name == self.validation.{field})"
+            f" || {_files_cel('self.source.http')}.exists(f, f.name == self.validation.{field})"
         ),
         message="must be the name of one of the source's files",
         field=f"validation.{field}",
@@ -118,7 +123,7 @@ def _goes_without_folder(field: str, attribute: str) -> Rule:
 def _is_one_of_the_files(field: str, attribute: str) -> Rule:
     """Return the rule that a field of the source is the name of a file."""
     return Rule(
-        cel=f"!has(self.{field}) || self.files.exists(f, f.name == self.{field})",
+        cel=f"!has(self.{field}) || {_files_cel('self')}.exists(f, f.name == self.{field})",
         message="must be the name of one of the files",
         field=field,
         holds=lambda source: getattr(source, attribute) in (None, *source.names),
@@ -129,7 +134,7 @@ def _is_one_of_the_files(field: str, attribute: str) -> Rule:
 class HttpSource(RemoteSource):
     """Archives on a server. They are read in place, by ranges of bytes, or stored in a `cache`."""
 
-    files: Annotated[tuple[ServedFile, ...], MaxLen(16)] = ()
+    files: Annotated[tuple[ServedFile, ...], MaxLen(16), DefaultWhenRead()] = ()
     """The files: the archive with the classes, and those that `classWords` and `validation` name.
     All others are read too, as files beside the labels."""
 
@@ -159,7 +164,7 @@ class HttpSource(RemoteSource):
     rules = (
         stays_below("pathInArchive"),
         Rule(
-            cel="has(self.folder) || self.files.size() > 0",
+            cel="has(self.folder) || has(self.files) && self.files.size() > 0",
             message="files or a folder must be given",
             field="files",
             holds=lambda source: source.folder is not None or bool(source.files),
@@ -168,7 +173,7 @@ class HttpSource(RemoteSource):
         _goes_without_folder("archive", "archive"),
         _goes_without_folder("pathInArchive", "path_in_archive"),
         Rule(
-            cel="self.files.all(f, self.files.exists_one(g, g.name == f.name))",
+            cel="!has(self.files) || self.files.all(f, self.files.exists_one(g, g.name == f.name))",
             message="must have different names",
             field="files",
             holds=lambda source: len(set(source.names)) == len(source.names),
@@ -177,7 +182,7 @@ class HttpSource(RemoteSource):
         _is_one_of_the_files("archive", "archive"),
         _is_one_of_the_files("classWords", "class_words"),
         Rule(
-            cel="has(self.secretName) || !self.files.exists(f, has(f.queryKey))",
+            cel=f"has(self.secretName) || !{_files_cel('self')}.exists(f, has(f.queryKey))",
             message="must be given: a file has a queryKey",
             field="secretName",
             holds=lambda source: (
