@@ -22,6 +22,9 @@ from support.members import Members
 from support.tiny_dataset import write_dataset
 from support.training_cluster import TrainingCluster
 
+# Three trainings of all processes, beside another test.
+pytestmark = pytest.mark.timeout(900)
+
 IMAGES, BATCH = 48, 4
 NETWORK = ["--network", "resnet", "--num-layers", "8", "--image-shape", "3,28,28"]
 TRAINING = [*NETWORK, "--num-epochs", "1", "--warmup-epochs", "0", "--batch-size", str(BATCH)]

@@ -63,7 +63,7 @@ class WholeJob:
     """
 
     def __init__(self, workdir: Path, manifest: Manifest) -> None:
-        self.workdir = workdir
+        self.workdir, self.manifest = workdir, manifest
         self.name = manifest["metadata"]["name"]
         self._file = workdir / f"{self.name}.yaml"
         workdir.mkdir(parents=True, exist_ok=True)
