@@ -292,6 +292,9 @@ def test_headers_near_each_other_share_a_request() -> None:
             archive.addfile(info, io.BytesIO(bytes(300)))
     with FileServer({"/x.tar": file.getvalue()}).running() as server:
         source = open_remote(blob_of(server), None)
+        # They find the layout.
+        found = len(server.requests)
+        assert found < 20
         assert sum(1 for _ in source.scan(Notes())) == 400
-        assert len(server.requests) < 20
+        assert len(server.requests) - found < 10
         source.close()

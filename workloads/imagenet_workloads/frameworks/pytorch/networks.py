@@ -35,8 +35,10 @@ def build(request: NetworkRequest) -> Any:
     Raises:
         InputError: unknown family or depth, or images that are too small.
     """
+    is_of_timm = request.network.startswith(TIMM)
+    # A name that is wrong is told without PyTorch.
+    builder = "" if is_of_timm else find_builder(request, FAMILIES, "PyTorch")
     families = importlib.import_module(f"{__package__}.families")
-    if request.network.startswith(TIMM):
+    if is_of_timm:
         return families.timm_network(request, request.network.removeprefix(TIMM))
-    builder = find_builder(request, FAMILIES, "PyTorch")
     return getattr(families, builder)(request)
