@@ -96,6 +96,7 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     training.accuracy(1.0, 1.0, 1.0)
     training.validation(1.0, 1.0)
     preparation = PreparationRecorder(registry)
+    preparation.listing_estimated(1, 100, 1)
     preparation.planned(1)
     preparation.packed(1, 100)
     preparation.requested(1, 100)
