@@ -1,7 +1,6 @@
 """Opens the training and validation data of the command line for MXNet. Imports MXNet."""
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,17 +18,16 @@ from imagenet_workloads.frameworks.mxnet.records import (
 from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Normalized
 from imagenet_workloads.reading.ordered_data import open_ordered
+from imagenet_workloads.reading.synthetic_data import open_synthetic
 from imagenet_workloads.train.data import (
     IMAGENET_MEAN,
     Batch,
     Data,
     Inputs,
     choose_inputs,
-    plain_inputs,
 )
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.reader import is_ordered
-from imagenet_workloads.train.sharding import MOST_BATCHES, batches_per_epoch, draw
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,9 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
         InputError: no option names data, or it cannot be read.
     """
     if options.data.benchmark:
-        return _synthetic(options, rank, ranks, accumulation_steps)
+        return open_synthetic(
+            options, rank, ranks, accumulation_steps, _to_arrays, channels_first=True
+        )
     if is_ordered(options):
         return _ordered(options, rank, ranks, accumulation_steps)
     found = _find(options, scratch)
@@ -115,56 +115,3 @@ def _find(options: Options, scratch: Path) -> _Found:
     if data.data_val:
         validation = of_paths(data.data_val, data.data_val_idx, validation_index)
     return _Found(of_paths(data.data_train, data.data_train_idx, train_index), validation)
-
-
-def _synthetic(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:
-    training = SyntheticData(
-        options.model.image_shape,
-        options.model.num_classes,
-        options.optimizer.batch_size,
-        options.data.num_examples,
-        rank,
-        ranks,
-        accumulation_steps,
-        options.cluster.seed,
-    )
-    inputs = plain_inputs(options.model.image_shape)
-    return Data(training, None, inputs, (), options.model.num_classes, None)
-
-
-class SyntheticData:
-    """Random images with random labels; implements `TrainingData`."""
-
-    ordered_batch = None
-
-    def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        classes: int,
-        batch_size_per_process: int,
-        images: int,
-        rank: int,
-        ranks: int,
-        accumulation_steps: int,
-        seed: int,
-    ) -> None:
-        """Draw this rank's part of one batch; `images` only sets the length of an epoch."""
-        data, label = draw(
-            seed, rank * batch_size_per_process, batch_size_per_process, image_shape, classes
-        )
-        self._batch = Batch(mx.nd.array(data), mx.nd.array(label), batch_size_per_process)
-        wanted = min(images, MOST_BATCHES * batch_size_per_process * ranks)
-        self.batches_per_epoch = batches_per_epoch(
-            wanted, ranks, batch_size_per_process, accumulation_steps
-        )
-        self.images = self.batches_per_epoch * batch_size_per_process * ranks
-
-    def epoch(
-        self,
-        number: int,
-        first_batch: int,
-        passed: Callable[[], None] = lambda: None,
-        first_image: int = 0,
-    ) -> Iterator[Batch]:
-        """Yield the same batch for the rest of the epoch."""
-        return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)
