@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    result = _find_result(options.result)
+    from imagenet_workloads.prediction import find_result
+
+    result = find_result(options.result.resolve(), "")
     folder, after, expected = _choose(result, options.checkpoint)
     found = _train_again(folder, after, expected)
     name = expected.position.name
@@ -65,20 +67,6 @@ def _verify(options: argparse.Namespace) -> int:
     outcome = "another state than that of" if different else "the bytes of"
     print(f"from {folder.name}, training has {outcome} {name}")
     return DIFFERENT if different else 0
-
-
-def _find_result(path: Path) -> Path:
-    """Return the newest result.json of a folder."""
-    from imagenet_workloads.errors import InputError
-
-    path = path.resolve()
-    if path.is_file():
-        return path
-    found = [path / "result.json", *path.glob("attempts/r*/result.json")]
-    found = [file for file in found if file.is_file()]
-    if not found:
-        raise InputError(f"{path}: has no result.json; name the folder of a job that succeeded")
-    return max(found, key=lambda file: int(file.parent.name[1:]))
 
 
 def _choose(result: Path, name: str | None) -> tuple[Path, Path, "Receipt"]:
