@@ -27,6 +27,16 @@ def test_a_bar_for_each_phase(tmp_path: Path) -> None:
     assert figure.get_suptitle() == "digits: goodput 75.0%"
 
 
+def test_each_tick_is_labelled_with_its_value(tmp_path: Path) -> None:
+    phases = {"preparing": 3.0, "stepping": 18.4}
+    figure = draw_time(read_report(write(tmp_path, {**FOUND, "phases": phases})), "digits")
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    labels = [float(label.get_text()) for label in axes.get_xticklabels()]
+    assert labels == axes.get_xticks().tolist()
+    assert 2.5 in labels
+
+
 def test_the_program_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--time", str(write(tmp_path, FOUND))]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'report.png'}\n"

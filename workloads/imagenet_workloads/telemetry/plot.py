@@ -48,7 +48,7 @@ def draw(runs: Sequence[Run], title: str) -> Figure:
     accuracy.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=22 if runs[1:] else 8)
     speed.set_ylabel("images/s, all workers")
     speed.set_ylim(bottom=0)
-    speed.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    speed.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     speed.set_xlabel(f"{unit} since the start")
     speed.set_xlim(0, max(clock(max(run.end for run in runs)), 1e-3) * 1.02)
     speed.xaxis.set_major_locator(MaxNLocator(nbins=10))

@@ -49,7 +49,7 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
         speed.plot(places, [point.images_per_second for point in points], **line)
     speedup.set_ylabel("speedup over one worker")
     speed.set_ylabel("images/s, all workers")
-    speed.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    speed.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     ticks = sorted({1, *workers})
     for axes in (speedup, speed):
         _place(axes, ticks)

@@ -50,7 +50,9 @@ def read_report(path: Path) -> Report:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is not the output of imagenetctl report --json") from error
+        raise InputError(
+            f"{path}: is not the output of imagenetctl report --output json"
+        ) from error
 
 
 def draw_time(report: Report, title: str) -> Figure:
@@ -70,7 +72,7 @@ def draw_time(report: Report, title: str) -> Figure:
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set_xlabel("seconds")
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     style(axes, legend=None)
     axes.grid(visible=False)
     said = "" if report.goodput is None else f": goodput {report.goodput:.1%}"
