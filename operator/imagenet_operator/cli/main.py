@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 from imagenet_operator.cli import (
     dataset,
@@ -53,6 +54,20 @@ _EXAMPLES = """examples:
 """
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """The parser of a command, which refuses unknown options itself.
+
+    By default argparse leaves them to `imagenetctl`, whose usage names no option of a command.
+    """
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; exit with the usage of the command after an unknown argument."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with all commands."""
     parser = argparse.ArgumentParser(
@@ -64,7 +79,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
     )
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=_CommandParser
+    )
     for command in (
         validate,
         run,

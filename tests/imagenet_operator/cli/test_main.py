@@ -57,6 +57,25 @@ def test_the_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("imagenetctl ")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["validate", "a.yaml", "--bogus"], "validate"),
+        (["dataset", "list", "a", "--bogus"], "list"),
+    ],
+)
+def test_an_unknown_option_shows_the_usage_of_its_command(
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == exit_codes.USAGE
+    told = capsys.readouterr().err
+    assert told.splitlines()[-1].endswith(f"{command}: error: unrecognized arguments: --bogus")
+    assert "[-h]" in told
+
+
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["run"], ["run", "a", "--output", "xml"]])
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
