@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from annotated_types import MaxLen
 from pydantic import Field
 
-from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import (
     BUCKET_NAME,
     ENDPOINT_RULE,
     RelativePath,
     SecretName,
     Text,
+    given_options,
+    matches,
     stays_below,
 )
-
-_REGION = "^[a-z0-9-]+$"
 
 BucketName = Annotated[str, MaxLen(63), Field(pattern=BUCKET_NAME)]
 Region = Annotated[str, MaxLen(64)]
 
 ADDRESS_RULES = (
     ENDPOINT_RULE,
-    Rule(
-        cel=f"!has(self.region) || self.region.matches('{_REGION}')",
+    matches(
+        "region",
+        "^[a-z0-9-]+$",
         message="must be of a-z, 0-9 and -",
-        field="region",
-        holds=lambda bucket: bucket.region is None or re.search(_REGION, bucket.region) is not None,
         hint="write a region such as eu-central-1",
     ),
 )
@@ -64,5 +62,4 @@ class BucketFolder(Model):
 
     def api_arguments(self, endpoint: str, region: str) -> list[str]:
         """Return the arguments for the S3 API, by the names of their options."""
-        values = {endpoint: self.endpoint, region: self.region}
-        return [f"{option}={value}" for option, value in values.items() if value is not None]
+        return given_options({endpoint: self.endpoint, region: self.region})

@@ -7,6 +7,7 @@ rejects a CRD whose rules could cost too much.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -141,13 +142,47 @@ def stays_below(field: str) -> Rule:
     )
 
 
+def matches(field: str, pattern: str, *, message: str, hint: str, is_optional: bool = True) -> Rule:
+    """Return the rule that the text in `field`, of one word, matches a regular expression."""
+
+    def holds(model: Any) -> bool:
+        value = getattr(model, field)
+        return value is None or re.search(pattern, value) is not None
+
+    absent = f"!has(self.{field}) || " if is_optional else ""
+    return Rule(
+        cel=f"{absent}self.{field}.matches('{pattern}')",
+        message=message,
+        field=field,
+        holds=holds,
+        hint=hint,
+    )
+
+
+def given_options(values: Mapping[str, object]) -> list[str]:
+    """Return the arguments for the options that have a value, by their names.
+
+    An option and its value are one argument, because a value may begin with a dash.
+    """
+    return [f"{option}={value}" for option, value in values.items() if value is not None]
+
+
 _ENDPOINT: Final = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/?$"
 
-ENDPOINT_RULE: Final = Rule(
-    cel=f"!has(self.endpoint) || self.endpoint.matches('{_ENDPOINT}')",
+ENDPOINT_RULE: Final = matches(
+    "endpoint",
+    _ENDPOINT,
     message="must be an http or https URL without user, path and query",
-    field="endpoint",
-    holds=lambda model: model.endpoint is None or re.search(_ENDPOINT, model.endpoint) is not None,
     hint="write https://HOST",
 )
 """The rule for a field `endpoint`: the address of a server without a path."""
+
+URL_RULE: Final = matches(
+    "url",
+    "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/[-A-Za-z0-9._~%:/!&()*+,;=@]+$",
+    message="must be an http or https URL without user and query, percent-encoded",
+    hint="write https://HOST/PATH; secretName names the Secret of a login, queryKey its key with "
+    "the query",
+    is_optional=False,
+)
+"""The rule for a field `url`: the address of a file or folder on a server."""

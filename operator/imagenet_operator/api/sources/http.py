@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from annotated_types import MaxLen, MinLen
 
 from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
 from imagenet_operator.api.fields import (
+    URL_RULE,
     Checksum,
     FileName,
     LongCount,
@@ -18,12 +18,11 @@ from imagenet_operator.api.fields import (
     SecretName,
     ServedName,
     Text,
+    matches,
     stays_below,
 )
 from imagenet_operator.api.sources.cache import RemoteSource
 from imagenet_operator.api.sources.fields import needs_volume
-
-_URL = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/[-A-Za-z0-9._~%:/!&()*+,;=@]+$"
 
 
 class ServedFile(Model):
@@ -47,16 +46,7 @@ class ServedFile(Model):
     """The key of the Secret with the query of the URL, for a signed link. The query is neither in
     the job nor in its pods' manifests."""
 
-    rules = (
-        Rule(
-            cel=f"self.url.matches('{_URL}')",
-            message="must be an http or https URL without user and query, percent-encoded",
-            field="url",
-            holds=lambda file: re.search(_URL, file.url) is not None,
-            hint="write https://HOST/PATH; secretName names the Secret of a login, queryKey its "
-            "key with the query",
-        ),
-    )
+    rules = (URL_RULE,)
 
 
 def _files_cel(source: str) -> str:
@@ -84,9 +74,6 @@ def _names_a_file(field: str) -> Rule:
     )
 
 
-_FOLDER = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/([-A-Za-z0-9._~%:/!&()*+,;=@]*/)?$"
-
-
 class ServedFolder(Model):
     """Archives below one URL: one for each class, or shards of WebDataset."""
 
@@ -99,12 +86,12 @@ class ServedFolder(Model):
     ``train-{000..127}.tar``; 100,000 archives at most."""
 
     rules = (
-        Rule(
-            cel=f"self.url.matches('{_FOLDER}')",
+        matches(
+            "url",
+            "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/([-A-Za-z0-9._~%:/!&()*+,;=@]*/)?$",
             message="must be an http or https URL without user and query, with a slash at its end",
-            field="url",
-            holds=lambda folder: re.search(_FOLDER, folder.url) is not None,
             hint="write https://HOST/PATH/",
+            is_optional=False,
         ),
     )
 

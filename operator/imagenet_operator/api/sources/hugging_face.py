@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from annotated_types import MaxLen
 
-from imagenet_operator.api.base import Rule
 from imagenet_operator.api.fields import (
     ENDPOINT_RULE,
     PositiveInt,
     RelativePath,
     SecretName,
     Text,
+    given_options,
+    matches,
     stays_below,
 )
 from imagenet_operator.api.sources.fields import SourceFields, needs_volume, validates_by_split
@@ -47,20 +47,17 @@ class HuggingFaceSource(SourceFields):
     Absent: 2,000,000."""
 
     rules = (
-        Rule(
-            cel=f"self.dataset.matches('{_DATASET}')",
+        matches(
+            "dataset",
+            _DATASET,
             message="must be the name of a dataset",
-            field="dataset",
-            holds=lambda source: re.search(_DATASET, source.dataset) is not None,
             hint="write OWNER/NAME, as in the address of its page",
+            is_optional=False,
         ),
-        Rule(
-            cel=f"!has(self.revision) || self.revision.matches('{_REVISION}')",
+        matches(
+            "revision",
+            _REVISION,
             message="must be a branch, tag or commit",
-            field="revision",
-            holds=lambda source: (
-                source.revision is None or re.search(_REVISION, source.revision) is not None
-            ),
             hint="write a name such as main, or a commit",
         ),
         stays_below("path"),
@@ -78,12 +75,13 @@ class HuggingFaceSource(SourceFields):
         """Return the dataset, and which of its files are read."""
         del validation
         endpoint = None if self.endpoint is None else self.endpoint.rstrip("/")
-        values = {"--hf-dataset": self.dataset, "--hf-endpoint": endpoint, "--hf-path": self.path}
-        # In one argument: a path may begin with a dash.
-        return [f"{option}={value}" for option, value in values.items() if value is not None]
+        return given_options(
+            {"--hf-dataset": self.dataset, "--hf-endpoint": endpoint, "--hf-path": self.path}
+        )
 
     def index_arguments(self, validation: Any) -> list[str]:
         """Return the revision and the limit of requests."""
         del validation
-        values = {"--hf-revision": self.revision, "--hf-max-requests": self.max_requests}
-        return [f"{option}={value}" for option, value in values.items() if value is not None]
+        return given_options(
+            {"--hf-revision": self.revision, "--hf-max-requests": self.max_requests}
+        )

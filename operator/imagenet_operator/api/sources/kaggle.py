@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from annotated_types import MaxLen
@@ -14,6 +13,8 @@ from imagenet_operator.api.fields import (
     RelativePath,
     SecretName,
     Text,
+    given_options,
+    matches,
     stays_below,
 )
 from imagenet_operator.api.sources.cache import RemoteSource
@@ -62,23 +63,16 @@ class KaggleSource(RemoteSource):
             holds=lambda source: (source.competition is None) != (source.dataset is None),
             hint="write competition: NAME, or dataset: OWNER/NAME",
         ),
-        Rule(
-            cel=f"!has(self.competition) || self.competition.matches('{_COMPETITION}')",
+        matches(
+            "competition",
+            _COMPETITION,
             message="must be the name of a competition",
-            field="competition",
-            holds=lambda source: (
-                source.competition is None
-                or re.search(_COMPETITION, source.competition) is not None
-            ),
             hint="write the last part of the address of its page",
         ),
-        Rule(
-            cel=f"!has(self.dataset) || self.dataset.matches('{_DATASET}')",
+        matches(
+            "dataset",
+            _DATASET,
             message="must be the name of a dataset",
-            field="dataset",
-            holds=lambda source: (
-                source.dataset is None or re.search(_DATASET, source.dataset) is not None
-            ),
             hint="write OWNER/NAME, as in the address of its page",
         ),
         Rule(
@@ -118,13 +112,9 @@ class KaggleSource(RemoteSource):
             "--kaggle-path-in-archive": self.path_in_archive,
             "--kaggle-endpoint": None if self.endpoint is None else self.endpoint.rstrip("/"),
         }
-        # In one argument: a path may begin with a dash.
-        given = [f"{option}={value}" for option, value in values.items() if value is not None]
-        return [*given, *self.cache_arguments]
+        return [*given_options(values), *self.cache_arguments]
 
     def index_arguments(self, validation: Any) -> list[str]:
         """Return the limit of requests."""
         del validation
-        if self.max_requests is None:
-            return []
-        return [f"--kaggle-max-requests={self.max_requests}"]
+        return given_options({"--kaggle-max-requests": self.max_requests})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from imagenet_operator.api.base import Model, Rule
 from imagenet_operator.api.buckets import BucketFolder
 from imagenet_operator.api.fields import (
+    URL_RULE,
     ObjectName,
     RelativePath,
     SecretKey,
@@ -16,8 +16,6 @@ from imagenet_operator.api.fields import (
     stays_below,
 )
 from imagenet_operator.api.sources.fields import SourceFields
-
-_URL = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/[-A-Za-z0-9._~%:/!&()*+,;=@]+$"
 
 
 class ServedFolder(Model):
@@ -35,14 +33,7 @@ class ServedFolder(Model):
     Azure. The query is neither in the job nor in its pods' manifests."""
 
     rules = (
-        Rule(
-            cel=f"self.url.matches('{_URL}')",
-            message="must be an http or https URL without user and query, percent-encoded",
-            field="url",
-            holds=lambda folder: re.search(_URL, folder.url) is not None,
-            hint="write https://HOST/PATH; secretName names the Secret of a login, queryKey its "
-            "key with the query",
-        ),
+        URL_RULE,
         Rule(
             cel="has(self.secretName) || !has(self.queryKey)",
             message="must be given: there is a queryKey",

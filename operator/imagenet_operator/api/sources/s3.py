@@ -15,6 +15,7 @@ from imagenet_operator.api.fields import (
     RelativePath,
     SecretName,
     Text,
+    given_options,
     stays_below,
 )
 from imagenet_operator.api.sources.cache import RemoteSource
@@ -148,20 +149,16 @@ class S3Source(RemoteSource):
             "--s3-path-in-archive": self.path_in_archive,
             "--s3-validation": validating,
         }
-        # In one argument: a key may begin with a dash.
-        given = [f"{option}={value}" for option, value in values.items() if value is not None]
-        given += [f"--s3-keys={key}" for key in self.keys or ()]
-        return [*given, *self.cache_arguments]
+        keys = [f"--s3-keys={key}" for key in self.keys or ()]
+        return [*given_options(values), *keys, *self.cache_arguments]
 
     def index_arguments(self, validation: Any) -> list[str]:
         """Return the limit of requests, and the keys of words, labels and the checksum."""
-        arguments = []
-        if self.max_requests is not None:
-            arguments += [f"--s3-max-requests={self.max_requests}"]
-        if self.class_words is not None:
-            arguments += [f"--s3-class-words={self.class_words}"]
-        if validation is not None and validation.labels is not None:
-            arguments += [f"--s3-labels={validation.labels}"]
-        if self.checksum is not None:
-            arguments += [f"--s3-checksum={self.checksum}"]
-        return arguments
+        return given_options(
+            {
+                "--s3-max-requests": self.max_requests,
+                "--s3-class-words": self.class_words,
+                "--s3-labels": None if validation is None else validation.labels,
+                "--s3-checksum": self.checksum,
+            }
+        )
