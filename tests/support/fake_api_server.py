@@ -151,6 +151,8 @@ class FakeApiServer:
         async def fault(asked: Request) -> None:
             if when(asked) and (times is None or len(refused) < times):
                 refused.append(asked)
+                # Nothing stored has changed, but `until` may wait for this refusal.
+                self.storage.notify()
                 raise answer.again()
 
         self.faults.append(fault)
@@ -193,7 +195,7 @@ class FakeApiServer:
         self.storage.notify()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition on the stored objects holds."""
+        """Wait until a condition on the stored objects, or on what has been refused, holds."""
         while not condition():
             await self.storage.news()
 

@@ -34,6 +34,15 @@ FETCHED = {
     }
 }
 LABELS = {"path": "ILSVRC2012_img_val.tar", "labels": "val.txt"}
+ADMITTED = {
+    "type": "Created",
+    "status": "True",
+    "reason": "Admitted",
+    "message": "",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+}
+"""A condition of a job that an operator has admitted."""
+
 SERVERS = {"parameterServer": {"kvStore": "dist_sync", "servers": {"replicas": 2}}}
 
 

@@ -13,15 +13,6 @@ from support import crd_evaluator, job_table
 FIELD = "spec.training.workers.replicas"
 
 
-CONDITION = {
-    "type": "Created",
-    "status": "True",
-    "reason": "Admitted",
-    "message": "",
-    "lastTransitionTime": "2026-01-02T03:04:05Z",
-}
-
-
 def of_size(workers: int, servers: int) -> Manifest:
     job = job_table.manifest()
     training = job["spec"]["training"]
@@ -41,7 +32,7 @@ def problems(job: Manifest, before: Manifest | None) -> set[str]:
 
 
 @pytest.mark.parametrize(("workers", "servers"), [(4999, 1), (4000, 1001), (5001, 0), (5000, 0)])
-@pytest.mark.parametrize("status", [None, {}, {"conditions": [CONDITION]}])
+@pytest.mark.parametrize("status", [None, {}, {"conditions": [job_table.ADMITTED]}])
 def test_only_a_job_with_conditions_may_have_more_than_5000_workers_and_servers(
     workers: int, servers: int, status: Manifest | None
 ) -> None:
@@ -54,7 +45,7 @@ def test_only_a_job_with_conditions_may_have_more_than_5000_workers_and_servers(
 
 
 def test_a_job_does_not_grow_beyond_the_limit_after_its_creation() -> None:
-    status = {"status": {"conditions": [CONDITION]}}
+    status = {"status": {"conditions": [job_table.ADMITTED]}}
     small, large, larger = (of_size(workers, 0) | status for workers in (16, 5001, 5002))
     assert problems(large, small) == {FIELD}
     assert problems(larger, large) == {FIELD}

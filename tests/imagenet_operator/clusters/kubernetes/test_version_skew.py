@@ -12,6 +12,7 @@ from imagenet_operator.api import crd
 from support.api_requests import Refusal, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
+from support.job_table import ADMITTED
 from support.operator_harness import (
     FIRST,
     SECOND,
@@ -239,6 +240,8 @@ async def test_a_job_that_is_larger_than_new_ones_may_be_goes_on() -> None:
         large = job()
         large["spec"]["training"]["workers"]["replicas"] = 6000
         large["spec"]["training"]["batchSize"] = 6000
+        # An earlier version admitted it.
+        large["status"] = {"conditions": [ADMITTED]}
         refused = harness.server.refuse(Refusal(403, "Forbidden", "quota"), creates_a_pod)
         await harness.server.add(large)
         await harness.server.until(lambda: len(refused) > 0)
