@@ -28,9 +28,16 @@ from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsisten
 from imagenet_operator.manifests import attempt
 from imagenet_operator.reconcile import decide, observe, outcome, training
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import cleanup, members, refund, suspend
+from imagenet_operator.reconcile.policies import members, refund, suspend
 from imagenet_operator.reconcile.types import Attempt, Charge, Decision, End
 from support.api_requests import creates_a_pod, writes_status
+from support.planted_bugs import (
+    deletes_before_it_records,
+    does_not_wait_for_former_pods,
+    does_not_wait_for_the_dataset,
+    forgets_how_members_ended,
+    uses_a_number_again,
+)
 
 Patch = pytest.MonkeyPatch
 Manifest = dict[str, Any]
@@ -151,37 +158,6 @@ def goes_on_after_a_refusal(patch: Patch) -> None:
 # The decisions.
 
 
-def does_not_wait_for_the_dataset(patch: Patch) -> None:
-    holds = ReconcileContext.holds
-    patch.setattr(
-        ReconcileContext,
-        "holds",
-        lambda context, kind: (
-            holds(context, kind) or (kind == "DatasetReady" and context.status.dataset is not None)
-        ),
-    )
-
-
-def does_not_wait_for_former_pods(patch: Patch) -> None:
-    patch.setattr(Attempt, "present", ())
-
-
-def deletes_before_it_records(patch: Patch) -> None:
-    end_attempt = outcome.end_attempt
-
-    def hasty(context: ReconcileContext, end: End) -> None:
-        context.delete(cleanup.attempts(context.observed.attempts.values()))
-        end_attempt(context, end)
-
-    patch.setattr(outcome, "end_attempt", hasty)
-
-
-def uses_a_number_again(patch: Patch) -> None:
-    begin, build = training._begin, attempt.build
-    patch.setattr(attempt, "build", lambda job, _, *rest: build(job, 0, *rest))
-    patch.setattr(training, "_begin", lambda context, _, made: begin(context, 0, made))
-
-
 def forgets_former_attempts(patch: Patch) -> None:
     found = observe._attempts
 
@@ -207,10 +183,6 @@ def runs_after_its_end(patch: Patch) -> None:
         return set_condition(context, kind, value or kind == "Running", *said)
 
     patch.setattr(ReconcileContext, "set_condition", for_ever)
-
-
-def forgets_how_members_ended(patch: Patch) -> None:
-    patch.setattr(members, "TERMINAL", frozenset())
 
 
 def charges_disruptions_to_the_program(patch: Patch) -> None:

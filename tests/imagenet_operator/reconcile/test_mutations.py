@@ -12,11 +12,18 @@ from typing import Any
 import pytest
 
 from imagenet_operator.manifests import attempt, labels, names, protection
-from imagenet_operator.reconcile import decide, outcome, training
+from imagenet_operator.reconcile import decide, outcome
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import cleanup, gang, members, progress
 from imagenet_operator.reconcile.types import Attempt, End, ReconcileSettings
 from support.job_table import manifest
+from support.planted_bugs import (
+    deletes_before_it_records,
+    does_not_wait_for_former_pods,
+    does_not_wait_for_the_dataset,
+    forgets_how_members_ended,
+    uses_a_number_again,
+)
 from support.simulated_cluster import SimulatedCluster
 
 Patch = pytest.MonkeyPatch
@@ -123,21 +130,6 @@ def members_are_evicted_for_ever() -> None:
 # The faults.
 
 
-def does_not_wait_for_the_dataset(patch: Patch) -> None:
-    holds = ReconcileContext.holds
-    patch.setattr(
-        ReconcileContext,
-        "holds",
-        lambda context, kind: (
-            holds(context, kind) or (kind == "DatasetReady" and context.status.dataset is not None)
-        ),
-    )
-
-
-def does_not_wait_for_former_pods(patch: Patch) -> None:
-    patch.setattr(Attempt, "present", ())
-
-
 def counts_every_terminating_pod_as_gone(patch: Patch) -> None:
     def present(found: Attempt) -> list[object]:
         return [member for member in found.members if not member.terminating]
@@ -153,22 +145,6 @@ def starts_members_unprotected(patch: Patch) -> None:
     patch.setattr(protection, "of_attempt", lambda *_: [])
 
 
-def deletes_before_it_records(patch: Patch) -> None:
-    end_attempt = outcome.end_attempt
-
-    def hasty(context: ReconcileContext, end: End) -> None:
-        context.delete(cleanup.attempts(context.observed.attempts.values()))
-        end_attempt(context, end)
-
-    patch.setattr(outcome, "end_attempt", hasty)
-
-
-def uses_a_number_again(patch: Patch) -> None:
-    begin, build = training._begin, attempt.build
-    patch.setattr(attempt, "build", lambda job, _, *rest: build(job, 0, *rest))
-    patch.setattr(training, "_begin", lambda context, _, made: begin(context, 0, made))
-
-
 def completes_what_was_cut_off(patch: Patch) -> None:
     end_attempt = outcome.end_attempt
 
@@ -181,10 +157,6 @@ def completes_what_was_cut_off(patch: Patch) -> None:
         context.create(item for item in wanted if item["metadata"]["name"] not in present)
 
     patch.setattr(outcome, "end_attempt", complete)
-
-
-def forgets_how_members_ended(patch: Patch) -> None:
-    patch.setattr(members, "TERMINAL", frozenset())
 
 
 def believes_in_any_success(patch: Patch) -> None:
