@@ -7,14 +7,14 @@ fault that finds nothing to strike does nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chaos.network import WRITES, Matches, Rule
 from chaos.world import NOT_READY_SECONDS
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.manifests import labels
-from support.api_requests import Refusal, creates_a_pod, writes_status
+from support.api_requests import Refusal, Request, creates_a_pod, writes_status
 from support.simulated_objects import is_terminating
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ _ERRORS = (
 _QUOTA = Refusal(403, "Forbidden", "exceeded quota: pods")
 _TOO_LARGE = Refusal(413, "RequestEntityTooLarge", "etcdserver: request is too large")
 
+
+def _creates_a_load(asked: Request) -> bool:
+    return asked.verb == "create" and asked.kind in ("Pod", "Job")
+
+
 _TARGETS: tuple[Matches, ...] = (
     lambda asked: True,
     lambda asked: asked.verb in WRITES,
@@ -44,104 +49,91 @@ _TARGETS: tuple[Matches, ...] = (
 # ---------------------------------------------------------------------- on the way to the server
 
 
-async def _rule(story: Story, rules: list[Rule], seconds: float, **parts: Any) -> None:
-    until = story.now + seconds
-    rules.append(Rule(until=until, **parts))
-    await asyncio.sleep(seconds)
+def _on_the_way(
+    fault: str,
+    seconds: tuple[float, float],
+    chances: Sequence[float],
+    *,
+    matches: Matches | None = None,
+    has_effect: bool = False,
+    delays: Sequence[float] = (),
+    on_time: Sequence[bool] = (),
+    **given: Any,
+) -> Fault:
+    """Return the fault that strikes some requests for a while, or their answers after the effect.
+
+    Args:
+        fault: Its name in the table of what was injected.
+        seconds: Its shortest and longest time.
+        chances: The part of the requests that is struck; one is drawn.
+        matches: Which requests it strikes; None for one of `_TARGETS`, drawn.
+        has_effect: Whether it strikes when the request has had its effect.
+        delays: The seconds by which it delays; one is drawn.
+        on_time: Whether a request is dropped that its client no longer waits for; one is drawn.
+        given: What else the rule says.
+    """
+
+    async def strikes(story: Story) -> None:
+        lasts = story.draw.uniform(*seconds)
+        drawn: dict[str, Any] = {
+            "matches": matches or story.draw.choice(_TARGETS),
+            "chance": story.draw.choice(chances),
+        }
+        if delays:
+            drawn["delay"] = story.draw.choice(delays)
+        if on_time:
+            drawn["on_time"] = story.draw.choice(on_time)
+        rules = story.network.after if has_effect else story.network.before
+        rules.append(Rule(fault, story.now + lasts, **drawn, **given))
+        await asyncio.sleep(lasts)
+
+    return strikes
 
 
 async def errors(story: Story) -> None:
     """Requests are refused before they have an effect."""
-    refusal = story.draw.choice(_ERRORS)
-    await _rule(
-        story,
-        story.network.before,
-        story.draw.uniform(5, 60),
-        fault=f"error {refusal.code} before the effect",
-        matches=story.draw.choice(_TARGETS),
-        chance=story.draw.choice([0.2, 0.5, 1.0]),
+    await story.draw.choice(_REFUSALS)(story)
+
+
+_REFUSALS = [
+    _on_the_way(
+        f"error {refusal.code} before the effect",
+        (5, 60),
+        (0.2, 0.5, 1.0),
         refusal=refusal,
     )
-
-
-async def resets(story: Story) -> None:
-    """Connections are cut before a request has an effect."""
-    await _rule(
-        story,
-        story.network.before,
-        story.draw.uniform(5, 60),
-        fault="connection cut before the effect",
-        matches=story.draw.choice(_TARGETS),
-        chance=story.draw.choice([0.2, 0.5, 1.0]),
-        lost=True,
-    )
-
-
-async def lost_answers(story: Story) -> None:
-    """Connections are cut after a request had its effect."""
-    await _rule(
-        story,
-        story.network.after,
-        story.draw.uniform(10, 90),
-        fault="answer lost after the effect",
-        matches=story.draw.choice(_TARGETS),
-        chance=story.draw.choice([0.2, 0.5, 1.0]),
-        lost=True,
-    )
-
-
-async def late_answers(story: Story) -> None:
-    """Answers come late, perhaps after the client has given up."""
-    await _rule(
-        story,
-        story.network.after,
-        story.draw.uniform(10, 90),
-        fault="answer late",
-        matches=story.draw.choice(_TARGETS),
-        chance=story.draw.choice([0.2, 0.5]),
-        delay=story.draw.choice([2.0, 10.0, 40.0]),
-    )
+    for refusal in _ERRORS
+]
+resets = _on_the_way("connection cut before the effect", (5, 60), (0.2, 0.5, 1.0), lost=True)
+lost_answers = _on_the_way(
+    "answer lost after the effect",
+    (10, 90),
+    (0.2, 0.5, 1.0),
+    has_effect=True,
+    lost=True,
+)
+# The client may have given up when these come.
+late_answers = _on_the_way(
+    "answer late", (10, 90), (0.2, 0.5), has_effect=True, delays=(2.0, 10.0, 40.0)
+)
+_late_requests = _on_the_way(
+    "request late",
+    (10, 90),
+    (0.1, 0.3),
+    delays=(2.0, 10.0, 35.0, 60.0),
+    on_time=(False, True),
+)
+# A quota may admit no pods, or not all of them.
+quota = _on_the_way("quota exceeded", (5, 120), (0.4, 1.0), matches=_creates_a_load, refusal=_QUOTA)
+too_large = _on_the_way(
+    "status refused with 413", (5, 120), (0.3, 1.0), matches=writes_status, refusal=_TOO_LARGE
+)
 
 
 async def late_requests(story: Story) -> None:
-    """Requests have their effect late, perhaps after the client has given up."""
-    await _rule(
-        story,
-        story.network.before,
-        story.draw.uniform(10, 90),
-        fault="request late",
-        matches=story.draw.choice(_TARGETS),
-        chance=story.draw.choice([0.1, 0.3]),
-        delay=story.draw.choice([2.0, 10.0, 35.0, 60.0]),
-        on_time=story.draw.choice([False, True]),
-    )
+    """Requests have their effect late; the fault is over when the last one can have had it."""
+    await _late_requests(story)
     await asyncio.sleep(60)
-
-
-async def quota(story: Story) -> None:
-    """The namespace's quota admits no pods, or not all of them."""
-    await _rule(
-        story,
-        story.network.before,
-        story.draw.uniform(5, 120),
-        fault="quota exceeded",
-        matches=lambda asked: asked.verb == "create" and asked.kind in ("Pod", "Job"),
-        chance=story.draw.choice([0.4, 1.0]),
-        refusal=_QUOTA,
-    )
-
-
-async def too_large(story: Story) -> None:
-    """The API server refuses a status for its size."""
-    await _rule(
-        story,
-        story.network.before,
-        story.draw.uniform(5, 120),
-        fault="status refused with 413",
-        matches=writes_status,
-        chance=story.draw.choice([0.3, 1.0]),
-        refusal=_TOO_LARGE,
-    )
 
 
 def lag(kind: str) -> Fault:
