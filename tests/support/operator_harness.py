@@ -188,6 +188,26 @@ def end_program(pod: Manifest, code: int) -> None:
     pod["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": ended}}]
 
 
+def succeeded_pod(owner: Manifest, message: str) -> Manifest:
+    """The pod of a Job that has ended, with its termination message."""
+    ended = {"exitCode": 0, "message": message}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": f"{owner['metadata']['name']}-abcde",
+            "namespace": "vision",
+            "labels": owner["metadata"]["labels"],
+            "ownerReferences": [{"uid": owner["metadata"]["uid"], "controller": True}],
+        },
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {
+            "phase": "Succeeded",
+            "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
+        },
+    }
+
+
 @contextlib.asynccontextmanager
 async def running(
     server: FakeApiServer,

@@ -24,6 +24,7 @@ from imagenet_operator.reconcile.policies import (
     clock,
     fetch,
     listing,
+    shared_dataset,
     suspend,
     time_account,
     unsupported,
@@ -122,10 +123,29 @@ def _run_next_step(context: ReconcileContext) -> None:
     elif seal is not None and seal.complete:
         context.update(dataset=_sealed(found, seal))
         _ready(context, "Sealed", "all shards are verified")
-    elif seal is not None or (pack is not None and pack.complete):
+    elif seal is not None or (pack is not None and pack.complete) or _is_sealed_by_another(context):
         _run(context, dataset.SEAL, seal, lambda: dataset.seal_job(context.job, found, settings))
-    else:
+    elif pack is not None or not _waits_for_another(context):
         _run(context, dataset.PACK, pack, lambda: dataset.pack_job(context.job, found, settings))
+
+
+def _is_sealed_by_another(context: ReconcileContext) -> bool:
+    return shared_dataset.is_sealed(context.job, context.observed.sharers)
+
+
+def _waits_for_another(context: ReconcileContext) -> bool:
+    """Return whether another job prepares the same dataset before this one; then say so."""
+    if context.job.spec.run_policy.suspend or context.unsupported:
+        return False
+    other = shared_dataset.first(context.job, context.observed.sharers)
+    if other is None:
+        return False
+    message = shared_dataset.message(other)
+    if context.set_condition("DatasetReady", False, shared_dataset.REASON, message):
+        context.record_event(shared_dataset.REASON, message)
+    context.update(preparation=clock.stop(context.status.preparation or Clock(), context.now))
+    context.requeue_later()
+    return True
 
 
 def _is_fetched(context: ReconcileContext) -> bool:

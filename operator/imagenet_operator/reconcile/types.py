@@ -301,6 +301,27 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Sharer:
+    """A job that needs the same dataset on the same claim as the job that is reconciled.
+
+    Attributes:
+        name: Its name, in the same namespace.
+        uid: Its UID.
+        created: Its creationTimestamp.
+        packs: Whether it has a Job that packs or seals.
+        goes_on: Whether it will take its next step: it is not suspended, deleted or finished.
+        sealed_at: When its dataset was ready; None if it is not sealed.
+    """
+
+    name: str
+    uid: str
+    created: datetime
+    packs: bool = False
+    goes_on: bool = True
+    sealed_at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class Observed:
     """What a reconcile sees of the cluster, sorted.
 
@@ -318,6 +339,7 @@ class Observed:
         events: The UID of one of these → the Event that says most about it; only for some. None if
             Events are needed and cannot be read.
         refusal: The last refusal of the API server, while it lasts.
+        sharers: Jobs that need this dataset on this claim, while this job may begin to pack.
         unsupported: Fields of the job's spec that this version does not accept. Nothing may be
             built from such a spec.
     """
@@ -333,6 +355,7 @@ class Observed:
     waiting: tuple[WaitingObject, ...] = ()
     events: Mapping[str, ObjectEvent] | None = field(default_factory=dict)
     refusal: Refusal | None = None
+    sharers: tuple[Sharer, ...] = ()
     unsupported: tuple[Problem, ...] = ()
 
 

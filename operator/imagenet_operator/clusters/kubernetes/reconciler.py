@@ -20,7 +20,7 @@ from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
-from imagenet_operator.clusters.kubernetes import metrics, stored_job
+from imagenet_operator.clusters.kubernetes import metrics, sharers, stored_job
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
@@ -157,7 +157,12 @@ class Reconciler:
         events = await self._cluster.object_events.read(
             key_of(found.job), observed.waiting, self._clock()
         )
-        observed = replace(observed, unsupported=found.problems, events=events)
+        observed = replace(
+            observed,
+            unsupported=found.problems,
+            events=events,
+            sharers=sharers.find(found.job, self._cluster.jobs, self._cluster.children["Job"]),
+        )
         return _View(stored, found, children, observed)
 
     async def _read_before_start(self, key: JobKey, job: ImageNetJob) -> _NamedClaims:

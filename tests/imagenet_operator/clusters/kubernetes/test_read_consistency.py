@@ -16,7 +16,7 @@ from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.reconcile.types import DEFAULTS, Decision, Reference
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import Harness, claim, cluster_of, cluster_of_one, job
+from support.operator_harness import Harness, claim, cluster_of, cluster_of_one, job, succeeded_pod
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -204,26 +204,6 @@ async def test_a_job_that_has_moved_on_does_not_get_its_past_again() -> None:
 
         assert harness.pods() == pods
         assert harness.status()["training"]["attempt"] == 2
-
-
-def succeeded_pod(owner: Manifest, message: str) -> Manifest:
-    """The pod of a Job that has ended, with its termination message."""
-    ended = {"exitCode": 0, "message": message}
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": f"{owner['metadata']['name']}-abcde",
-            "namespace": "vision",
-            "labels": owner["metadata"]["labels"],
-            "ownerReferences": [{"uid": owner["metadata"]["uid"], "controller": True}],
-        },
-        "spec": {"containers": [{"name": "main"}]},
-        "status": {
-            "phase": "Succeeded",
-            "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
-        },
-    }
 
 
 @asynchronous

@@ -1,0 +1,98 @@
+"""Shared dataset: of the jobs that need one dataset on one claim, one prepares it at a time.
+
+After `index`, a job knows which dataset it needs. A job that packs already goes first, else the
+oldest by creationTimestamp, then by UID. The others wait, and their preparation deadline stands
+still. If the first one fails, is suspended or is deleted, the next takes over, and the shards that
+exist stay. Once it has sealed the dataset, the others only have the seal checked.
+
+A job may not see yet that another one packs. Then both pack, which costs time and does no harm: a
+shard appears as a whole, and one that exists is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import Status
+from imagenet_operator.manifests import volumes
+from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.types import Sharer
+
+REASON: Final = "WaitingForJob"
+"""The reason of DatasetReady while another job prepares the dataset."""
+
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def needs_turn(status: Status) -> bool:
+    """Whether the next step of a job is to pack a dataset that it knows."""
+    found = status.listed
+    return (
+        found is not None
+        and not found.sealed
+        and status.completion_time is None
+        and not conditions.holds(status.conditions, "DatasetReady")
+    )
+
+
+def sharer(job: ImageNetJob, other: ImageNetJob, *, packs: bool, is_run: bool) -> Sharer | None:
+    """Return another job of the namespace as a sharer; None if it needs another dataset.
+
+    Args:
+        job: Which is reconciled.
+        other: The other one, with its recorded status.
+        packs: Whether the other one has a Job that packs or seals.
+        is_run: Whether this operator runs the other one, and understands it.
+    """
+    mine, theirs = job.status.listed, other.status.listed
+    is_same = mine is not None and theirs is not None and mine.key == theirs.key
+    if not is_same or volumes.dataset_claim(job) != volumes.dataset_claim(other):
+        return None
+    ready = conditions.find(other.status.conditions, "DatasetReady")
+    is_ready = ready is not None and ready.status == "True"
+    is_stopped = other.spec.run_policy.suspend or other.status.completion_time is not None
+    return Sharer(
+        name=other.metadata.name,
+        uid=other.metadata.uid,
+        created=_created(other),
+        packs=packs,
+        goes_on=is_run and not is_stopped,
+        sealed_at=ready.last_transition_time if ready is not None and is_ready else None,
+    )
+
+
+def first(job: ImageNetJob, sharers: Iterable[Sharer]) -> Sharer | None:
+    """Return the job that prepares the dataset before this one does; None if it has its turn.
+
+    Args:
+        job: One that does not pack yet.
+        sharers: The others.
+    """
+    mine = (True, _created(job), job.metadata.uid)
+    before = {
+        (not item.packs, item.created, item.uid): item
+        for item in sharers
+        if item.goes_on and item.sealed_at is None
+    }
+    rank = min(before, default=mine)
+    return before[rank] if rank < mine else None
+
+
+def is_sealed(job: ImageNetJob, sharers: Iterable[Sharer]) -> bool:
+    """Whether another job has sealed the dataset since this job is there.
+
+    A seal of before says nothing: index found the dataset without one, so it was deleted.
+    """
+    return any(item.sealed_at is not None and item.sealed_at >= _created(job) for item in sharers)
+
+
+def message(found: Sharer) -> str:
+    """Return the message of DatasetReady while another job goes first."""
+    return f"ImageNetJob {found.name} prepares the same dataset on the same claim"
+
+
+def _created(job: ImageNetJob) -> datetime:
+    return job.metadata.creation_timestamp or _NEVER
