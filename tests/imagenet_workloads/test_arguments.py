@@ -124,3 +124,16 @@ def test_the_smaller_of_affinity_and_limit(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     assert arguments.available_cores(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("cpus", "limit", "expected"),
+    [("3", "max", 3), ("3", "200000", 2), ("16", "max", 8), ("0", "max", 1), ("", "max", 8)],
+)
+def test_a_pod_uses_no_more_cores_than_it_requests(
+    cpus: str, limit: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setenv("IMAGENET_CPUS", cpus)
+    (tmp_path / "cpu.max").write_text(f"{limit} 100000\n")
+    assert arguments.available_cores(tmp_path) == expected

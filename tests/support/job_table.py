@@ -163,7 +163,14 @@ TABLE: dict[str, Manifest] = {
                 "minImagesPerClass": 0,
                 "seed": 3,
                 "maxSkippedFraction": 0.00001,
-                "template": {"spec": {"nodeSelector": {"disk": "fast"}}},
+                "template": {
+                    "spec": {
+                        "nodeSelector": {"disk": "fast"},
+                        "containers": [
+                            {"name": "main", "resources": {"requests": {"cpu": "2500m"}}}
+                        ],
+                    }
+                },
             },
         }
     ),

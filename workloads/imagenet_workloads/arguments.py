@@ -9,6 +9,8 @@ import re
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
+from imagenet_workloads.environment import Environment
+
 CGROUP = Path("/sys/fs/cgroup")
 
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
@@ -115,11 +117,12 @@ def key(text: str) -> str:
 def available_cores(cgroup: Path = CGROUP) -> int:
     """How many cores this process may use, at least 1; a limit of 1.5 counts as 2.
 
-    A pod sees all cores of its node; threads beyond its CPU limit would only be throttled.
+    A pod sees all cores of its node. Threads beyond its CPU limit would only be throttled. Without
+    a limit, those beyond its request would take time from the other pods of the node.
     """
     allowed = len(os.sched_getaffinity(0))
-    limit = _cpu_limit(cgroup)
-    return allowed if limit is None else max(1, min(allowed, math.ceil(limit)))
+    bounds = (_cpu_limit(cgroup), Environment.from_mapping(os.environ).cpus)
+    return max(1, min([allowed, *(math.ceil(bound) for bound in bounds if bound is not None)]))
 
 
 def _cpu_limit(cgroup: Path) -> float | None:

@@ -45,6 +45,8 @@ class Environment:
         source: IMAGENET_SOURCE, the mounted source, read-only; None when not mounted.
         data: IMAGENET_DATA, the dataset volume; None when not mounted.
         output: IMAGENET_OUTPUT, the output volume; None when not mounted.
+        cpus: IMAGENET_CPUS, the cores of the pod's CPU limit, else of its request, rounded up; None
+            if it has neither.
         scratch: IMAGENET_SCRATCH, room for caches that dies with the pod; None when not mounted.
         attempt: IMAGENET_ATTEMPT, the N of attempts/rN; None outside training pods.
         spec_hash: IMAGENET_SPEC_HASH, hex SHA-256 of the training-relevant fields; empty outside
@@ -66,6 +68,7 @@ class Environment:
     source: Path | None = None
     data: Path | None = None
     output: Path | None = None
+    cpus: int | None = None
     scratch: Path | None = None
     attempt: int | None = None
     spec_hash: str = ""
@@ -91,6 +94,7 @@ class Environment:
             source=_path(variables, "IMAGENET_SOURCE"),
             data=_path(variables, "IMAGENET_DATA"),
             output=_path(variables, "IMAGENET_OUTPUT"),
+            cpus=_integer(variables, "IMAGENET_CPUS"),
             scratch=_path(variables, "IMAGENET_SCRATCH"),
             attempt=_integer(variables, "IMAGENET_ATTEMPT"),
             spec_hash=variables.get("IMAGENET_SPEC_HASH", ""),

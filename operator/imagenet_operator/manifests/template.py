@@ -25,6 +25,7 @@ from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
 
 THREADS = "OMP_NUM_THREADS"
+CPUS = "IMAGENET_CPUS"
 
 
 def merge(
@@ -149,9 +150,17 @@ def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Mani
 
 
 def _limit_threads(program: Manifest) -> None:
-    """Set OpenMP's threads to the container's CPU limit; it would count the node's cores."""
-    if any(item["name"] == THREADS for item in program["env"]):
+    """Set the threads to the container's CPU limit; without one to its request, its fair share.
+
+    OpenMP and the programs would count the node's cores, which pods without a limit have in common.
+    """
+    cores = quantity(program, "limits", "cpu") or quantity(program, "requests", "cpu")
+    if not cores:
         return
-    cores = quantity(program, "limits", "cpu")
-    if cores is not None:
-        program["env"].append({"name": THREADS, "value": str(max(1, math.floor(cores)))})
+    given = {item["name"] for item in program["env"]}
+    threads = {THREADS: math.floor(cores), CPUS: math.ceil(cores)}
+    program["env"] += [
+        {"name": name, "value": str(max(1, number))}
+        for name, number in threads.items()
+        if name not in given
+    ]

@@ -74,25 +74,42 @@ def test_the_operators_variables_come_first_so_that_others_may_refer_to_them() -
         assert env[1:] == fields["env"]
 
 
+@pytest.mark.parametrize("kind", ["limits", "requests"])
 @pytest.mark.parametrize(
-    ("limit", "threads"),
-    [("4", "4"), (4, "4"), ("3500m", "3"), ("500m", "1"), (2.5, "2"), ("1k", "1000")],
+    ("cores", "threads", "cpus"),
+    [
+        ("4", "4", "4"),
+        (4, "4", "4"),
+        ("3500m", "3", "4"),
+        ("500m", "1", "1"),
+        (2.5, "2", "3"),
+        ("1k", "1000", "1000"),
+    ],
 )
-def test_threads_follow_the_cpu_limit(limit: str | float, threads: str) -> None:
-    result = merged(of_program(resources={"limits": {"cpu": limit}}))
-    assert {"name": "OMP_NUM_THREADS", "value": threads} in result["spec"]["containers"][0]["env"]
+def test_threads_follow_the_cpu_limit_or_the_request(
+    kind: str, cores: str | float, threads: str, cpus: str
+) -> None:
+    env = merged(of_program(resources={kind: {"cpu": cores}}))["spec"]["containers"][0]["env"]
+    assert {"name": "OMP_NUM_THREADS", "value": threads} in env
+    assert {"name": "IMAGENET_CPUS", "value": cpus} in env
+
+
+def test_the_limit_counts_before_the_request() -> None:
+    both = {"limits": {"cpu": "4"}, "requests": {"cpu": "2"}}
+    env = merged(of_program(resources=both))["spec"]["containers"][0]["env"]
+    assert {"name": "IMAGENET_CPUS", "value": "4"} in env
 
 
 @pytest.mark.parametrize(
     "fields",
     [
         {"resources": {"limits": {"memory": "4Gi"}}},
-        {"resources": {"requests": {"cpu": "4"}}},
+        {"resources": {"requests": {"cpu": "0"}}},
         {"resources": None},
         {},
     ],
 )
-def test_threads_are_left_alone_without_a_cpu_limit(fields: dict[str, Any]) -> None:
+def test_threads_are_left_alone_without_cores(fields: dict[str, Any]) -> None:
     env = merged(of_program(**fields))["spec"]["containers"][0]["env"]
     assert env == [{"name": "POD_NAME", "value": "a"}]
 

@@ -61,10 +61,11 @@ def test_without_gpus_nothing_is_said_about_them() -> None:
     assert [share["CUDA_VISIBLE_DEVICES"] for share in hidden] == ["", ""]
 
 
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "IMAGENET_CPUS"])
 @pytest.mark.parametrize(("threads", "share"), [("8", "4"), ("3", "1"), ("1", "1")])
-def test_threads_are_shared_too(threads: str, share: str) -> None:
-    for slot in environments(POD | {"OMP_NUM_THREADS": threads}, NAMES, 2, [], 1):
-        assert slot["OMP_NUM_THREADS"] == share
+def test_threads_are_shared_too(name: str, threads: str, share: str) -> None:
+    for slot in environments(POD | {name: threads}, NAMES, 2, [], 1):
+        assert slot[name] == share
 
 
 @pytest.mark.parametrize(

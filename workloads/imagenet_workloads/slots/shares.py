@@ -83,8 +83,9 @@ def metrics_address(launcher: int) -> str:
 
 def _common(variables: Mapping[str, str], slots: int, launcher: int) -> dict[str, str]:
     changed = {"POD_IP": metrics_address(launcher)}
-    if variables.get("OMP_NUM_THREADS", "").isdecimal():
-        changed["OMP_NUM_THREADS"] = str(max(int(variables["OMP_NUM_THREADS"]) // slots, 1))
+    for name in ("OMP_NUM_THREADS", "IMAGENET_CPUS"):
+        if variables.get(name, "").isdecimal():
+            changed[name] = str(max(int(variables[name]) // slots, 1))
     if "HOROVOD_GLOO_IFACE" not in variables and _is_loopback(variables.get("POD_IP", "")):
         # All pods are on this machine, whose own name may lead to an address that it cannot reach.
         changed["HOROVOD_GLOO_IFACE"] = "lo"
