@@ -12,6 +12,7 @@ from imagenet_operator.api.crd import root_schema
 from imagenet_operator.api.strategies import Strategy
 from imagenet_operator.api.training import devices
 from imagenet_operator.cli.main import main
+from imagenet_operator.manifests import volumes
 from imagenet_operator.manifests.settings import DEFAULTS
 from support.crd_evaluator import problem_paths
 
@@ -120,3 +121,18 @@ def test_the_place_for_archives_is_the_one_that_examples_read() -> None:
     (volume,) = pod["spec"]["volumes"]
     assert volume["persistentVolumeClaim"] == {"claimName": source.claim_name}
     assert pod["spec"]["containers"][0]["image"] == DEFAULTS.preparation_image
+
+
+def test_the_snapshot_is_of_one_example_s_dataset_and_for_the_other() -> None:
+    snapshot, claim = yaml.safe_load_all((FOLDER / "claims" / "snapshot.yaml").read_text())
+    first, second = (
+        volumes.dataset_claim(parse(load(EXAMPLES[f"imagenet-{name}"])[0]))
+        for name in ("archives", "snapshot")
+    )
+    assert snapshot["spec"]["source"]["persistentVolumeClaimName"] == first
+    assert claim["spec"]["dataSource"] == {
+        "apiGroup": snapshot["apiVersion"].partition("/")[0],
+        "kind": snapshot["kind"],
+        "name": snapshot["metadata"]["name"],
+    }
+    assert claim["metadata"]["name"] == second
