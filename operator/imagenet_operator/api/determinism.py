@@ -1,8 +1,8 @@
 """Rules of `deterministic: true`: what cannot give the same bits each time is refused.
 
 With two workers, a sum of gradients has the same bits in any order. MXNet's servers sum in the
-order of arrival, in its compiled code. So `parameterServer` takes at most two workers, instead of
-servers that sum in the order of ranks, which would have to be written and maintained outside it.
+order of arrival, in its compiled code. So `parameterServer` takes at most two workers. Servers
+that sum in the order of ranks would have to be written and maintained outside MXNet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A file that imagenet-fetch writes in blocks, which another process can complete after a kill.
 
-The file has a temporary name. A journal beside it has the version of the server's file in its first
-line, and a line for each block that is on the disk.
+The file has a temporary name. A journal is beside it. Its first line has the version of the
+server's file. The other lines are the blocks that are on the disk.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Reads records for training in the order of `train.order`, the same for every framework.
 
-`records` finds the records of RecordIO and TFRecord files, `record_formats` takes them apart,
-`lane_reader` reads windows of them, `decode` and `augmentation` turn a JPEG into pixels, and
-`batches` does all of that ahead, in threads. A framework wraps the batches in its own arrays:
+`records` finds the records of RecordIO and TFRecord files, and `record_formats` takes them apart.
+`lane_reader` reads windows of them. `decode` and `augmentation` turn a JPEG into pixels. `batches`
+does all of that ahead, in threads. A framework wraps the batches in its own arrays:
 
     records = open_split(dataset.train, dataset.format, folder)  # or open_paths("a.rec;b.rec")
     recipe = Recipe((3, 224, 224), augmentation_options)

@@ -43,8 +43,8 @@ def draw_mixing(
     """Return the mixture of some images; None without mixup and CutMix.
 
     Mixup's share is Beta(alpha, alpha) (Zhang et al. 2017). In CutMix the box has the area 1 -
-    Beta(alpha, alpha) around a random point, and the share is the area outside of what the image
-    has of it (Yun et al. 2019). With both, half of the images get each.
+    Beta(alpha, alpha) around a random point. The share is the area outside of what the image has of
+    the box (Yun et al. 2019). With both, half of the images get each.
 
     Args:
         draws: (images, DRAWS), from 0 to below 1.

@@ -1,7 +1,7 @@
 """The file `SHARD.sums` beside a published shard: the length and the checksum of each record.
 
-A worker that reads parts of a shard can find and verify each record by it, without an index and
-without the rest of the shard. `prepare.publish` writes it:
+A worker that reads parts of a shard finds and verifies each record by it. It needs neither an index
+nor the rest of the shard. `prepare.publish` writes the file:
 
     for each record: length u32 | CRC-32C of its bytes u32
     SHA-256 of these entries, and of the shard's own SHA-256 (32 bytes each) | 32 bytes

@@ -1,7 +1,7 @@
 """Opens a published dataset for one worker, and its cache for the lanes that the worker reads.
 
-Worker w of n has the same lanes in every epoch if n divides their number (`train.order`), so its
-cache holds 1/n of the training images and its own validation images.
+If n divides the number of lanes, worker w of n has the same lanes in every epoch (`train.order`).
+Its cache then holds 1/n of the training images, and its own validation images.
 """
 
 from dataclasses import dataclass

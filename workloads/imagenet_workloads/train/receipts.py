@@ -1,7 +1,7 @@
 """Receipts of checkpoints: what a training had computed at a position, as SHA-256.
 
-A receipt has the checksums of weights, optimizer and BatchNorm's statistics, and of the random
-state, which is a seed and a number of updates (docs/exactness.md). Each checkpoint holds the
+A receipt has the checksums of weights, optimizer, BatchNorm's statistics and random state
+(docs/exactness.md). The random state is a seed and a number of updates. Each checkpoint holds the
 receipts before its own, so that they form a chain over all attempts. result.json has the chain.
 
     receipts.json       in a checkpoint: random state, command line, and the receipts before it

@@ -1,7 +1,7 @@
 """What every kind of source says of itself: the class that each kind's fields extend.
 
-The rest of the operator asks it and no kind by name, so that another kind is one module and one
-field of the union (docs/add-a-source.md).
+The rest of the operator asks it and no kind by name. So another kind is one module and one field of
+the union (docs/add-a-source.md).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 is the number of an inherited pipe's read end. It does what a container's init and its cgroup do in
 a cluster. It imports only a part of the standard library, to start in milliseconds:
 
-- SIGTERM and SIGINT are forwarded to the program, whose exit code it returns (128 + signal for one
-  that was killed, as a kubelet reports it);
+- SIGTERM and SIGINT are forwarded to the program;
+- it returns the program's exit code (128 + signal for a killed one, as a kubelet reports it);
 - when the program has ended, all processes below it are killed;
 - when the lifeline closes, because `imagenetctl` closed it or died (even by kill -9), all processes
   below are killed;

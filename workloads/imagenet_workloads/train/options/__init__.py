@@ -1,8 +1,8 @@
 """The command line of `imagenet-train`: from declared groups of options to one typed value.
 
-`declare` turns dataclasses into argparse arguments and back, `groups` are those dataclasses,
-`kinds` reads single values, `presets` are defaults that go together, `description` is what a
-framework adds, `command_line` puts them together. Import-light: no MXNet, no numpy.
+`declare` turns dataclasses into argparse arguments and back, and `groups` are those dataclasses.
+`kinds` reads single values. `presets` are defaults that go together. `description` is what a
+framework adds. `command_line` puts them together. Import-light: no MXNet, no numpy.
 """
 
 from imagenet_workloads.train.options.command_line import build_parser, parse
