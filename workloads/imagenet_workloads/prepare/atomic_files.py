@@ -286,7 +286,7 @@ def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
 def sweep(folder: Path, older_than: float) -> None:
     """Delete temporary files and folders that were last written more than `older_than` s ago."""
     with telling_where(folder):
-        now = _volume_clock(folder)
+        now = volume_clock(folder)
         for entry in os.scandir(folder):
             if not (entry.name.startswith(".") and _TEMPORARY in entry.name):
                 continue
@@ -301,7 +301,8 @@ def sweep(folder: Path, older_than: float) -> None:
                 Path(entry.path).unlink(missing_ok=True)
 
 
-def _volume_clock(folder: Path) -> float:
+def volume_clock(folder: Path) -> float:
+    """Return the time of the volume's own clock, by which it dates files, in seconds since 1970."""
     return _make_probe(folder).st_mtime
 
 

@@ -24,6 +24,7 @@ from imagenet_workloads.prepare import (
     estimate,
     formats,
     limits,
+    listing_journal,
     shards,
     split,
 )
@@ -159,6 +160,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     with (
         atomic_files.unnamed_file(request.data) as rows,
         atomic_files.unnamed_file(request.data) as own_rows,
+        listing_journal.kept(request.source, request.data / "datasets"),
     ):
         found = scan(request.source, rows, recorder.listed)
         _log_notes(found)

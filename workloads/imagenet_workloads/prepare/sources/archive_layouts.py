@@ -5,8 +5,8 @@ All three read a `Blob`, so an archive can come from anything that serves ranges
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.in_order import map_in_order
@@ -121,6 +121,11 @@ class ArchiveOfArchives(ArchiveSource):
         """The inner archives that are listed at the same time, one request each."""
         return LISTED_AT_ONCE if self.reads_at_once == 1 else self.reads_at_once
 
+    @property
+    def identity(self) -> Mapping[str, Any] | None:
+        """The version of the outer archive."""
+        return self.version
+
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images of each inner archive, in the order of the outer one.
 
@@ -143,8 +148,13 @@ class ArchiveOfArchives(ArchiveSource):
 
     def _listed(self, found: tuple[str, Member]) -> tuple[Member, str, Notes]:
         """Lists an inner archive: its images as JSON, which takes a fifth of their memory."""
-        (class_name, outer), own = found, Notes()
-        return outer, json.dumps(list(self._scan_class(class_name, outer, own))), own
+        class_name, outer = found
+
+        def scan(notes: Notes) -> str:
+            return json.dumps(list(self._scan_class(class_name, outer, notes)))
+
+        images, own = self.journal.listed(json.dumps(outer[:1] + outer[2:]), scan)
+        return outer, images, own
 
     def _class_archives(self, seen: dict[str, None], notes: Notes) -> Iterator[tuple[str, Member]]:
         """Yields each class with its archive, and adds the class to `seen`."""

@@ -2,15 +2,23 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.sources.archive import Archive
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.source import Blob, Image, Notes, Source, changed
+from imagenet_workloads.prepare.sources.source import (
+    Blob,
+    Image,
+    Journal,
+    Notes,
+    Source,
+    changed,
+)
 
 
 class ArchiveSet(Source):
@@ -41,6 +49,12 @@ class ArchiveSet(Source):
     def lists_at_once(self) -> int:
         """The archives that are listed at the same time, one request each."""
         return self.reads_at_once
+
+    @property
+    def identity(self) -> Mapping[str, Any] | None:
+        """Where they are: each archive has a tag of its own."""
+        is_journaled = self._files.has_tags and self.reads_at_once > 1
+        return {"where": self._files.where} if is_journaled else None
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images of each archive; those of a server are listed many at a time."""
@@ -89,9 +103,15 @@ class ArchiveSet(Source):
 
     def _listed(self, name: str) -> tuple[str, Notes]:
         """Lists an archive: its images as JSON, which takes a fifth of their memory."""
-        archive, own = self._open(name), Notes()
+        archive = self._open(name)
         with closing(archive.blob):
-            return json.dumps(list(self.scan_archive(name, archive, own))), own
+
+            def scan(notes: Notes) -> str:
+                return json.dumps(list(self.scan_archive(name, archive, notes)))
+
+            tag = self._tags[name]
+            journal = self.journal if tag else Journal()
+            return journal.listed(json.dumps([name, tag]), scan)
 
     def _open(self, name: str) -> Archive:
         blob = self._files.open(name)

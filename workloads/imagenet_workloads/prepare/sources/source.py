@@ -123,6 +123,21 @@ class Blob(Protocol):
         """Closes the blob."""
 
 
+class Journal:
+    """What is listed of a source of many archives; this one keeps nothing."""
+
+    def listed(self, archive: str, scan: Callable[[Notes], str]) -> tuple[str, Notes]:
+        """The images of an archive as JSON, and the notes of their scan.
+
+        Args:
+            archive: what identifies it within the source, with its version.
+            scan: lists it.
+        """
+        del archive
+        notes = Notes()
+        return scan(notes), notes
+
+
 class Source(ABC):
     """A set of images that can be listed in a stable order and read one by one.
 
@@ -137,6 +152,7 @@ class Source(ABC):
             less than in any other order.
         version: by what a change since the scan is noticed, as JSON values; empty for a volume.
         listing: what the scan takes; None if it needs no estimate.
+        journal: where the scan of a source of many archives finds those that are listed already.
     """
 
     kind: str
@@ -148,6 +164,15 @@ class Source(ABC):
     reads_in_order: bool = False
     version: Mapping[str, Any] = MappingProxyType({})
     listing: ListingEstimate | None = None
+    journal: Journal = Journal()
+
+    @property
+    def identity(self) -> Mapping[str, Any] | None:
+        """By what the same source is recognized, as JSON values; empty for a file on a volume.
+
+        None for one whose scan does not use a journal.
+        """
+        return None
 
     @property
     def lists_at_once(self) -> int:
