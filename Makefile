@@ -51,7 +51,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help install install-horovod install-tensorflow install-pytorch demo test lint format
 .PHONY: generate verify images lock release test-planes test-strategies test-kind test-fresh-machine
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
-.PHONY: bench-reading chaos-training fidelity clean
+.PHONY: bench-reading bench-recovery chaos-training fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -205,6 +205,9 @@ bench-operator: $(INSTALLED) $(GO) ## Measure the operator on a kind cluster wit
 
 bench-large-job: $(INSTALLED) ## Measure the status and a reconcile of 5,000 members (no cluster)
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.large_job
+
+bench-recovery: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Measure the time from a killed worker to the next step
+	$(BIN)/python -m benchmarks.recovery
 
 bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the bare program
 	$(BIN)/python -m benchmarks.scaling
