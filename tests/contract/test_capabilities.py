@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 
 from imagenet_operator.api import capabilities
+from imagenet_operator.api.fields import Precision
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_operator.api.precision import Precision
 from imagenet_operator.api.training import Reader
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError

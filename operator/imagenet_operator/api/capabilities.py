@@ -17,10 +17,10 @@ from pydantic.alias_generators import to_camel
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
+from imagenet_operator.api.fields import Precision
 from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Framework, is_named, is_named_cel
 from imagenet_operator.api.frameworks.descriptor import READERS
 from imagenet_operator.api.optimizer import OptimizerName
-from imagenet_operator.api.precision import Precision
 from imagenet_operator.api.schema import is_default_when_read
 
 ONLY_IMAGE_RECORD_ITER = (

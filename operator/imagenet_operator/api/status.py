@@ -20,7 +20,6 @@ from imagenet_operator.api.fields import (
     Text,
     Time,
 )
-from imagenet_operator.api.start_errors import StartErrors
 from imagenet_operator.api.time_status import TimeStatus, WorkerSeconds
 
 ConditionType = Literal[
@@ -47,6 +46,17 @@ MEMBERS_MAXIMUM = 20_001
 """Members of an attempt in any stored status."""
 
 Role = Literal["scheduler", "server", "rendezvous", "worker"]
+
+
+class StartErrors(Model):
+    """Image and configuration errors that keep pods from starting."""
+
+    since: Time | None = None
+    """When the first one was seen, while there is one; for `startDeadlineSeconds`."""
+
+    cleared: Time | None = None
+    """When the last one was gone. `progressDeadlineSeconds` and `scheduleTimeoutSeconds` do not
+    count the time before."""
 
 
 class Condition(Model):

@@ -13,6 +13,7 @@ from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
 from imagenet_operator.api.fields import (
     Fraction,
     PositiveInt,
+    Precision,
     RelativePath,
     Replicas,
     Seconds,
@@ -26,7 +27,6 @@ from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FrameworkName
 from imagenet_operator.api.networks import Network
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import NO_REPEATED_OPTION, NO_SECOND_PRECISION
-from imagenet_operator.api.precision import Precision
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 from imagenet_operator.api.strategies import DEVICES_CEL, TRAINING_RULES, Strategy
 from imagenet_operator.api.volumes import VolumeClaim

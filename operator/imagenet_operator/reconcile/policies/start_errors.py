@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from imagenet_operator.api.start_errors import StartErrors
-from imagenet_operator.api.status import TrainingStatus
+from imagenet_operator.api.status import StartErrors, TrainingStatus
 
 REASON = "StartDeadlineExceeded"
 """The reason of a job that fails by this policy."""

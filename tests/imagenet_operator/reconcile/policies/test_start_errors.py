@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from imagenet_operator.api.start_errors import StartErrors
-from imagenet_operator.api.status import TrainingStatus
+from imagenet_operator.api.status import StartErrors, TrainingStatus
 from imagenet_operator.reconcile.policies import start_errors
 from support.simulated_world import START
 
