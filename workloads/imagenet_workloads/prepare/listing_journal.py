@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from imagenet_workloads.errors import StorageError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.sources.source import Journal, Notes, Source
 
@@ -109,6 +110,10 @@ def kept(source: Source, folder: Path) -> Iterator[None]:
     try:
         yield
         journal.remove()
+    except StorageError:
+        # A full volume needs the room.
+        journal.remove()
+        raise
     finally:
         source.journal = Journal()
         journal.close()
