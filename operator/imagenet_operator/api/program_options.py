@@ -32,6 +32,7 @@ KINDS: dict[str, str] = {
     "--validation-resize": "count",
     "--benchmark": "switch",
     "--test-io": "switch",
+    "--max-batches": "count",
     "--model-prefix": "str",
     "--save-period": "positive",
     "--disp-batches": "positive",

@@ -36,6 +36,7 @@ from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import Result, labels, write_reading, write_result
 from imagenet_workloads.train.resume import ResumePoint, find_resume_point
 from imagenet_workloads.train.schedule import Schedule, scaled
+from imagenet_workloads.train.short_epochs import shortened
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ def train(worker: Worker) -> int:
     with tempfile.TemporaryDirectory(dir=worker.environment.scratch) as scratch:
         accumulation_steps = _accumulation_steps(worker.options, group)
         data = worker.framework.open_data(accumulation_steps, Path(scratch))
+        if batches := worker.options.data.max_batches:
+            data = shortened(data, batches, accumulation_steps)
         if worker.options.data.test_io:
             _read(worker, group, data)
         elif not _train(worker, group, data, accumulation_steps):

@@ -47,6 +47,7 @@ MXNET_DEFAULTS: dict[str, Any] = {
     "num_examples": 1281167,
     "data_nthreads": 4,
     "benchmark": False,
+    "max_batches": 0,
     "random_crop": False,
     "random_mirror": False,
     "max_random_h": 0,

@@ -6,7 +6,8 @@ example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `che
 `init-from`, `lr-scaling*`, `lr-schedule`, `lr-power`, `label-smoothing`, `ema-decay`,
 `random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
 `pretrained`, `compile`, `seed`, `validation-resize`, `reader`, `preset`, `framework`,
-`distribution-strategy`, `join-timeout` and `termination-grace`.
+`distribution-strategy`, `max-batches`, `join-timeout` and
+`termination-grace`.
 """
 
 # Options are dataclass fields by a helper of ours, which ruff does not know as one.
@@ -158,6 +159,9 @@ class DataOptions:
     )
     benchmark: bool = option(False, "1 trains on made-up images, without reading", kinds.switch)
     test_io: bool = option(False, "1 only reads, and reports how fast", kinds.switch)
+    max_batches: int = option(
+        0, "end each epoch after this many batches, without validation; 0 is off", kinds.count
+    )
 
 
 @dataclass(frozen=True)
