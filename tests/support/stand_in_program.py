@@ -125,6 +125,10 @@ def worker() -> None:
         "train": {"images": 900, "imagesPerSecond": 300.0},
         "model": {"symbol": "model-symbol.json", "params": "model-0001.params"},
     }
+    if "--max-batches" in sys.argv:
+        speeds = [100.0, 600.0 if "--benchmark" in sys.argv else 450.0]
+        lines = [json.dumps({"event": "epoch", "imagesPerSecond": speed}) for speed in speeds]
+        (folder / "metrics.jsonl").write_text("\n".join(lines))
     temporary = folder / f".{os.environ['POD_NAME']}"
     temporary.write_text(json.dumps(result))
     temporary.rename(folder / "result.json")

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 from imagenet_operator.cli import (
+    bench,
     dataset,
     exit_codes,
     export,
@@ -43,6 +44,7 @@ _EXAMPLES = """examples:
   imagenetctl report NAME            show where the time of a job went
   imagenetctl scale job.yaml --workers 1,2,4
                                      compare numbers of workers, and strategies
+  imagenetctl bench job.yaml         measure whether reading or the network limits it
   imagenetctl render job.yaml        print the objects that a cluster would create
   imagenetctl predict photo.jpg      classify an image with the newest result
   imagenetctl ledger digits          check that a job trained every record once an epoch
@@ -87,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
         run,
         report,
         scale,
+        bench,
         render,
         predict,
         dataset,

@@ -1,0 +1,157 @@
+"""`imagenetctl bench FILE`: measures whether reading or the network limits training.
+
+Runs the job three times on this machine, with few batches: reading alone, training alone, and
+both. `scaling.bottleneck` has the jobs and the decision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from imagenet_operator.api import ImageNetJob, Manifest, parse
+from imagenet_operator.api.templates import own_program
+from imagenet_operator.cli import exit_codes, files, local_resources, result, run
+from imagenet_operator.cli.local_resources import LocalResources
+from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.scaling import bottleneck
+from imagenet_operator.scaling.points import shared_claim
+
+_EXAMPLES = """examples:
+  imagenetctl bench job.yaml
+  imagenetctl bench job.yaml --batches 200 --workdir /data/work --volume raw=/data/archives
+  imagenetctl bench job.yaml --output json | jq 'select(.type == "bench") | .bottleneck'
+
+The dataset is prepared once. The runs that train repeat the batches: the first pass is the warm-up.
+"""
+_CONTENT = {
+    bottleneck.READING: "reading alone",
+    bottleneck.NETWORK: "network alone",
+    bottleneck.BOTH: "both",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure whether reading or the network limits a job",
+        description="Run a few batches of one ImageNetJob on this machine three times: reading "
+        "alone, the network alone, and both.",
+        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the standard input"
+    )
+    parser.add_argument(
+        "--batches",
+        type=_positive,
+        default=50,
+        metavar="N",
+        help="batches of each worker that are measured (default: %(default)s)",
+    )
+    local_resources.add_options(parser)
+    parser.set_defaults(run=bench)
+
+
+def bench(arguments: argparse.Namespace) -> int:
+    """Measure and judge; return the exit code."""
+    manifest = run.read(arguments.file).to_manifest()
+    if own_program.has_command(manifest["spec"]["training"].get("workers", {}).get("template")):
+        raise ImageNetJobError(
+            f"{arguments.file}: spec.training.workers.template: runs a command of its own, and "
+            "bench measures imagenet-train; remove the command"
+        )
+    jobs = _jobs(manifest, arguments)
+    resources = local_resources.from_options(arguments)
+    _get_ready(list(jobs.values()), resources, shared_claim(manifest))
+    speeds: dict[str, float] = {}
+    for name, job in jobs.items():
+        if arguments.output == "text":
+            print(f"measuring {_CONTENT[name]} ({job.metadata.name})", file=sys.stderr)
+        end = run.execute(job, resources, run.display_of(arguments.output))
+        if not end.succeeded:
+            return _unfinished(end, arguments.output)
+        speeds[name] = _speed(end)
+    _show(bottleneck.Speeds(**speeds), arguments.output)
+    return exit_codes.SUCCESS
+
+
+def _jobs(manifest: Manifest, arguments: argparse.Namespace) -> dict[str, ImageNetJob]:
+    """Return the job of each run, all of them valid."""
+    jobs = {}
+    for name in bottleneck.RUNS:
+        document = bottleneck.job_of(manifest, name, arguments.batches)
+        if found := files.problems(document):
+            lines = "\n".join(f"  {problem}" for problem in found)
+            raise ImageNetJobError(f"{arguments.file}: {_CONTENT[name]} cannot run:\n{lines}")
+        jobs[name] = parse(document)
+    return jobs
+
+
+def _get_ready(jobs: list[ImageNetJob], resources: LocalResources, claim: str | None) -> None:
+    """Check every job, and create the dataset's folder if the manifest names none."""
+    promised = frozenset() if claim is None else frozenset({claim})
+    local_resources.check_mapped(jobs, resources)
+    for job in jobs:
+        local_resources.check(job, resources, promised)
+    if claim is not None:
+        resources.volumes.provision(claim)
+
+
+def _speed(end: result.Result) -> float:
+    """Return a run's images/s over all workers, without the warm-up.
+
+    Raises:
+        ImageNetJobError: The run left no speed.
+    """
+    training = end.job.status.training
+    speed = training.images_per_second if training is not None else None
+    if end.model is not None:
+        speed = _last_epoch(end)
+    if not speed:
+        raise ImageNetJobError(
+            f"{end.job.metadata.name} left no images/s; its programs are older than this one, "
+            "install both packages in the same version"
+        )
+    return speed
+
+
+def _last_epoch(end: result.Result) -> float | None:
+    assert end.model is not None
+    lines = (end.model / "metrics.jsonl").read_text().splitlines()
+    epochs = [event for event in map(json.loads, lines) if event["event"] == "epoch"]
+    return float(epochs[-1]["imagesPerSecond"]) if epochs else None
+
+
+def _show(speeds: bottleneck.Speeds, output: str) -> None:
+    verdict = bottleneck.judge(speeds)
+    by_run = {name: getattr(speeds, name) for name in bottleneck.RUNS}
+    if output == "json":
+        figures: dict[str, Any] = {name: round(speed, 1) for name, speed in by_run.items()}
+        document = {"imagesPerSecond": figures, "bottleneck": verdict.bottleneck}
+        print(json.dumps({"type": "bench", **document, "sentence": verdict.sentence}))
+        return
+    print(f"{'run':<16}{'images/s':>12}")
+    for name, speed in by_run.items():
+        print(f"{_CONTENT[name]:<16}{speed:>12,.1f}")
+    print(verdict.sentence)
+
+
+def _unfinished(end: result.Result, output: str) -> int:
+    """Report a run that failed or was interrupted; return the exit code."""
+    failed = end.failure is not None
+    if output == "json":
+        print(json.dumps(result.as_json(end, "Failed" if failed else "Interrupted")))
+    elif failed:
+        print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
+    return exit_codes.FAILED if failed else exit_codes.INTERRUPTED
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of batches; write 50")
+    return int(text)
