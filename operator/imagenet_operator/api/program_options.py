@@ -34,6 +34,7 @@ KINDS: dict[str, str] = {
     "--test-io": "switch",
     "--max-batches": "count",
     "--model-prefix": "str",
+    "--model": "str",
     "--save-period": "positive",
     "--disp-batches": "positive",
     "--monitor": "count",

@@ -1,5 +1,6 @@
 """Records of both formats are found, read and taken apart, or their damage is named."""
 
+import re
 import struct
 import warnings
 from pathlib import Path
@@ -11,7 +12,7 @@ from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.formats import recordio
 from imagenet_workloads.reading import records as module
 from imagenet_workloads.reading.record_formats import parse_record_io, record_io_identity
-from imagenet_workloads.reading.records import Records, open_paths, open_split
+from imagenet_workloads.reading.records import Records, files_named, open_paths, open_split
 from support.image_splits import FORMATS, open_images, write_split
 
 MAGIC = struct.pack("<I", recordio.MAGIC)
@@ -81,6 +82,24 @@ def test_a_record_with_several_labels_has_the_first() -> None:
     header = struct.pack("<IfQQ", 2, 0, 7, 0) + struct.pack("<ff", 5, 6)
     record = b"".join(recordio.encode(header, b"image"))
     assert parse_record_io(record) == (b"image", 5, 7)
+
+
+def test_a_folder_stands_for_its_record_files(tmp_path: Path) -> None:
+    for name in ("b.rec", "a.rec", "a.idx", "x.txt"):
+        (tmp_path / name).touch()
+    alone = tmp_path / "alone.rec"
+    assert files_named(f"{alone};{tmp_path}") == [alone, tmp_path / "a.rec", tmp_path / "b.rec"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("x.txt", "holds no .rec or .tfrecord files"), ("dataset.json", "write --dataset ")],
+)
+def test_a_folder_of_something_else_is_refused(name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}: ")) as raised:
+        files_named(str(tmp_path))
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from imagenet_workloads.dataset import Dataset, Shard, Split, damaged
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.reading.records import files_named
 
 _MAGIC = 0xCED7230A
 _HEADER = struct.Struct("<II")
@@ -83,7 +84,7 @@ def of_paths(records: str, indexes: str, index: Path) -> RecordFiles:
     Raises:
         InputError: a file is missing, or there are more or fewer indexes than records.
     """
-    names = [Path(name) for name in records.split(";") if name]
+    names = files_named(records)
     beside = [Path(name) for name in indexes.split(";") if name]
     if not beside:
         beside = [name.with_suffix(".idx") for name in names]

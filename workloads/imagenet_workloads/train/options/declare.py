@@ -17,6 +17,7 @@ def option(
     description: str,
     read: Callable[[str], Any] = str,
     choices: Sequence[str] | None = None,
+    aliases: Sequence[str] = (),
 ) -> Any:
     """Declare one option as a dataclass field.
 
@@ -25,8 +26,9 @@ def option(
         description: a sentence for `--help`; the default is added to it.
         read: from the text to the value; raises ArgumentTypeError or ValueError for bad text.
         choices: the only values allowed, when they are few.
+        aliases: other names of the option, as train_imagenet.py has them.
     """
-    metadata = {"help": description, "read": read, "choices": choices}
+    metadata = {"help": description, "read": read, "choices": choices, "aliases": aliases}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -49,6 +51,7 @@ def add_group(
         allowed = field.metadata["choices"] or choices.get(field.name)
         arguments.add_argument(
             "--" + field.name.replace("_", "-"),
+            *field.metadata["aliases"],
             dest=field.name,
             default=field.default,
             type=field.metadata["read"],

@@ -127,9 +127,13 @@ class DataOptions:
         arguments.path,
     )
     cache_size: int | None = option(None, "most bytes of --cache", kinds.positive)
-    data_train: str | None = option(None, "training records (.rec; several with ;)")
+    data_train: str | None = option(
+        None, "training records: .rec files or folders, several with ;"
+    )
     data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
-    data_val: str | None = option(None, "validation records (.rec; several with ;)")
+    data_val: str | None = option(
+        None, "validation records: .rec files or folders, several with ;"
+    )
     data_val_idx: str = option("", "their index files (default: .idx beside each .rec)")
     num_examples: int = option(
         1281167, "training images that --benchmark pretends to have", kinds.positive
@@ -224,7 +228,9 @@ class OutputOptions:
         arguments.path,
     )
     model_prefix: str | None = option(
-        None, "also write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's example does"
+        None,
+        "also write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's example does",
+        aliases=("--model",),
     )
     save_period: int = option(1, "epochs between them", kinds.positive)
     load_epoch: int | None = option(None, "start from PREFIX-NNNN.params", kinds.count)
