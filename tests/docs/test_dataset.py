@@ -8,6 +8,7 @@ import pytest
 
 from imagenet_workloads.commands import index, pack, seal
 from imagenet_workloads.dataset import FORMATS
+from support.annotations import Named, annotation, archive
 from support.pictures import collection, write_folder
 from support.preparation import examples, prepare
 
@@ -28,12 +29,27 @@ def general(name: str) -> str:
     return re.sub(r"\d{5}-of-\d{5}", "00000-of-00008", name)
 
 
+def boxes_of_a(folder: Path) -> str:
+    """The option for an archive with a box in the first two images of the class a."""
+    box = annotation(Named("a", (1, 2, 3, 4)))
+    (folder / "boxes.tgz").write_bytes(archive({"a/a_0.xml": box, "a/a_1.xml": box}))
+    return f"--bounding-boxes={folder / 'boxes.tgz'}"
+
+
 @pytest.fixture(params=FORMATS)
 def dataset(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     images = collection({"a": 40, "b": 40})
     images["a"]["damaged.jpg"] = b"no image"
     source = write_folder(tmp_path / "source", images)
-    options = ("--format", request.param, "--shards", "2", "--validation-per-class", "3")
+    options = (
+        "--format",
+        request.param,
+        "--shards",
+        "2",
+        "--validation-per-class",
+        "3",
+        boxes_of_a(tmp_path),
+    )
     return prepare(source, tmp_path / "data", *options, "--max-skipped-fraction", "0.1")
 
 
@@ -53,7 +69,8 @@ def test_the_fields_of_dataset_json_are_those_of_the_page(dataset: Path) -> None
     document = json.loads((dataset / "dataset.json").read_text())
     assert set(document) == names_in_table("Field")
     told = set(re.findall(r"`([^`]+)`", PAGE))
-    for field in ("writer", "skipped"):
+    assert set(document["boundingBoxes"]["counts"]) <= told
+    for field in ("writer", "skipped", "boundingBoxes"):
         assert set(document[field]) <= told
     for split in document["splits"].values():
         assert set(split) <= told
@@ -64,11 +81,13 @@ def test_the_fields_of_dataset_json_are_those_of_the_page(dataset: Path) -> None
 
 def test_the_features_of_tfrecord_are_those_of_the_page(tmp_path: Path) -> None:
     source = write_folder(tmp_path / "source", collection({"a": 2}))
-    dataset = prepare(source, tmp_path / "data", "--format", "TFRecord", "--shards", "1")
-    rows = re.findall(r"\| `(image/[a-z/]+)` \| (bytes|integer)", PAGE)
+    options = ("--format", "TFRecord", "--shards", "1", boxes_of_a(tmp_path))
+    dataset = prepare(source, tmp_path / "data", *options)
+    rows = re.findall(r"\| `(image/[a-z/]+)` \| (bytes|integer|float)", PAGE)
+    types = {"bytes": bytes, "integer": int, "float": float}
     for _, features in examples(dataset):
         kinds = {name: type(value[0]) for name, value in features.items()}
-        assert kinds == {name: {"bytes": bytes, "integer": int}[kind] for name, kind in rows}
+        assert kinds == {name: types[kind] for name, kind in rows}
 
 
 def test_the_commands_parse() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 # The polynomial of CRC-32C (Castagnoli), its bits reversed.
 POLYNOMIAL = 0x82F63B78
 
-Features = dict[str, list[bytes] | list[int]]
+Features = dict[str, list[bytes] | list[int] | list[float]]
 
 
 def _table() -> tuple[int, ...]:
@@ -64,9 +64,12 @@ def features(example: bytes) -> Features:
         ((kind, values),) = _fields(feature)
         if kind == 1:
             found[name.decode()] = [value for _, value in _fields(values)]
+            continue
+        ((_, packed),) = _fields(values)
+        if kind == 2:
+            found[name.decode()] = [value for (value,) in struct.iter_unpack("<f", packed)]
         else:
             assert kind == 3
-            ((_, packed),) = _fields(values)
             found[name.decode()] = list(_varints(packed))
     return found
 

@@ -79,6 +79,21 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class BoundingBoxes:
+    """The boxes of the images' objects.
+
+    Attributes:
+        counts: of images with boxes, of boxes, and of what was clamped or left out.
+        file: name of the file beside dataset.json with the boxes of each image.
+        sha256: hex SHA-256 of the file.
+    """
+
+    counts: Mapping[str, int]
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Dataset:
     """A sealed dataset.
 
@@ -96,6 +111,7 @@ class Dataset:
         passed_over: files of the source that are no images, by suffix.
         unknown_labels: validation images left out, by the class that the training images lack.
         class_words: what people call a class, such as `tench` for n01440764; of some classes.
+        bounding_boxes: of its images; None without any.
         format: of the shards, RECORD_IO or TF_RECORD.
     """
 
@@ -112,7 +128,14 @@ class Dataset:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
     class_words: Mapping[str, str] = field(default_factory=dict)
+    bounding_boxes: BoundingBoxes | None = None
     format: str = RECORD_IO
+
+    @property
+    def other_files(self) -> tuple[str, ...]:
+        """The files beside dataset.json that are of no shard."""
+        boxes = () if self.bounding_boxes is None else (self.bounding_boxes.file,)
+        return boxes if self.skipped.report is None else (self.skipped.report, *boxes)
 
     def to_json(self) -> str:
         """The text of dataset.json; equal datasets give equal bytes."""
@@ -126,6 +149,7 @@ class Dataset:
             **class_words_document(self.class_words),
             "droppedClasses": dict(sorted(self.dropped_classes.items())),
             **left_out_document(self.passed_over, self.unknown_labels),
+            **_boxes_document(self.bounding_boxes),
             "splits": {
                 "train": _split_document(self.train),
                 "validation": _split_document(self.validation),
@@ -174,6 +198,7 @@ class Dataset:
             passed_over=fields.counts("passedOver") if fields.has("passedOver") else {},
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             class_words=read_class_words(fields),
+            bounding_boxes=_read_boxes(fields) if fields.has("boundingBoxes") else None,
             train=_read_split(splits.object("train"), len(classes), format),
             validation=_read_split(splits.object("validation"), len(classes), format),
             mean=fields.three_numbers("mean"),
@@ -247,6 +272,18 @@ def read_class_words(fields: Fields) -> dict[str, str]:
         return {}
     words = fields.object("classWords")
     return {name: words.text(name) for name in words.values}
+
+
+def _boxes_document(boxes: BoundingBoxes | None) -> dict[str, Any]:
+    if boxes is None:
+        return {}
+    document = {"counts": dict(boxes.counts), "file": boxes.file, "sha256": boxes.sha256}
+    return {"boundingBoxes": document}
+
+
+def _read_boxes(fields: Fields) -> BoundingBoxes:
+    boxes = fields.object("boundingBoxes")
+    return BoundingBoxes(boxes.counts("counts"), boxes.file_name("file"), boxes.text("sha256"))
 
 
 def _split_document(split: Split) -> dict[str, Any]:

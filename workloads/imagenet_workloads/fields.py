@@ -138,6 +138,15 @@ class Fields:
         red, green, blue = (float(value) for value in values)
         return red, green, blue
 
+    def fractions(self, name: str) -> Iterator[tuple[float, ...]]:
+        """Each list of a list of lists of numbers from 0 to 1."""
+        for position, values in enumerate(self._typed(name, list, "a list")):
+            if not isinstance(values, list) or not all(
+                isinstance(value, (int, float)) and 0 <= value <= 1 for value in values
+            ):
+                raise self.wrong(f"{name}[{position}]", "must be a list of numbers from 0 to 1")
+            yield tuple(map(float, values))
+
     def wrong(self, name: str, message: str) -> InputError:
         """The error for a field whose value does not do; the caller raises it."""
         return InputError(f"{self._path(name)} {message}")

@@ -12,6 +12,7 @@ from imagenet_workloads.dataset import FORMATS, RECORD_IO, TF_RECORD, WriterVers
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan
+from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.dataset_key import DatasetOptions
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 
@@ -20,6 +21,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=12)
 names = st.binary(min_size=1, max_size=30).map(
     lambda raw: raw.replace(b"\0", b"_").decode("utf-8", "surrogateescape")
 )
+fractions = st.floats(0, 1)
 images = st.builds(
     PlannedImage,
     key=st.integers(0, 2**32),
@@ -27,6 +29,9 @@ images = st.builds(
     offset=st.integers(0, 2**48),
     size=st.integers(0, 2**40),
     name=names,
+    boxes=st.lists(st.builds(Box, fractions, fractions, fractions, fractions), max_size=3).map(
+        tuple
+    ),
 )
 options = st.builds(
     DatasetOptions,
@@ -169,7 +174,9 @@ def test_a_wrong_plan_is_one_message(change: dict[str, Any], message: str, tmp_p
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("line", ["[1, 2]", "not JSON", "[1, 2, 3, 4, 5, 6]", "7"])
+@pytest.mark.parametrize(
+    "line", ["[1, 2]", "not JSON", "[1, 2, 3, 4, 5, 6]", '[1, 2, 3, 4, "x", [[1]]]', "7"]
+)
 def test_a_damaged_list_of_images_says_what_to_remove(line: str, tmp_path: Path) -> None:
     contents = {shard.name: [PlannedImage(0, 0, 0, 1, "x")] for shard in SMALL.shards}
     plan.write(tmp_path, SMALL, contents)

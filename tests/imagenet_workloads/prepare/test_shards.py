@@ -14,11 +14,13 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan, shards
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import PlannedShard
-from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
+from imagenet_workloads.prepare.shards import ImageBoxes, Sidecar, SkippedImage
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 2**40)
 triples = st.tuples(counts, counts, counts)
+fractions = st.floats(0, 1)
+boxes = st.lists(st.tuples(fractions, fractions, fractions, fractions), max_size=3).map(tuple)
 sidecars = st.builds(
     Sidecar,
     key=texts,
@@ -29,6 +31,7 @@ sidecars = st.builds(
     per_class=st.lists(counts, max_size=5).map(tuple),
     statistics=st.builds(ChannelStatistics, counts, triples, triples),
     skipped=st.lists(st.builds(SkippedImage, texts, texts, texts), max_size=3).map(tuple),
+    boxes=st.lists(st.builds(ImageBoxes, counts, boxes), max_size=3).map(tuple),
 )
 
 
@@ -71,6 +74,7 @@ def test_a_shard_is_whole_with_all_its_files_at_their_length(
         ({"channels": {"points": 1, "sums": [1, 2], "squares": [1, 2, 3]}}, "three whole numbers"),
         ({"skipped": [{"name": "x"}]}, "skipped[0].class is missing"),
         ({"perClass": [1.5]}, "perClass[0] must be a count"),
+        ({"boxes": [{"key": 1, "boxes": [[0, 0, 2, 1]]}]}, "must be a list of numbers from 0 to 1"),
     ],
 )
 def test_a_wrong_sidecar_is_one_message(

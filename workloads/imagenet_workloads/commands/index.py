@@ -77,6 +77,15 @@ def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
         help="leave out classes with fewer images (default: %(default)s)",
     )
     _add_class_words(group)
+    group.add_argument(
+        "--bounding-boxes",
+        type=types.path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a tar of annotations in the XML of Pascal VOC, as ILSVRC2012_bbox_train_v2.tar.gz: "
+        "CLASS/NAME.xml, and val/NAME.xml for validation images; may be repeated",
+    )
     group.add_argument("--seed", type=types.natural, default=0, help="default: %(default)s")
 
 
@@ -182,6 +191,7 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
         max_skipped_fraction=parsed.max_skipped_fraction,
         class_words=parsed.class_words or sources.class_words(parsed) or source.own_words,
         words_of_classes=dict(parsed.class_word),
+        bounding_boxes=parsed.bounding_boxes,
         expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )
 

@@ -79,6 +79,7 @@ def make_key(
     source: str,
     validation: tuple[str, str] | None,
     class_words: Mapping[str, str] | None = None,
+    bounding_boxes: str | None = None,
 ) -> str:
     """Return the key as hexadecimal digits.
 
@@ -89,6 +90,7 @@ def make_key(
         validation: The fingerprints of the validation images and of their label file; None if they
             are drawn from the source.
         class_words: the words of the classes, if any are given.
+        bounding_boxes: the fingerprint of the annotations, if any are given.
     """
     parts: dict[str, Any] = {
         "writer": [writer.version, writer.codec],
@@ -96,8 +98,10 @@ def make_key(
         "source": source,
         "validation": validation,
     }
-    # Without words, the key stays what it was before there were any.
+    # Without words and boxes, the key stays what it was before there were any.
     if class_words:
         parts["classWords"] = dict(class_words)
+    if bounding_boxes is not None:
+        parts["boundingBoxes"] = bounding_boxes
     text = json.dumps(parts, sort_keys=True).encode()
     return hashlib.sha256(text).hexdigest()[:_KEY_LENGTH]

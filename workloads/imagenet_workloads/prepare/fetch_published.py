@@ -46,8 +46,7 @@ def run(source: RemoteFolder, target: Path, threads: int) -> int:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    if sealed.skipped.report is not None:
-        fetched += _fetch_file(source, target, sealed.skipped.report)
+    fetched += sum(_fetch_file(source, target, name) for name in sealed.other_files)
     return fetched + _fetch_file(source, target, FILE_NAME)
 
 

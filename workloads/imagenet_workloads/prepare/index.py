@@ -7,7 +7,7 @@ plan. Only the last step is visible to other programs.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,20 +25,23 @@ from imagenet_workloads.prepare import (
     formats,
     limits,
     listing_journal,
+    sealed_dataset,
     shards,
     split,
 )
 from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
 from imagenet_workloads.prepare.expected_classes import ExpectedClasses
-from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
+from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images
+from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.source import Source, Validation
-from imagenet_workloads.prepare.split import Classes, Numbers
+from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
@@ -62,6 +65,7 @@ class IndexRequest:
         expected: the classes that the dataset must have.
         class_words: a file with the words of the classes; None without.
         words_of_classes: words of single classes, in place of the file's.
+        bounding_boxes: archives of annotations; empty without boxes.
     """
 
     source: Source
@@ -73,6 +77,7 @@ class IndexRequest:
     expected: ExpectedClasses = field(default_factory=ExpectedClasses)
     class_words: Path | LabelFile | None = None
     words_of_classes: Mapping[str, str] = field(default_factory=dict)
+    bounding_boxes: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class IndexResult:
         passed_over: files that are no images, by suffix.
         unknown_labels: validation images of classes that the training images lack.
         skipped: damaged images of a sealed dataset.
+        bounding_boxes: the counts of the boxes; empty without boxes.
     """
 
     key: str
@@ -102,6 +108,7 @@ class IndexResult:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     unknown_labels: int = 0
     skipped: int = 0
+    bounding_boxes: Mapping[str, int] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
         """As JSON values; what was left out only if anything was."""
@@ -117,35 +124,9 @@ class IndexResult:
             "passedOver": dict(self.passed_over),
             "unknownLabels": self.unknown_labels,
             "skippedImages": self.skipped,
+            "boundingBoxes": dict(self.bounding_boxes),
         }
         return document | {name: value for name, value in left_out.items() if value}
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The images of one split.
-
-    Attributes:
-        source: Their source.
-        scan: of the source.
-        numbers: The images in the scan, in the order of their keys.
-        class_of: The class of each image of the scan, as a number.
-        labels: The label of each such number.
-        unknown: images left out, by the class that the training images lack.
-    """
-
-    source: Source
-    scan: Scan
-    numbers: Numbers
-    class_of: npt.NDArray[Any]
-    labels: npt.NDArray[np.int64]
-    unknown: Mapping[str, int] = field(default_factory=dict)
-
-    def planned(self, start: int, end: int) -> Iterator[PlannedImage]:
-        for position in range(start, end):
-            number = int(self.numbers[position])
-            label = int(self.labels[self.class_of[number]])
-            yield PlannedImage(position, label, *self.scan.row(number))
 
 
 def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
@@ -157,6 +138,8 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     """
     codec = choose(request.codec)
     atomic_files.make_folder(request.data / "datasets")
+    archives = request.bounding_boxes
+    boxes = BoundingBoxes(archives, request.data) if archives else None
     with (
         atomic_files.unnamed_file(request.data) as rows,
         atomic_files.unnamed_file(request.data) as own_rows,
@@ -166,14 +149,14 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         _log_notes(found)
         classes = _choose_classes(found, request)
         parts = _divide(request, found, classes, own_rows, recorder)
-        plan = _plan(request, found, classes, parts, codec)
+        plan = _plan(request, found, classes, parts, codec, boxes)
         dataset = plans.folder_of(request.data, plan.key)
         sealed = None
         if regular_files.exists(dataset / datasets.FILE_NAME):
-            sealed = _check_sealed(dataset, plan, request.max_skipped_fraction)
+            sealed = sealed_dataset.check(dataset, plan, request.max_skipped_fraction)
         else:
             _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
-        _leave_plan(dataset, plan, parts)
+        _leave_plan(dataset, plan, parts, boxes)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
     return _result(plan, sealed)
 
@@ -190,6 +173,7 @@ def _result(plan: Plan, sealed: datasets.Dataset | None) -> IndexResult:
         passed_over=plan.passed_over,
         unknown_labels=sum(plan.unknown_labels.values()),
         skipped=0 if sealed is None else sealed.skipped.count,
+        bounding_boxes=plan.bounding_boxes,
     )
 
 
@@ -212,19 +196,19 @@ def _choose_classes(found: Scan, request: IndexRequest) -> Classes:
 
 def _divide(
     request: IndexRequest, found: Scan, classes: Classes, rows: Any, recorder: PreparationRecorder
-) -> dict[str, _Part]:
+) -> dict[str, Part]:
     options = request.options
     class_of = found.classes()
     train, drawn = split.draw(
         class_of, found.class_names, classes, options.validation_per_class, options.seed
     )
-    parts = {TRAIN: _Part(request.source, found, train, class_of, classes.labels)}
+    parts = {TRAIN: Part(request.source, found, train, class_of, classes.labels)}
     if request.validation is not None:
         parts[VALIDATION] = _own_validation(
             request, request.validation, found, classes, rows, recorder
         )
     elif len(drawn):
-        parts[VALIDATION] = _Part(request.source, found, drawn, class_of, classes.labels)
+        parts[VALIDATION] = Part(request.source, found, drawn, class_of, classes.labels)
     for name, part in parts.items():
         split.shuffle(part.numbers, options.seed, name)
     return parts
@@ -237,7 +221,7 @@ def _own_validation(
     classes: Classes,
     rows: Any,
     recorder: PreparationRecorder,
-) -> _Part:
+) -> Part:
     # The training images' source has said how many are to be expected; these are few beside them.
     listed = scan(validation.source, rows, lambda images, _: recorder.listed(images))
     _log_notes(listed)
@@ -258,7 +242,7 @@ def _own_validation(
     rare = len(listed) - len(kept) - unknown.total()
     if rare:
         _log.info("%d validation images are of classes with too few images, and left out", rare)
-    return _Part(validation.source, listed, kept, class_of, label_of, unknown)
+    return Part(validation.source, listed, kept, class_of, label_of, unknown)
 
 
 def _validation_classes(
@@ -281,7 +265,12 @@ def _validation_classes(
 
 
 def _plan(
-    request: IndexRequest, found: Scan, classes: Classes, parts: dict[str, _Part], codec: Codec
+    request: IndexRequest,
+    found: Scan,
+    classes: Classes,
+    parts: dict[str, Part],
+    codec: Codec,
+    boxes: BoundingBoxes | None,
 ) -> Plan:
     writer = datasets.WriterVersion(version=WRITER_VERSION, codec=codec.name)
     validation = None
@@ -293,12 +282,11 @@ def _plan(
     # Drawn validation images are of the training images' scan.
     scans = {id(part.scan): part.scan for part in parts.values()}.values()
     format = formats.named(request.options.format)
-    is_own = request.class_words is request.source.own_words
-    words = class_words.read(request.class_words, classes.names, may_lack_all=is_own)
-    words = class_words.merged(words, request.words_of_classes, classes.names)
+    words = _words(request, classes)
+    boxes_hash = None if boxes is None else boxes.fingerprint()
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
     return Plan(
-        key=make_key(writer, request.options, found.fingerprint(), validation, words),
+        key=make_key(writer, request.options, found.fingerprint(), validation, words, boxes_hash),
         writer=writer,
         options=request.options,
         classes=classes.names,
@@ -306,6 +294,7 @@ def _plan(
         passed_over=dict(sum((one.notes.suffixes for one in scans), Counter[str]()).most_common()),
         unknown_labels=parts[VALIDATION].unknown if VALIDATION in parts else {},
         class_words=words,
+        bounding_boxes={} if boxes is None else count_boxes(boxes, classes.names, parts),
         sources={name: part.source.to_document() for name, part in parts.items()},
         shards=tuple(
             shard
@@ -319,8 +308,14 @@ def _plan(
     )
 
 
+def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
+    is_own = request.class_words is request.source.own_words
+    words = class_words.read(request.class_words, classes.names, may_lack_all=is_own)
+    return class_words.merged(words, request.words_of_classes, classes.names)
+
+
 def _leave(
-    dataset: Path, plan: Plan, parts: dict[str, _Part], codec: Codec, max_skipped_fraction: float
+    dataset: Path, plan: Plan, parts: dict[str, Part], codec: Codec, max_skipped_fraction: float
 ) -> None:
     atomic_files.make_folder(dataset)
     atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
@@ -334,56 +329,16 @@ def _leave(
     limits.write(dataset, max_skipped_fraction)
 
 
-def _leave_plan(dataset: Path, plan: Plan, parts: dict[str, _Part]) -> None:
+def _leave_plan(
+    dataset: Path, plan: Plan, parts: dict[str, Part], boxes: BoundingBoxes | None
+) -> None:
     """Write the plan, unless an earlier run has; one that was cut off is written again."""
     if plans.is_whole(dataset):
         # The same images may be in another version of the archive now.
         plans.update_sources(dataset, plan)
     else:
         plans.remove(dataset)
-        plans.write(dataset, plan, _images(plan, parts))
-
-
-def _images(plan: Plan, parts: dict[str, _Part]) -> dict[str, Iterator[PlannedImage]]:
-    images, ends = {}, {TRAIN: 0, VALIDATION: 0}
-    for shard in plan.shards:
-        start = ends[shard.split]
-        ends[shard.split] = start + shard.images
-        images[shard.name] = parts[shard.split].planned(start, ends[shard.split])
-    return images
-
-
-def _check_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> datasets.Dataset:
-    """Check that a sealed dataset is valid for this run too, and return it.
-
-    Raises:
-        InputError: Its files are missing, or more images are damaged than this run allows.
-    """
-    sealed = datasets.read_dataset(dataset)
-    for shard in (*sealed.train.shards, *sealed.validation.shards):
-        lacking = _lacking(dataset, shard)
-        if lacking is not None:
-            raise InputError(
-                f"{dataset / lacking}: is not as {datasets.FILE_NAME} says; "
-                f"remove {datasets.FILE_NAME} there, and run again to make what is missing"
-            )
-    allowed = limits.allowed(max_skipped_fraction, plan.images())
-    if sealed.skipped.count > allowed:
-        raise InputError(
-            f"{dataset}: {sealed.skipped.count} of {plan.images()} images were damaged "
-            f"(see {sealed.skipped.report}), and --max-skipped-fraction allows {allowed}"
-        )
-    return sealed
-
-
-def _lacking(dataset: Path, shard: datasets.Shard) -> str | None:
-    """Return a file of a shard that is missing or has another length, if there is one."""
-    record = dataset / shard.record
-    if not record.exists() or record.stat().st_size != shard.bytes:
-        return shard.record
-    if shard.index is not None and not (dataset / shard.index).exists():
-        return shard.index
-    return None
+        plans.write(dataset, plan, planned_images(plan, parts, boxes))
 
 
 def _log_notes(found: Scan) -> None:

@@ -21,8 +21,9 @@ from imagenet_workloads import dataset as datasets
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files, limits, shards
+from imagenet_workloads.prepare import atomic_files, image_metadata, limits, shards
 from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.annotations import Box, upright
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import (
@@ -36,7 +37,7 @@ from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
 from imagenet_workloads.prepare.read_ahead import ImageRead, read_ahead
-from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
+from imagenet_workloads.prepare.shards import ImageBoxes, Sidecar, SkippedImage
 from imagenet_workloads.prepare.sources.source import Source, readable
 from imagenet_workloads.prepare.spool import read_in_order
 from imagenet_workloads.prepare.transcode import transcode
@@ -176,7 +177,8 @@ class _Work:
     def _one(self, read: ImageRead, samples: list[Pixels]) -> StoredImage | _Damaged:
         image = read.image
         try:
-            packed = transcode(read.bytes(), self._recipe, self._codec)
+            content = read.bytes()
+            packed = transcode(content, self._recipe, self._codec)
         except DamagedImageError as error:
             return _Damaged(image, str(error))
         except PermissionError as error:
@@ -196,7 +198,15 @@ class _Work:
             height=packed.height,
             width=packed.width,
             jpeg=packed.jpeg,
+            boxes=_upright_boxes(image, content),
         )
+
+
+def _upright_boxes(image: PlannedImage, content: bytes) -> tuple[Box, ...]:
+    """The boxes in the record: a resize keeps fractions, and an EXIF orientation turns them."""
+    if not image.boxes:
+        return ()
+    return upright(image.boxes, image_metadata.orientation(content))
 
 
 class _Packing:
@@ -216,6 +226,7 @@ class _Packing:
         self._allowed = allowed
         self._recorder = recorder
         self._skipped: list[SkippedImage] = []
+        self._boxes: list[ImageBoxes] = []
         self._per_class = [0] * len(plan.classes)
         self._statistics = ChannelStatistics()
         self._pace = _Pace(shard)
@@ -243,6 +254,8 @@ class _Packing:
             else:
                 whole.append(image)
                 self._per_class[image.label] += 1
+                if image.boxes:
+                    self._boxes.append(ImageBoxes(image.key, image.boxes))
         before = writer.bytes
         with atomic_files.telling_where(self._dataset / self._shard.record):
             writer.append(whole)
@@ -274,6 +287,7 @@ class _Packing:
             per_class=tuple(self._per_class),
             statistics=self._statistics,
             skipped=tuple(self._skipped),
+            boxes=tuple(self._boxes),
         )
         try:
             for new in files:

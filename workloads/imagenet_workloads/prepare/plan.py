@@ -19,6 +19,7 @@ from imagenet_workloads.dataset import WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files, formats
+from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.dataset_key import DatasetOptions
 from imagenet_workloads.prepare.formats.format import Format
 
@@ -41,6 +42,7 @@ class PlannedImage(NamedTuple):
         offset: The offset in its source's file.
         size: The size in bytes.
         name: The name in its source.
+        boxes: The boxes of its objects, before its EXIF orientation is applied.
     """
 
     key: int
@@ -48,6 +50,7 @@ class PlannedImage(NamedTuple):
     offset: int
     size: int
     name: str
+    boxes: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Plan:
         passed_over: files that are no images, by suffix.
         unknown_labels: validation images left out, by the class that the training images lack.
         class_words: what people call a class, of some classes.
+        bounding_boxes: the counts of the boxes; empty without boxes.
         sources: The source of each split: `{"kind": …}`, with the options of a synthetic one and
             the version of a remote one.
         shards: The shards, training shards first.
@@ -116,6 +120,7 @@ class Plan:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
     class_words: Mapping[str, str] = field(default_factory=dict)
+    bounding_boxes: Mapping[str, int] = field(default_factory=dict)
 
     def images(self, split: str | None = None) -> int:
         """Return the planned images of a split, or of both."""
@@ -132,6 +137,7 @@ class Plan:
             **datasets.class_words_document(self.class_words),
             "droppedClasses": dict(self.dropped_classes),
             **datasets.left_out_document(self.passed_over, self.unknown_labels),
+            **({"boundingBoxes": dict(self.bounding_boxes)} if self.bounding_boxes else {}),
             "sources": {split: dict(source) for split, source in self.sources.items()},
             "shards": [
                 {"split": shard.split, "name": shard.name, "images": shard.images}
@@ -160,6 +166,7 @@ class Plan:
             passed_over=fields.counts("passedOver") if fields.has("passedOver") else {},
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             class_words=datasets.read_class_words(fields),
+            bounding_boxes=fields.counts("boundingBoxes") if fields.has("boundingBoxes") else {},
             sources={split: sources.object(split).values for split in sources.values},
             shards=_read_shards(fields, formats.named(options.format)),
         )
@@ -227,7 +234,7 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
     """
     with atomic_files.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
-            content = (json.dumps(image).encode() + b"\n" for image in images[shard.name])
+            content = (_line(image) for image in images[shard.name])
             atomic_files.write_chunks(folder / _images_file(shard), content)
         atomic_files.write_file(folder / _FILE, plan.to_json().encode())
 
@@ -270,9 +277,19 @@ def read_images(dataset: Path, shard: PlannedShard) -> Iterator[PlannedImage]:
         with path.open("rb") as file:
             while lines := list(islice(file, _LINES)):
                 for row in json.loads(b"[%s]" % b",".join(lines)):
-                    yield PlannedImage(*row)
+                    yield _read_image(row)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: the plan is damaged: {error}; remove {dataset}") from error
+
+
+def _read_image(row: list[Any]) -> PlannedImage:
+    image = PlannedImage(*row)
+    return image._replace(boxes=tuple(Box(*edges) for edges in image.boxes)) if row[5:] else image
+
+
+def _line(image: PlannedImage) -> bytes:
+    # Without boxes, a line is what it was before there were any.
+    return json.dumps(image if image.boxes else image[:-1]).encode() + b"\n"
 
 
 def _images_file(shard: PlannedShard) -> str:

@@ -52,8 +52,7 @@ def run(dataset: Path, target: BucketFolder, threads: int) -> int:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    if sealed.skipped.report is not None:
-        uploaded += _upload_file(dataset / sealed.skipped.report, target)
+    uploaded += sum(_upload_file(dataset / name, target) for name in sealed.other_files)
     return uploaded + _upload_file(dataset / FILE_NAME, target)
 
 

@@ -22,6 +22,7 @@ from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedShar
 from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
 
 REPORT = "skipped.jsonl"
+BOXES = "boxes.jsonl"
 
 _BLOCK = 1 << 20
 _NAMED = 10
@@ -58,7 +59,8 @@ def run(data: Path, key: str, threads: int) -> None:
         raise limits.too_many(
             skipped, plan.images(), allowed, f"the dataset, all named in {dataset / REPORT}"
         )
-    sealed = _dataset(plan, sidecars, skipped)
+    boxes = _write_boxes(dataset, plan, sidecars)
+    sealed = _dataset(plan, sidecars, skipped, boxes)
     _require_images(sealed, plan)
     # Before the dataset is sealed, because no run cleans up after that.
     atomic_files.sweep(dataset, older_than=0)
@@ -92,12 +94,16 @@ def verify(data: Path, key: str, threads: int) -> None:
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         found = dict(zip(plan.shards, pool.map(damage, plan.shards), strict=True))
     damaged = {shard: what for shard, what in found.items() if what}
-    if not damaged:
+    is_sealed = regular_files.exists(dataset / datasets.FILE_NAME)
+    boxes_differ = is_sealed and _boxes_differ(dataset, datasets.read_dataset(dataset))
+    if not damaged and not boxes_differ:
         return
     # In this order: a sealed dataset has all of its shards.
     (dataset / datasets.FILE_NAME).unlink(missing_ok=True)
     for shard in damaged:
         (dataset / shard.sidecar).unlink(missing_ok=True)
+    if not damaged:
+        raise _damaged_boxes(dataset)
     named = {shard.record: what for shard, what in damaged.items()}
     raise _damaged(dataset, named, len(plan.shards), _PREPARE_AGAIN)
 
@@ -120,12 +126,31 @@ def verify_folder(dataset: Path, threads: int) -> None:
     if named:
         remedy = "run imagenet-seal --verify with --data and --key on its volume, then"
         raise _damaged(dataset, named, len(all_shards), f"{remedy} {_PREPARE_AGAIN}")
+    if _boxes_differ(dataset, sealed):
+        raise _damaged_boxes(dataset)
 
 
 def _damaged(dataset: Path, damage: dict[str, str], total: int, remedy: str) -> InputError:
     """The error for damaged shards, by their file; the caller raises it."""
     named = "; ".join(f"{record}: {what}" for record, what in list(damage.items())[:_NAMED])
     return InputError(f"{dataset}: {len(damage)} of {total} shards are damaged: {named}; {remedy}")
+
+
+def _boxes_differ(dataset: Path, sealed: Dataset) -> bool:
+    """Whether the file of the boxes is missing, or not as it was sealed."""
+    boxes = sealed.bounding_boxes
+    try:
+        return boxes is not None and _sha256(dataset / boxes.file) != boxes.sha256
+    except OSError:
+        return True
+
+
+def _damaged_boxes(dataset: Path) -> InputError:
+    """The error for a damaged file of boxes; the caller raises it."""
+    return InputError(
+        f"{dataset / BOXES}: is not as {datasets.FILE_NAME} says; prepare the dataset again: that "
+        "writes the file again, and no shard"
+    )
 
 
 def _damage(dataset: Path, shard: Shard) -> str:
@@ -231,7 +256,35 @@ def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
             yield block
 
 
-def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[SkippedImage]) -> Dataset:
+def _write_boxes(
+    dataset: Path, plan: Plan, sidecars: dict[str, Sidecar]
+) -> datasets.BoundingBoxes | None:
+    """Write the boxes of all images, if the dataset has any, and return their description."""
+    if not plan.bounding_boxes:
+        return None
+    digest, images, boxes = hashlib.sha256(), 0, 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal images, boxes
+        for shard in plan.shards:
+            for image in sidecars[shard.name].boxes:
+                images, boxes = images + 1, boxes + len(image.boxes)
+                line = json.dumps({"split": shard.split, **image.to_document()}).encode() + b"\n"
+                digest.update(line)
+                yield line
+
+    atomic_files.write_chunks(dataset / BOXES, lines())
+    # Damaged images, which were planned too, have no boxes.
+    counts = {**plan.bounding_boxes, "images": images, "boxes": boxes}
+    return datasets.BoundingBoxes(counts, BOXES, digest.hexdigest())
+
+
+def _dataset(
+    plan: Plan,
+    sidecars: dict[str, Sidecar],
+    skipped: list[SkippedImage],
+    boxes: datasets.BoundingBoxes | None,
+) -> Dataset:
     statistics = ChannelStatistics()
     for shard in plan.shards:
         if shard.split == TRAIN:
@@ -254,6 +307,7 @@ def _dataset(plan: Plan, sidecars: dict[str, Sidecar], skipped: list[SkippedImag
         mean=(mean[0], mean[1], mean[2]),
         std=(std[0], std[1], std[2]),
         skipped=datasets.Skipped(len(skipped), REPORT if skipped else None),
+        bounding_boxes=boxes,
     )
 
 

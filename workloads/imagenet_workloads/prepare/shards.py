@@ -1,6 +1,7 @@
 """The sidecar of a shard, which is written last, when the shard is complete."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,6 +26,22 @@ class SkippedImage(NamedTuple):
         return {"name": self.name, "class": self.class_name, "reason": self.reason}
 
 
+class ImageBoxes(NamedTuple):
+    """The boxes of one image, each xmin, ymin, xmax, ymax as fractions of the image.
+
+    Attributes:
+        key: The image's number in the split, which is also its key in a RecordIO index.
+        boxes: The boxes.
+    """
+
+    key: int
+    boxes: tuple[Sequence[float], ...]
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"key": self.key, "boxes": [list(box) for box in self.boxes]}
+
+
 @dataclass(frozen=True)
 class Sidecar:
     """The content of a sidecar.
@@ -38,6 +55,7 @@ class Sidecar:
         per_class: The images of each class, by label.
         statistics: The statistics of the images' colours.
         skipped: The damaged images that were skipped.
+        boxes: The boxes of each image that has any.
     """
 
     key: str
@@ -48,6 +66,7 @@ class Sidecar:
     per_class: tuple[int, ...]
     statistics: ChannelStatistics
     skipped: tuple[SkippedImage, ...]
+    boxes: tuple[ImageBoxes, ...] = ()
 
     def to_json(self) -> str:
         """Return the text of the sidecar; equal shards have equal bytes."""
@@ -61,6 +80,7 @@ class Sidecar:
             "perClass": list(self.per_class),
             "channels": self.statistics.to_document(),
             "skipped": [image.to_document() for image in self.skipped],
+            **({"boxes": [image.to_document() for image in self.boxes]} if self.boxes else {}),
         }
         return json.dumps(document) + "\n"
 
@@ -84,6 +104,10 @@ class Sidecar:
             skipped=tuple(
                 SkippedImage(image.text("name"), image.text("class"), image.text("reason"))
                 for image in fields.objects("skipped")
+            ),
+            boxes=tuple(
+                ImageBoxes(image.integer("key"), tuple(image.fractions("boxes")))
+                for image in (fields.objects("boxes") if fields.has("boxes") else ())
             ),
         )
 

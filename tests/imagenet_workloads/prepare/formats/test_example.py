@@ -3,11 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.formats import example, tfrecord
 from imagenet_workloads.prepare.formats.format import StoredImage
 from support.stored_images import stored_image
 from support.tfrecord import features
 
+edges = st.floats(0, 1, width=32)
 names = st.text(st.characters(codec="utf-8"), max_size=200)
 images = st.builds(
     StoredImage,
@@ -19,6 +21,7 @@ images = st.builds(
     height=st.integers(1, 65_500),
     width=st.integers(1, 65_500),
     # Around the lengths at which varints grow by a byte.
+    boxes=st.lists(st.builds(Box, edges, edges, edges, edges), max_size=20).map(tuple),
     jpeg=st.one_of(st.binary(max_size=300), st.integers(16_000, 16_500).map(bytes)),
 )
 
@@ -51,6 +54,11 @@ def test_any_image_is_read_back(image: StoredImage) -> None:
     assert found["image/class/synset"] == [image.class_name.encode()]
     assert found["image/class/text"] == [image.class_words.encode()]
     assert found["image/filename"] == [image.name]
+    for name in ("xmin", "ymin", "xmax", "ymax"):
+        written = [getattr(box, name) for box in image.boxes]
+        assert found.get(f"image/object/bbox/{name}", []) == written
+    labels = [image.label + 1] * len(image.boxes)
+    assert found.get("image/object/bbox/label", []) == labels
     assert (found["image/height"], found["image/width"]) == ([image.height], [image.width])
 
 

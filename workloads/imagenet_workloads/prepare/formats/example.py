@@ -5,20 +5,22 @@ one kind of message:
 
     Example  { features: 1 = Features }
     Features { feature: 1 = map of string to Feature }    # entries { 1 = key, 2 = value }
-    Feature  { bytes_list: 1 = BytesList, or int64_list: 3 = Int64List }
-    BytesList, Int64List { value: 1 = … }                 # integers are packed
+    Feature  { bytes_list: 1 = BytesList, float_list: 2 = FloatList, or int64_list: 3 = Int64List }
+    BytesList, FloatList, Int64List { value: 1 = … }      # numbers are packed
 
 Features are sorted by name, so equal images have equal bytes. Labels start at 1, as ImageNet's
 readers expect: 0 is the background.
 """
 
+import struct
 from functools import lru_cache
 
+from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.formats.format import StoredImage
 
 # Tags of length-delimited fields: number << 3 | 2.
 _FIRST, _SECOND, _THIRD = (number << 3 | 2 for number in (1, 2, 3))
-_BYTES_LIST, _INT64_LIST = _FIRST, _THIRD
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = _FIRST, _SECOND, _THIRD
 
 
 def encode(image: StoredImage) -> list[bytes]:
@@ -36,6 +38,7 @@ def encode(image: StoredImage) -> list[bytes]:
             _bytes_feature("image/filename", image.name),
             _FORMAT,
             _int64_feature("image/height", image.height),
+            _box_features(image.boxes, image.label) if image.boxes else b"",
             _int64_feature("image/width", image.width),
         )
     )
@@ -56,13 +59,26 @@ def _class_features(label: int, class_name: str, class_words: str) -> bytes:
     )
 
 
+def _box_features(boxes: tuple[Box, ...], label: int) -> bytes:
+    edges = [
+        _packed_feature(f"image/object/bbox/{name}", _FLOAT_LIST, struct.pack(f"<{len(of)}f", *of))
+        for name in ("xmax", "xmin", "ymax", "ymin")
+        for of in [[getattr(box, name) for box in boxes]]
+    ]
+    labels = _varint(label + 1) * len(boxes)
+    return b"".join((_packed_feature("image/object/bbox/label", _INT64_LIST, labels), *edges))
+
+
 def _bytes_feature(name: str, value: bytes) -> bytes:
     return _opening(name, _BYTES_LIST, len(value)) + value
 
 
 def _int64_feature(name: str, value: int) -> bytes:
-    packed = _varint(value)
-    return _opening(name, _INT64_LIST, len(packed)) + packed
+    return _packed_feature(name, _INT64_LIST, _varint(value))
+
+
+def _packed_feature(name: str, kind: int, packed: bytes) -> bytes:
+    return _opening(name, kind, len(packed)) + packed
 
 
 def _opening(name: str, kind: int, size: int) -> bytes:

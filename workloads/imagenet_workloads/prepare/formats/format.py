@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
+from imagenet_workloads.prepare.annotations import Box
+
 # One limit for all formats, so that they have the same images: RecordIO's lengths of 29 bits, less
 # its headers.
 LARGEST_JPEG = (1 << 29) - 1024
@@ -22,6 +24,7 @@ class StoredImage(NamedTuple):
         height: The height of the image in pixels.
         width: likewise.
         jpeg: The image.
+        boxes: The boxes of its objects, as fractions of this image.
     """
 
     key: int
@@ -32,6 +35,7 @@ class StoredImage(NamedTuple):
     height: int
     width: int
     jpeg: bytes
+    boxes: tuple[Box, ...] = ()
 
 
 class ShardWriter(Protocol):

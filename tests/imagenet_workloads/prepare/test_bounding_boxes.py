@@ -1,0 +1,159 @@
+"""Bounding boxes, from ILSVRC's archives to the records and boxes.jsonl."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.commands import seal
+from imagenet_workloads.dataset import read_dataset
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import bounding_boxes
+from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes
+from support.annotations import Named, annotation, archive
+from support.pictures import collection, tar, write_folder
+from support.preparation import examples, prepare, refused, run_index
+
+WHOLE = (0, 0, 32, 24)
+TRAIN = {
+    "n01/n01_0.xml": annotation(Named("n01", (8, 6, 16, 18)), Named("n01", (16, 12, 99, 24))),
+    # A box of another class, one with words in place of its class, and one without an area.
+    "n02/n02_1.xml": annotation(
+        Named("n01", WHOLE), Named("Scottish_deerhound", WHOLE), Named("n02", (5, 5, 5, 9))
+    ),
+    "n02/n02_0.xml": b"<annotation>",
+    "n02/n02_77.xml": annotation(Named("n02", WHOLE)),
+    "n02/README": b"no annotation",
+}
+VALIDATION = {"./val/v1.xml": annotation(Named("n02", (0, 0, 8, 24)))}
+COUNTS = {
+    "images": 3,
+    "boxes": 4,
+    "clamped": 1,
+    "empty": 1,
+    "ofOtherClasses": 1,
+    "damagedAnnotations": 1,
+    "annotationsWithoutImage": 1,
+}
+LINES = {
+    ("train", "n01_0"): [[0.25, 0.25, 0.5, 0.75], [0.5, 0.5, 1.0, 1.0]],
+    ("train", "n02_1"): [[0.0, 0.0, 1.0, 1.0]],
+    ("validation", "v1"): [[0.0, 0.0, 0.25, 1.0]],
+}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Two classes, and beside them a flat validation and both archives of annotations."""
+    images = collection({"n01": 3, "n02": 3})
+    (tmp_path / "val").mkdir()
+    for number, content in enumerate(images["n01"].values()):
+        (tmp_path / "val" / f"v{number}.JPEG").write_bytes(content)
+    (tmp_path / "labels.txt").write_text("n01\nn02\nn01\n")
+    (tmp_path / "train.tar.gz").write_bytes(archive(TRAIN))
+    (tmp_path / "val.tgz").write_bytes(archive(VALIDATION))
+    return write_folder(tmp_path / "source", images)
+
+
+def options(source: Path, *archives: str) -> list[str]:
+    root = source.parent
+    boxes = [f"--bounding-boxes={root / name}" for name in archives]
+    validation = ["--validation-source", str(root / "val")]
+    labels = ["--validation-labels", str(root / "labels.txt")]
+    return ["--shards", "2", "--resize", "16", *validation, *labels, *boxes]
+
+
+def test_boxes_are_in_the_records_and_in_the_sidecar(source: Path) -> None:
+    both = options(source, "train.tar.gz", "val.tgz")
+    dataset = prepare(source, source.parent / "data", *both, "--format", "TFRecord")
+    found = read_dataset(dataset).bounding_boxes
+    assert found is not None and found.counts == COUNTS
+    expected = dict(LINES)
+    keys: dict[tuple[str, int], str] = {}
+    numbers = {"train": 0, "validation": 0}
+    for split, features in examples(dataset):
+        file = features["image/filename"][0]
+        assert isinstance(file, bytes)
+        name = keys[split, numbers[split]] = file.decode().removesuffix(".JPEG")
+        numbers[split] += 1
+        assert list(features) == sorted(features)
+        boxes = expected.pop((split, name), None)
+        if boxes is None:
+            assert not [one for one in features if one.startswith("image/object")]
+            continue
+        edges = [features[f"image/object/bbox/{edge}"] for edge in ("xmin", "ymin", "xmax", "ymax")]
+        assert [list(box) for box in zip(*edges, strict=True)] == boxes
+        labels = features["image/object/bbox/label"]
+        assert labels == [features["image/class/label"][0]] * len(boxes)
+    assert not expected
+    # The same images in the same order, and the same file, in both formats.
+    other = prepare(source, source.parent / "data", *both)
+    lines = (dataset / "boxes.jsonl").read_text()
+    assert (other / "boxes.jsonl").read_text() == lines
+    entries = [json.loads(line) for line in lines.splitlines()]
+    assert {
+        (one["split"], keys[one["split"], one["key"]]): one["boxes"] for one in entries
+    } == LINES
+
+
+def test_without_annotations_nothing_changes(source: Path) -> None:
+    data = source.parent / "data"
+    plain = prepare(source, data, *options(source))
+    assert not (plain / "boxes.jsonl").exists()
+    for path in (plain / "dataset.json", plain / "plan" / "plan.json", *plain.glob("train-*.json")):
+        assert "oxes" not in path.read_text()
+    planned = (plain / "plan" / "train-00000-of-00002.jsonl").read_text().splitlines()
+    assert {len(json.loads(line)) for line in planned} == {5}
+    found = run_index(source, data, *options(source, "val.tgz", "train.tar.gz"))
+    assert (found["key"] != plain.name, found["boundingBoxes"]) == (True, COUNTS)
+    # The order of the archives changes nothing, their content does.
+    same = run_index(source, data, *options(source, "train.tar.gz", "val.tgz"))
+    assert same["key"] == found["key"]
+    assert run_index(source, data, *options(source, "train.tar.gz"))["key"] != found["key"]
+
+
+def test_a_lost_file_of_boxes_is_noticed_and_written_again(
+    source: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, both = source.parent / "data", options(source, "train.tar.gz", "val.tgz")
+    dataset = prepare(source, data, *both)
+    content = (dataset / "boxes.jsonl").read_bytes()
+    (dataset / "boxes.jsonl").write_bytes(content[:-1])
+    assert seal.main(["--dataset", str(dataset), "--verify"]) == 3
+    assert seal.main(["--data", str(data), "--key", dataset.name, "--verify"]) == 3
+    assert capfd.readouterr().err.count("boxes.jsonl: is not as dataset.json says; prepare") == 2
+    prepare(source, data, *both)
+    assert (dataset / "boxes.jsonl").read_bytes() == content
+    assert seal.main(["--data", str(data), "--key", dataset.name, "--verify"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (archive({"n03/n03_0.xml": TRAIN["n02/n02_77.xml"]}), "has no annotation of any image"),
+        (archive({"../n01/n01_0.xml": TRAIN["n02/n02_0.xml"]}), "has no annotation of any image"),
+        (archive({f"{one}/n01/n01_0.xml": TRAIN["n01/n01_0.xml"] for one in "ab"}),
+         "b/n01/n01_0.xml: a second annotation for the image n01/n01_0; remove one"),
+        (archive(TRAIN)[:-30], "does not decompress"),
+        (tar(TRAIN)[:2000], "so the archive is truncated"),
+        (b"<annotation/>" * 100, "is damaged, or is not a tar"),
+    ],
+)  # fmt: skip
+def test_a_wrong_archive_is_one_error(
+    content: bytes, message: str, source: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (source.parent / "wrong").write_bytes(content)
+    data = str(source.parent / "data")
+    given = ["--source", str(source), "--data", data, *options(source, "wrong")]
+    assert message in refused(capfd, *given)
+
+
+def test_no_archive_is_too_much_for_memory_or_disk(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounding_boxes, "_MOST", 3)
+    with pytest.raises(InputError, match="has more than 3 annotations or boxes"):
+        BoundingBoxes([source.parent / "train.tar.gz"], source.parent)
+    monkeypatch.setattr("imagenet_workloads.prepare.sources.decompressed.LARGEST", 1000)
+    with pytest.raises(InputError, match=r"larger than 1 GiB, or 4 GiB decompressed; decompress"):
+        BoundingBoxes([source.parent / "train.tar.gz"], source.parent)

@@ -1,0 +1,214 @@
+"""The bounding boxes of a dataset's images, from archives of annotations such as ILSVRC2012's.
+
+ILSVRC2012_bbox_train_v2.tar.gz holds CLASS/NAME.xml for the image CLASS/NAME.JPEG, and
+ILSVRC2012_bbox_val_v3.tgz holds val/NAME.xml for the validation image NAME.JPEG. Index reads them
+and writes each image's boxes into the plan, so pack needs no archive.
+"""
+
+import hashlib
+import logging
+import re
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.annotations import LARGEST, Box, parse
+from imagenet_workloads.prepare.plan import PlannedImage
+from imagenet_workloads.prepare.sources import tar
+from imagenet_workloads.prepare.sources.archive import Kind
+from imagenet_workloads.prepare.sources.decompressed import LARGEST as LARGEST_TAR
+from imagenet_workloads.prepare.sources.decompressed import (
+    LARGEST_COMPRESSED,
+    MAGIC,
+    decompressed,
+    format_of,
+)
+from imagenet_workloads.prepare.sources.source import Blob, readable
+from imagenet_workloads.prepare.sources.volume import File
+
+_log = logging.getLogger(__name__)
+
+COUNTS = (
+    *("images", "boxes", "clamped", "empty", "ofOtherClasses"),
+    *("damagedAnnotations", "annotationsWithoutImage"),
+)
+"""The counts of a dataset with boxes, in dataset.json and in the result of index."""
+
+# ILSVRC2012 has 600,000 of each.
+_MOST = 4_000_000
+_NAMED = 5
+_VALIDATION_FOLDER = "val"
+_EDGES = struct.Struct("<4d")
+_SYNSET = re.compile(r"n[0-9]{8}")
+
+
+class AnnotatedImage(NamedTuple):
+    """An image that may have an annotation.
+
+    Attributes:
+        class_name: Its class.
+        name: Its name in the source.
+        is_validation: Whether its annotation may be in the folder `val`.
+    """
+
+    class_name: str
+    name: str
+    is_validation: bool
+
+
+class _Stored(NamedTuple):
+    """An `Annotation` in few bytes, because there are many."""
+
+    names: tuple[str, ...]
+    edges: bytes
+    clamped: int
+    empty: int
+
+
+class BoundingBoxes:
+    """The annotations of all archives."""
+
+    def __init__(self, files: Sequence[Path], scratch: Path) -> None:
+        """Read the archives.
+
+        Args:
+            files: tars, which may be compressed.
+            scratch: A folder for the content of a compressed archive.
+
+        Raises:
+            InputError: An archive is damaged or too large, or annotates an image twice.
+            StorageError: The volume of `scratch` is full.
+        """
+        self._where = ", ".join(map(str, files))
+        self._found: dict[str, _Stored] = {}
+        # Nearly all annotations of a class have the same names.
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._boxes = self._damaged = 0
+        for file in files:
+            with closing(_opened(file, scratch)) as blob:
+                self._read(blob)
+        if self._damaged:
+            _log.warning("skipped %d damaged annotations of %s", self._damaged, self._where)
+
+    def fingerprint(self) -> str:
+        """Return the hex SHA-256 over all annotations, the same for any order of the archives."""
+        digest = hashlib.sha256(b"%d\n" % self._damaged)
+        for key in sorted(self._found):
+            found = self._found[key]
+            texts = "\0".join((key, *found.names)).encode("utf-8", "surrogateescape")
+            digest.update(b"%s\0%d %d\0%s\n" % (texts, found.clamped, found.empty, found.edges))
+        return digest.hexdigest()
+
+    def of(self, image: AnnotatedImage, classes: Collection[str]) -> tuple[Box, ...]:
+        """Return the boxes of an image, as fractions of the image as it is stored.
+
+        A box of another class is left out, because a record has one label. Some of ILSVRC's boxes
+        have words in place of a class. They stay, as in TensorFlow's script.
+
+        Args:
+            image: The image.
+            classes: The classes of the dataset.
+        """
+        found = self._stored(image)
+        if found is None:
+            return ()
+        return tuple(
+            Box._make(edges)
+            for name, edges in zip(found.names, _EDGES.iter_unpack(found.edges), strict=True)
+            if name == image.class_name or not (name in classes or _SYNSET.fullmatch(name))
+        )
+
+    def count(self, images: Iterable[AnnotatedImage], classes: Collection[str]) -> dict[str, int]:
+        """Return the counts of the dataset's boxes, as JSON values.
+
+        Raises:
+            InputError: None of the images has an annotation.
+        """
+        counts = dict.fromkeys(COUNTS, 0)
+        annotated = 0
+        for image in images:
+            found = self._stored(image)
+            if found is not None:
+                boxes = len(self.of(image, classes))
+                annotated += 1
+                counts["images"] += boxes > 0
+                counts["boxes"] += boxes
+                counts["clamped"] += found.clamped
+                counts["empty"] += found.empty
+                counts["ofOtherClasses"] += len(found.names) - boxes
+        if not annotated:
+            raise InputError(
+                f"{self._where}: has no annotation of any image; write an archive of "
+                f"CLASS/NAME.xml for the images CLASS/NAME, or of {_VALIDATION_FOLDER}/NAME.xml "
+                "for validation images"
+            )
+        counts["damagedAnnotations"] = self._damaged
+        counts["annotationsWithoutImage"] = len(self._found) - annotated
+        return counts
+
+    def added(
+        self, images: Iterable[PlannedImage], classes: Sequence[str], is_validation: bool
+    ) -> Iterator[PlannedImage]:
+        """Yield the images of a split with their boxes."""
+        names = frozenset(classes)
+        for image in images:
+            annotated = AnnotatedImage(classes[image.label], image.name, is_validation)
+            yield image._replace(boxes=self.of(annotated, names))
+
+    def _stored(self, image: AnnotatedImage) -> _Stored | None:
+        stem = _stem(image.name)
+        found = self._found.get(f"{image.class_name}/{stem}")
+        if found is None and image.is_validation:
+            return self._found.get(f"{_VALIDATION_FOLDER}/{stem}")
+        return found
+
+    def _read(self, blob: Blob) -> None:
+        for member in tar.members(tar.Region(blob, 0, blob.size, blob.where)):
+            if member.kind is Kind.FILE and member.name.lower().endswith(".xml"):
+                self._add(blob, member.name, member.offset, member.size)
+
+    def _add(self, blob: Blob, name: str, offset: int, size: int) -> None:
+        try:
+            # One byte too many suffices to refuse a file of any size.
+            found = parse(blob.read(offset, min(size, LARGEST + 1)))
+        except ValueError as error:
+            self._damaged += 1
+            if self._damaged <= _NAMED:
+                _log.warning("%s: skipped %s: %s", blob.where, readable(name), error)
+            return
+        key = f"{Path(name).parent.name}/{_stem(name)}"
+        if key in self._found:
+            raise InputError(
+                f"{blob.where}: {readable(name)}: a second annotation for the image "
+                f"{readable(key)}; remove one of them"
+            )
+        self._boxes += len(found.boxes)
+        if max(len(self._found), self._boxes) >= _MOST:
+            raise InputError(f"{blob.where}: has more than {_MOST} annotations or boxes")
+        names = self._names.setdefault(found.names, found.names)
+        edges = b"".join(_EDGES.pack(*box) for box in found.boxes)
+        self._found[key] = _Stored(names, edges, found.clamped, found.empty)
+
+
+def _opened(file: Path, scratch: Path) -> Blob:
+    """The tar in a file.
+
+    Raises:
+        InputError: There is no such file, or it is too large to be decompressed.
+    """
+    blob = decompressed(File(file), scratch)
+    if format_of(blob.read(0, MAGIC)) is None:
+        return blob
+    blob.close()
+    raise InputError(
+        f"{file}: is larger than {LARGEST_COMPRESSED >> 30} GiB, or {LARGEST_TAR >> 30} GiB "
+        "decompressed; decompress it to a tar first"
+    )
+
+
+def _stem(name: str) -> str:
+    """The name of a file without folders and suffix."""
+    return name.rpartition("/")[2].rpartition(".")[0]

@@ -1,0 +1,79 @@
+"""The images of each split of a dataset, as index has chosen them."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage, BoundingBoxes
+from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
+from imagenet_workloads.prepare.scan import Scan
+from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.split import Numbers
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The images of one split.
+
+    Attributes:
+        source: Their source.
+        scan: of the source.
+        numbers: The images in the scan, in the order of their keys.
+        class_of: The class of each image of the scan, as a number.
+        labels: The label of each such number.
+        unknown: images left out, by the class that the training images lack.
+    """
+
+    source: Source
+    scan: Scan
+    numbers: Numbers
+    class_of: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64]
+    unknown: Mapping[str, int] = field(default_factory=dict)
+
+    def planned(self, start: int, end: int) -> Iterator[PlannedImage]:
+        """Yield the images at these positions of `numbers`."""
+        for position in range(start, end):
+            number = int(self.numbers[position])
+            label = int(self.labels[self.class_of[number]])
+            yield PlannedImage(position, label, *self.scan.row(number))
+
+
+def count_boxes(
+    boxes: BoundingBoxes, classes: Sequence[str], parts: dict[str, Part]
+) -> dict[str, int]:
+    """Return the counts of the boxes of all planned images.
+
+    Raises:
+        InputError: None of the images has an annotation.
+    """
+    images = (
+        AnnotatedImage(classes[image.label], image.name, name == VALIDATION)
+        for name, part in parts.items()
+        for image in part.planned(0, len(part.numbers))
+    )
+    counts = boxes.count(images, frozenset(classes))
+    _log.info("%s", ", ".join(f"{name} {count}" for name, count in counts.items()))
+    return counts
+
+
+def planned_images(
+    plan: Plan, parts: dict[str, Part], boxes: BoundingBoxes | None
+) -> dict[str, Iterator[PlannedImage]]:
+    """Return the images of each shard, in their order, with their boxes if there are any."""
+    images: dict[str, Iterator[PlannedImage]] = {}
+    ends = {TRAIN: 0, VALIDATION: 0}
+    for shard in plan.shards:
+        start = ends[shard.split]
+        ends[shard.split] = start + shard.images
+        found = parts[shard.split].planned(start, ends[shard.split])
+        if boxes is not None:
+            found = boxes.added(found, plan.classes, shard.split == VALIDATION)
+        images[shard.name] = found
+    return images
