@@ -47,6 +47,31 @@ class ListingStatus(Model):
     """The time, at the speed of the first images."""
 
 
+class BoundingBoxCounts(Model):
+    """The boxes of a dataset's images."""
+
+    images: LongCount = 0
+    """Images with boxes."""
+
+    boxes: LongCount = 0
+    """Boxes in the dataset."""
+
+    clamped: LongCount = 0
+    """Boxes that reached beyond their image, and end at its edge now."""
+
+    empty: LongCount = 0
+    """Boxes that were left out because they have no area in their image."""
+
+    of_other_classes: LongCount = 0
+    """Boxes that were left out because they have another class than their image."""
+
+    damaged_annotations: LongCount = 0
+    """Annotations that were skipped; the log of index names the first ones."""
+
+    annotations_without_image: LongCount = 0
+    """Annotations of images that the dataset lacks."""
+
+
 _BEFORE_LISTED = ("fetch", "listing")
 
 
@@ -84,6 +109,9 @@ class DatasetStatus(Model):
     passed_over: Annotated[dict[str, LongCount], MaxLen(32)] | None = None
     """Files of the source that are no images, by suffix."""
 
+    bounding_boxes: BoundingBoxCounts | None = None
+    """The boxes of the images, if the source names annotations."""
+
     sealed: bool = False
     """Whether the dataset is complete."""
 
@@ -106,6 +134,7 @@ class DatasetStatus(Model):
     def left_out(self) -> str:
         """What the dataset lacks of its source, in words; empty if nothing."""
         others = self.passed_over or {}
+        boxes = self.bounding_boxes or BoundingBoxCounts()
         suffixes = ", ".join(f"{suffix} {count:,}" for suffix, count in others.items())
         unknown = self.unknown_labels or 0
         of_unknown = "of an unknown class" if unknown == 1 else "of unknown classes"
@@ -114,6 +143,9 @@ class DatasetStatus(Model):
             (self.skipped_images, "damaged image", "damaged images", ""),
             (unknown, "validation image", "validation images", f" {of_unknown}"),
             (sum(others.values()), "other file", "other files", f" ({suffixes})"),
+            (boxes.empty, "empty bounding box", "empty bounding boxes", ""),
+            (boxes.of_other_classes, "bounding box", "bounding boxes", " of other classes"),
+            (boxes.damaged_annotations, "damaged annotation", "damaged annotations", ""),
         )
         return ", ".join(
             f"{count:,} {one if count == 1 else many}{more}"

@@ -145,6 +145,19 @@ def stays_below(field: str) -> Rule:
     )
 
 
+def all_stay_below(field: str) -> Rule:
+    """Return the rule that no path in the list `field` leaves its volume."""
+    return Rule(
+        cel=f"!has(self.{field}) || !self.{field}.exists(k, k.matches('(^|/)[.][.](/|$)'))",
+        message="must not contain ..",
+        field=field,
+        holds=lambda model: (
+            not any(".." in path.split("/") for path in model.to_manifest().get(field) or ())
+        ),
+        hint="write each path from the root",
+    )
+
+
 def matches(field: str, pattern: str, *, message: str, hint: str, is_optional: bool = True) -> Rule:
     """Return the rule that the text in `field`, of one word, matches a regular expression."""
 

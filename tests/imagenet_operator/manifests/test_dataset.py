@@ -79,6 +79,20 @@ def test_index_is_told_everything_that_decides_the_dataset(name: str, arguments:
     assert program(dataset.index_job(JOBS[name])) == ("imagenet-index", arguments)
 
 
+def test_archives_of_annotations_reach_index_alone() -> None:
+    given = {"claimName": "raw", "path": "train.tar", "boundingBoxes": ["a/train.tgz", "val.tgz"]}
+    job = read(manifest(dataset={"source": {"volume": given}}))
+    _, arguments = program(dataset.index_job(job))
+    first = arguments.index("--bounding-boxes")
+    assert arguments[first : first + 4] == [
+        *("--bounding-boxes", "$(IMAGENET_SOURCE)/a/train.tgz"),
+        *("--bounding-boxes", "$(IMAGENET_SOURCE)/val.tgz"),
+    ]
+    assert job.status.dataset is not None
+    _, arguments = program(dataset.pack_job(job, job.status.dataset))
+    assert "--bounding-boxes" not in arguments
+
+
 def test_words_of_classes_reach_index_unexpanded() -> None:
     job = JOBS["defaults"]
     words = {"n01440764": "tench", "n02": "$(HOME) and $5"}

@@ -122,6 +122,9 @@ def test_what_a_dataset_lacks_of_its_source_is_in_the_status_and_an_event() -> N
         ({"skipped_images": 1200, "unknown_labels": 1},
          "1,200 damaged images, 1 validation image of an unknown class"),
         ({"passed_over": {"hidden": 1}}, "1 other file (hidden 1)"),
+        ({"bounding_boxes": {"boxes": 9, "clamped": 3}}, ""),
+        ({"bounding_boxes": {"empty": 2, "ofOtherClasses": 1, "damagedAnnotations": 1}},
+         "2 empty bounding boxes, 1 bounding box of other classes, 1 damaged annotation"),
     ],
 )  # fmt: skip
 def test_what_is_left_out_is_one_line(counts: dict[str, Any], words: str) -> None:

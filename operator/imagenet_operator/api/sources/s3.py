@@ -15,6 +15,7 @@ from imagenet_operator.api.fields import (
     RelativePath,
     SecretName,
     Text,
+    all_stay_below,
     given_options,
     stays_below,
 )
@@ -96,13 +97,7 @@ class S3Source(RemoteSource):
             hint="write key for an archive, keys for several, or prefix for class folders",
         ),
         stays_below("key"),
-        Rule(
-            cel="!has(self.keys) || !self.keys.exists(k, k.matches('(^|/)[.][.](/|$)'))",
-            message="must not contain ..",
-            field="keys",
-            holds=lambda source: not any(".." in key.split("/") for key in source.keys or ()),
-            hint="write keys from the bucket's root",
-        ),
+        all_stay_below("keys"),
         stays_below("prefix"),
         stays_below("pathInArchive"),
         stays_below("classWords"),

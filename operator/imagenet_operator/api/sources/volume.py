@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from imagenet_operator.api.fields import ObjectName, RelativePath, stays_below
+from annotated_types import MaxLen, MinLen
+
+from imagenet_operator.api.fields import ObjectName, RelativePath, all_stay_below, stays_below
 from imagenet_operator.api.sources.fields import SOURCE, SourceFields, needs_volume
 
 
@@ -32,11 +34,17 @@ class VolumeSource(SourceFields):
     LOC_synset_mapping.txt, words.txt, meta.mat, imagenet_class_index.json, or a JSON object.
     Absent: LOC_synset_mapping.txt or words.txt of a tree, if it has one."""
 
+    bounding_boxes: Annotated[tuple[RelativePath, ...], MinLen(1), MaxLen(8)] | None = None
+    """Tars with the annotations of the images, in the XML of Pascal VOC, from the claim's root:
+    ILSVRC2012_bbox_train_v2.tar.gz and ILSVRC2012_bbox_val_v3.tgz. Each image's boxes are in the
+    dataset."""
+
     rules = (
         stays_below("path"),
         stays_below("pathInArchive"),
         stays_below("expectedClassNames"),
         stays_below("classWords"),
+        all_stay_below("boundingBoxes"),
     )
 
     dataset_rules = (needs_volume("volume", "200Gi"),)
@@ -57,12 +65,14 @@ class VolumeSource(SourceFields):
         return arguments
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the paths of names and words of classes, and of labels of validation images."""
+        """Return the paths of the files about classes, boxes and labels."""
         arguments = []
         if self.expected_class_names is not None:
             arguments += ["--expected-class-names", _on_claim(self.expected_class_names)]
         if self.class_words is not None:
             arguments += ["--class-words", _on_claim(self.class_words)]
+        for path in self.bounding_boxes or ():
+            arguments += ["--bounding-boxes", _on_claim(path)]
         if validation is not None and validation.labels is not None:
             arguments += ["--validation-labels", _on_claim(validation.labels)]
         return arguments
