@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from imagenet_workloads.errors import StorageError
 from imagenet_workloads.prepare import atomic_files
@@ -123,7 +124,7 @@ def _name(source: Source) -> str | None:
     """The name of a source's journal; None if it keeps none, or its change would not be noticed."""
     if source.identity is None:
         return None
-    identity = [source.kind, source.where, dict(source.identity)]
+    identity: list[Any] = [source.kind, source.where, dict(source.identity)]
     if not source.identity:
         try:
             found = Path(source.where).stat()
