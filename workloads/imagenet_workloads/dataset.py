@@ -20,6 +20,7 @@ VERSION = 1
 RECORD_IO = "RecordIO"
 TF_RECORD = "TFRecord"
 FORMATS = (RECORD_IO, TF_RECORD)
+RECORD_SUFFIXES = (".rec", ".tfrecord")
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,26 @@ def require_whole(dataset: Dataset, folder: Path) -> None:
             raise damaged(path, f"cannot be read: {error.strerror}") from error
         if length != shard.bytes:
             raise damaged(path, f"has {length} bytes, not {shard.bytes}")
+
+
+def files_named(records: str) -> list[Path]:
+    """Return the files that `a.rec;b.rec` names; a folder stands for its record files, by name.
+
+    Raises:
+        InputError: a folder has none, or is a prepared dataset.
+    """
+    found: list[Path] = []
+    for path in (Path(name) for name in records.split(";") if name):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        if (path / FILE_NAME).exists():
+            raise InputError(f"{path}: is a prepared dataset; write --dataset {path}")
+        files = sorted(one for one in path.iterdir() if one.suffix in RECORD_SUFFIXES)
+        if not files:
+            raise InputError(f"{path}: holds no {' or '.join(RECORD_SUFFIXES)} files")
+        found += files
+    return found
 
 
 def damaged(path: Path, what: str) -> InputError:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads import regular_files
-from imagenet_workloads.dataset import FILE_NAME, RECORD_IO, Shard, Split, damaged
+from imagenet_workloads.dataset import RECORD_IO, Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.reading import record_formats
 from imagenet_workloads.reading.record_formats import LabelledImage
@@ -28,8 +28,6 @@ from imagenet_workloads.reading.record_formats import LabelledImage
 OPENERS = 8
 # Above it, a file is opened for each read: a process may open 1,024 files, and has others.
 MOST_OPEN_FILES = 256
-
-_SUFFIXES = (".rec", ".tfrecord")
 
 
 @dataclass(frozen=True)
@@ -234,26 +232,6 @@ def open_split(split: Split, format: str, folder: Path) -> Records:
     # Several at a time: TFRecord has no index, and reading a header may take as long as a seek.
     with ThreadPoolExecutor(OPENERS) as executor:
         return Records(list(executor.map(open_shard, split.shards)))
-
-
-def files_named(records: str) -> list[Path]:
-    """Return the files that `a.rec;b.rec` names; a folder stands for its record files, by name.
-
-    Raises:
-        InputError: a folder has none, or is a prepared dataset.
-    """
-    found: list[Path] = []
-    for path in (Path(name) for name in records.split(";") if name):
-        if not path.is_dir():
-            found.append(path)
-            continue
-        if (path / FILE_NAME).exists():
-            raise InputError(f"{path}: is a prepared dataset; write --dataset {path}")
-        files = sorted(one for one in path.iterdir() if one.suffix in _SUFFIXES)
-        if not files:
-            raise InputError(f"{path}: holds no {' or '.join(_SUFFIXES)} files")
-        found += files
-    return found
 
 
 def open_paths(records: str, indexes: str = "") -> Records:

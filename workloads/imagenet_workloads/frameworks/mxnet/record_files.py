@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.dataset import Dataset, Shard, Split, damaged
+from imagenet_workloads.dataset import Dataset, Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.reading.records import files_named
 
 _MAGIC = 0xCED7230A
 _HEADER = struct.Struct("<II")
