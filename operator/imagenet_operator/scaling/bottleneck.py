@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.names import JOB_NAME_MAXIMUM
-from imagenet_operator.scaling.points import shared_claim
+from imagenet_operator.scaling.points import fitting_name, shared_claim
 
 READING, NETWORK, BOTH = "reading", "network", "both"
 RUNS = (READING, NETWORK, BOTH)
@@ -24,7 +22,6 @@ _OF_MANY_EPOCHS = {
     "optimizer": ("stepEpochs", "warmupEpochs"),
     "augmentation": ("offInLastEpochs",),
 }
-_DIGEST = 6
 
 
 @dataclass(frozen=True)
@@ -75,11 +72,7 @@ def judge(speeds: Speeds) -> Verdict:
 
 def job_name(base: str, run: str) -> str:
     """Return the name of a run's job, such as NAME-bench-reading, shortened if it is too long."""
-    tail = f"-bench-{run}"
-    if len(base) + len(tail) <= JOB_NAME_MAXIMUM:
-        return f"{base}{tail}"
-    tail = f"-{hashlib.sha256(base.encode()).hexdigest()[:_DIGEST]}{tail}"
-    return f"{base[: JOB_NAME_MAXIMUM - len(tail)].rstrip('-')}{tail}"
+    return fitting_name(base, f"-bench-{run}", f"-{{digest}}-bench-{run}")
 
 
 def job_of(manifest: Manifest, run: str, batches: int) -> Manifest:

@@ -152,10 +152,20 @@ def point_name(
     """Return a point's name, such as NAME-w2-horovod-resnet-50, shortened if it is too long."""
     more = ([] if model is None else [model.label]) + (["weak"] if is_weak else [])
     suffix = "-".join([f"-w{workers}", variant.slug, *more])
+    return fitting_name(base, suffix, f"-w{workers}-{{digest}}")
+
+
+def fitting_name(base: str, suffix: str, short: str) -> str:
+    """Return the name of a job: `base` and `suffix`, or one that is not too long.
+
+    Args:
+        base: The name of the manifest.
+        suffix: What distinguishes the job.
+        short: What ends a shortened name; `{digest}` in it is a hash of the whole name.
+    """
     if len(base) + len(suffix) <= JOB_NAME_MAXIMUM:
         return f"{base}{suffix}"
-    digest = hashlib.sha256(f"{base}{suffix}".encode()).hexdigest()[:_DIGEST]
-    tail = f"-w{workers}-{digest}"
+    tail = short.format(digest=hashlib.sha256(f"{base}{suffix}".encode()).hexdigest()[:_DIGEST])
     return f"{base[: JOB_NAME_MAXIMUM - len(tail)].rstrip('-')}{tail}"
 
 
