@@ -246,7 +246,7 @@ def files_named(records: str) -> list[Path]:
     """Return the files that `a.rec;b.rec` names; a folder stands for its record files, by name.
 
     Raises:
-        InputError: a folder has none, or is a prepared dataset.
+        InputError: a folder has none, is a prepared dataset, or cannot be read.
     """
     found: list[Path] = []
     for path in (Path(name) for name in records.split(";") if name):
@@ -255,7 +255,10 @@ def files_named(records: str) -> list[Path]:
             continue
         if (path / FILE_NAME).exists():
             raise InputError(f"{path}: is a prepared dataset; write --dataset {path}")
-        files = sorted(one for one in path.iterdir() if one.suffix in RECORD_SUFFIXES)
+        try:
+            files = sorted(one for one in path.iterdir() if one.suffix in RECORD_SUFFIXES)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
         if not files:
             raise InputError(f"{path}: holds no {' or '.join(RECORD_SUFFIXES)} files")
         found += files

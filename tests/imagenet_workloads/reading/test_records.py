@@ -3,6 +3,7 @@
 import re
 import struct
 import warnings
+from errno import EACCES
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,18 @@ def labels_and_images(records: Records, run: range) -> list[tuple[int, bytes]]:
         records.parse(number, record) for number, record in zip(run, records.read(run), strict=True)
     ]
     return [(image.label, image.encoded) for image in found]
+
+
+def test_a_folder_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The tests may run as root, who may read every folder.
+    def refused(_: Path) -> None:
+        raise PermissionError(EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}: cannot be read: Permission")):
+        files_named(str(tmp_path))
 
 
 @pytest.mark.parametrize("format", FORMATS)
