@@ -77,6 +77,11 @@ def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
         help="leave out classes with fewer images (default: %(default)s)",
     )
     _add_class_words(group)
+    _add_bounding_boxes(group)
+    group.add_argument("--seed", type=types.natural, default=0, help="default: %(default)s")
+
+
+def _add_bounding_boxes(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--bounding-boxes",
         type=types.path,
@@ -86,7 +91,6 @@ def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
         help="a tar of annotations in the XML of Pascal VOC, as ILSVRC2012_bbox_train_v2.tar.gz: "
         "CLASS/NAME.xml, and val/NAME.xml for validation images; may be repeated",
     )
-    group.add_argument("--seed", type=types.natural, default=0, help="default: %(default)s")
 
 
 def _add_class_words(group: argparse._ArgumentGroup) -> None:

@@ -273,11 +273,7 @@ def _plan(
     boxes: BoundingBoxes | None,
 ) -> Plan:
     writer = datasets.WriterVersion(version=WRITER_VERSION, codec=codec.name)
-    validation = None
-    if request.validation is not None:
-        file = request.validation.labels
-        own = parts[VALIDATION].scan.fingerprint()
-        validation = (own, "" if file is None else labels.fingerprint(file))
+    validation = _validation_fingerprints(request, parts)
     images = {name: len(part.numbers) for name, part in parts.items()}
     # Drawn validation images are of the training images' scan.
     scans = {id(part.scan): part.scan for part in parts.values()}.values()
@@ -306,6 +302,17 @@ def _plan(
             )
         ),
     )
+
+
+def _validation_fingerprints(
+    request: IndexRequest, parts: dict[str, Part]
+) -> tuple[str, str] | None:
+    """Return the fingerprints of validation images of their own, and of their labels."""
+    if request.validation is None:
+        return None
+    file = request.validation.labels
+    own = parts[VALIDATION].scan.fingerprint()
+    return own, "" if file is None else labels.fingerprint(file)
 
 
 def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
