@@ -95,15 +95,12 @@ def trained(
     )
 
 
-def from_archive(
-    *, format: str = "RecordIO", hold_at: Mapping[str, str] | None = None, hold_by: str = ""
-) -> Manifest:
+def from_archive(*, format: str = "RecordIO", hold_at: Mapping[str, str] | None = None) -> Manifest:
     """Return the dataset that is made from the story's archive of raw images.
 
     Args:
         format: Of its shards.
         hold_at: The file before which each program of the preparation is held, by role.
-        hold_by: The folder of the claim for holding and releasing, if several jobs are held.
     """
     return {
         "source": {"volume": {"claimName": CLAIM, "path": ARCHIVE}},
@@ -112,7 +109,7 @@ def from_archive(
             "format": format,
             "minImagesPerClass": 100,
             "shards": 2,
-            **({"template": held(hold_at, folder=hold_by)} if hold_at else {}),
+            **({"template": held(hold_at)} if hold_at else {}),
         },
         "volume": {"claimName": CLAIM},
     }
@@ -172,19 +169,18 @@ def programs() -> Manifest:
     }
 
 
-def held(hold_at: Mapping[str, str], more: Manifest | None = None, *, folder: str = "") -> Manifest:
+def held(hold_at: Mapping[str, str], more: Manifest | None = None) -> Manifest:
     """Return a template in which the real programs are held, for pods that mount the claim.
 
     Args:
         hold_at: The file before which they are held, as a pattern of its path, by role or
             ROLE@ATTEMPT.
         more: Fields to add to its `spec`.
-        folder: The folder of the claim through which programs and story talk.
     """
     variables = {
         "PYTHONPATH": "/programs",
         "HOLD_AT": json.dumps(hold_at),
-        "HOLD_FOLDER": f"/data/{folder}",
+        "HOLD_FOLDER": "/data/",
     }
     return _with_programs(variables, more or {})
 

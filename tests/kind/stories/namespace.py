@@ -229,16 +229,15 @@ class StoryNamespace:
         """
         (self.data / folder / (f"release-{what}" if what else "release")).touch()
 
-    def wait_until_held(self, role: str, file: str = "", folder: str = "", attempt: int = 0) -> str:
+    def wait_until_held(self, role: str, file: str = "", attempt: int = 0) -> str:
         """Wait until a program of a role is held before a file; return its pod's name.
 
         Args:
             role: The program's.
             file: Part of the file's name.
-            folder: Of the claim, by which the program is held.
             attempt: Of a member, whose former attempts may have been held too.
         """
-        held = self.data / folder / f"held-{role}"
+        held = self.data / f"held-{role}"
         former = tuple(f"-r{number}-{role}-" for number in range(attempt))
 
         def holds() -> str:

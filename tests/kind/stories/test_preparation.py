@@ -1,4 +1,4 @@
-"""Preprocessing that is killed at each step, and two jobs that make the same dataset at once."""
+"""Preprocessing that is killed at each step, and two jobs that need the same dataset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from imagenet_workloads.dataset import read_dataset
 from kind.cluster import Cluster
-from kind.stories.jobs import CLAIM, Manifest, from_archive, played, trained
+from kind.stories.jobs import Manifest, from_archive, played, trained
 from kind.stories.namespace import StoryNamespace
 
 # The last file of each program: its work is done then, but not yet visible.
@@ -61,36 +61,36 @@ def test_programs_of_each_step_are_killed(story: StoryNamespace, cluster: Cluste
     check_dataset(story, status)
 
 
-def test_two_jobs_make_one_dataset_at_once(story: StoryNamespace) -> None:
-    """Both are held together: when no shard is seen yet, and when neither has sealed them."""
+def test_a_job_waits_for_the_one_that_makes_its_dataset(story: StoryNamespace) -> None:
     story.make_archive()
-    names = ("first", "second")
-    together = {role: LAST_FILES[role] for role in ("pack", "seal")}
-    for name in names:
-        story.make_folder(f"{CLAIM}/{name}")
-    story.kubectl.apply(*(prepared(name, hold_at=together, hold_by=name) for name in names))
+    story.kubectl.apply(prepared("first", hold_at={"pack": LAST_FILES["pack"]}))
+    assert story.wait_until_held("pack").startswith("first-pack-")
 
-    for role in together:
-        for name in names:
-            assert story.wait_until_held(role, folder=name).startswith(f"{name}-{role}-")
-        for name in names:
-            story.release(role, folder=name)
-    first, second = (story.wait_for_condition("Succeeded", name) for name in names)
+    story.kubectl.apply(prepared("second"))
+    story.wait_for_job(waits_for_first, "second")
+    story.release("pack")
 
+    first, second = (story.wait_for_condition("Succeeded", name) for name in ("first", "second"))
     assert first["dataset"]["key"] == second["dataset"]["key"]
     check_dataset(story, first)
+    jobs = {job["metadata"]["name"] for job in story.kubectl.all("jobs")}
+    assert {name for name in jobs if name.startswith("second-")} == {"second-index", "second-seal"}
 
 
-def prepared(
-    name: str = "story", hold_at: Mapping[str, str] | None = None, hold_by: str = ""
-) -> Manifest:
+def waits_for_first(status: Manifest) -> bool:
+    """Whether the status says that the job `first` prepares the dataset."""
+    said = {item["type"]: item for item in status.get("conditions", ())}.get("DatasetReady", {})
+    return said.get("reason") == "WaitingForJob" and "ImageNetJob first " in said["message"]
+
+
+def prepared(name: str = "story", hold_at: Mapping[str, str] | None = None) -> Manifest:
     """A job that makes a dataset of the archive, and trains on it for a moment."""
     return trained(
         name,
         epochs=1,
         strategy={"single": {"kvStore": "local"}},
         workers={"replicas": 1},
-        dataset=from_archive(hold_at=hold_at, hold_by=hold_by),
+        dataset=from_archive(hold_at=hold_at),
     )
 
 
