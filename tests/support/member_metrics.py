@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from imagenet_operator.reconcile import sample as names
+from imagenet_operator.reconcile import step_window
 from imagenet_operator.reconcile.sample import Asked, Sample
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -52,7 +53,7 @@ def worker(rank: int, *, attempt: int = 0, images: float = 640, batch: int = 5) 
     return (
         Exporter("worker", attempt)
         .gauge(names.TRAIN_RANK, rank)
-        .counter(names.TRAIN_IMAGES, images)
+        .counter(step_window.TRAIN_IMAGES, images)
         .gauge(SPEED, 100 + rank)
         .gauge("imagenet_train_epoch", 2)
         .gauge(names.TRAIN_EPOCHS, 10)

@@ -21,6 +21,7 @@ INDEX_RESULT = {
     "sealed": False,
 }
 FETCH_RESULT = {"bytes": 5 << 30, "totalBytes": 5 << 30}
+PACK_RESULT = {"decodedImagesPerSecond": 512.34}
 SEAL_RESULT = {"images": {"train": 1200, "validation": 100}, "skipped": 0}
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")

@@ -16,6 +16,7 @@ from imagenet_operator.manifests import labels, names
 from support.simulated_objects import (
     FETCH_RESULT,
     INDEX_RESULT,
+    PACK_RESULT,
     SEAL_RESULT,
     attempt_of,
     is_ours,
@@ -292,7 +293,8 @@ class SimulatedWorld:
     def _complete(self, job: Manifest) -> None:
         role = job["metadata"]["labels"][labels.JOB_ROLE]
         results = {
-            "fetch": FETCH_RESULT, "index": self.index_result, "seal": self.seal_result
+            "fetch": FETCH_RESULT, "index": self.index_result,
+            "pack": PACK_RESULT, "seal": self.seal_result,
         }  # fmt: skip
         self._job_pod(job, 0, json.dumps(results[role]) if role in results else "")
         job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]

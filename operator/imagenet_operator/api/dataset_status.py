@@ -8,7 +8,7 @@ from annotated_types import MaxLen
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from imagenet_operator.api.base import Model, Unit
-from imagenet_operator.api.fields import LongCount
+from imagenet_operator.api.fields import LongCount, Speed
 
 
 class ImageCounts(Model):
@@ -111,6 +111,10 @@ class DatasetStatus(Model):
 
     bounding_boxes: BoundingBoxCounts | None = None
     """The boxes of the images, if the source names annotations."""
+
+    decoded_images_per_second: Speed | None = None
+    """Images of the dataset that one core decodes in a second, as pack measured with a few of them.
+    Absent if the dataset was sealed before."""
 
     sealed: bool = False
     """Whether the dataset is complete."""

@@ -192,6 +192,23 @@ class AttemptOutcome(Model):
     """Whether it counts towards `backoffLimit`."""
 
 
+class DataWaitStatus(Model):
+    """Reading compared with the network, over the last 100 steps or more of each worker."""
+
+    images_per_second: Speed
+    """The images that all workers read, decode and train."""
+
+    network_images_per_second: Speed
+    """The images that they would train without waiting for data."""
+
+    share: Fraction
+    """The fraction of their time spent waiting for data."""
+
+    message: Message = ""
+    """The comparison in words. If the workers wait more than 10 % of the time, it names what to
+    change."""
+
+
 class TrainingFigures(Model):
     """The figures of an attempt; `api.figures` defines each."""
 
@@ -254,6 +271,12 @@ class TrainingStatus(TrainingFigures):
 
     replica_statuses: Annotated[dict[str, ReplicaStatus], MaxLen(8)] = Field(default_factory=dict)
     """The attempt's pods, counted by role."""
+
+    data_wait: DataWaitStatus | None = None
+    """Reading compared with the network, after the first 100 steps."""
+
+    data_wait_reported: bool = False
+    """Whether an event of this attempt reported that its workers wait for data."""
 
     seconds: WorkerSeconds | None = None
     """The time of rank 0 by phase, since its process started."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from imagenet_operator.api.dataset_status import FetchStatus
 from imagenet_operator.api.figures import FIGURES, SPEED
-from imagenet_operator.api.status import Status
+from imagenet_operator.api.status import Status, TrainingStatus
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
-from imagenet_operator.reconcile.policies import listing
+from imagenet_operator.reconcile.policies import data_wait, listing
 from imagenet_operator.reconcile.policies.conditions import holds
 from imagenet_operator.reconcile.sample import Preparation, Sample
 
@@ -124,9 +124,17 @@ def _train(view: View, status: Status) -> Bar:
     epoch, batch = min(sample.epoch + 1, planned), sample.batch or 0
     # The most important part comes first: a narrow terminal cuts the end.
     parts = [f"epoch {epoch}/{planned}", *_labelled(sample), f"batch {batch}/{batches}"]
-    text = ", ".join([*parts, *restarted])
+    text = ", ".join([*parts, *_waiting(training), *restarted])
     speed = sample.figures.get(SPEED)
     return Bar(TRAIN, done, planned * batches, "batches", text, speed)
+
+
+def _waiting(training: TrainingStatus) -> list[str]:
+    """Return how long the workers wait for data, if that is too long."""
+    found = training.data_wait
+    if found is None or not data_wait.is_too_long(found):
+        return []
+    return [f"{100 * found.share:.0f} % waiting for data"]
 
 
 def _labelled(sample: Sample | None) -> list[str]:

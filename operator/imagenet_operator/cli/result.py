@@ -15,6 +15,7 @@ from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.kubelet import tail
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import names, volumes
+from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.policies.conditions import find, holds
 
 _LOG_BYTES = 4096
@@ -137,6 +138,7 @@ def as_text(result: Result) -> str:
     rows = {
         "accuracy": _accuracy(result.training),
         "reading": _reading(result),
+        "waiting": _waiting(result),
         "model": str(result.model or "none"),
     }
     if result.dataset is not None:
@@ -168,6 +170,13 @@ def _reading(result: Result) -> str:
     if not result.training.get("reading") or training is None or not training.images_per_second:
         return ""
     return f"{training.images_per_second:,.1f} images/s"
+
+
+def _waiting(result: Result) -> str:
+    """Return how fast the workers read beside the network, if they waited for too long."""
+    training = result.job.status.training
+    found = None if training is None else training.data_wait
+    return found.message if found is not None and data_wait.is_too_long(found) else ""
 
 
 def failure_text(result: Result) -> str:
@@ -212,4 +221,7 @@ def as_json(result: Result, outcome: str) -> dict[str, Any]:
         else None,
         "validation": result.training.get("validation"),
         "imagesPerSecond": status.training.images_per_second if status.training else None,
+        "dataWait": status.training.data_wait.to_manifest()
+        if status.training and status.training.data_wait
+        else None,
     }

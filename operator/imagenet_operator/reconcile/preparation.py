@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from imagenet_operator.api import stored
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
-from imagenet_operator.api.fields import LongCount, Text
+from imagenet_operator.api.fields import LongCount, Speed, Text
 from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
@@ -54,6 +54,13 @@ class IndexResult(DatasetStatus):
     """As in the status."""
 
     shards: LongCount
+    """As in the status."""
+
+
+class PackResult(Model):
+    """The termination message of pack."""
+
+    decoded_images_per_second: Speed
     """As in the status."""
 
 
@@ -106,6 +113,8 @@ def _have_claims(context: ReconcileContext) -> bool:
 def _run_next_step(context: ReconcileContext) -> None:
     jobs = context.observed.jobs
     index, pack, seal = (jobs.get(role) for role in (dataset.INDEX, dataset.PACK, dataset.SEAL))
+    if pack is not None and pack.complete:
+        _record_pack(context, pack)
     found = context.status.listed
     settings = context.settings.manifests
     if context.is_prepared:
@@ -245,6 +254,19 @@ def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
     before = {"fetch": former.fetch, "listing": found.listing or former.listing}
     context.update(dataset=DatasetStatus.model_validate({**dict(found), **before}))
     context.requeue_now()
+
+
+def _record_pack(context: ReconcileContext, pack: PreparationJob) -> None:
+    """Record the speed that one pod of pack measured, if any of them still exists."""
+    found = context.status.listed
+    if found is None or found.decoded_images_per_second is not None:
+        return
+    try:
+        result = stored.read_known(PackResult, pack.message or "")
+    except ValidationError:
+        return
+    speed = {"decoded_images_per_second": round(result.decoded_images_per_second, 1)}
+    context.update(dataset=found.model_copy(update=speed))
 
 
 def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:

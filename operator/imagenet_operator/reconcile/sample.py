@@ -24,14 +24,15 @@ from typing import Final
 
 from imagenet_operator.api.figures import COUNT, EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile import step_window
 from imagenet_operator.reconcile.scrape import (
     TRAIN_PHASE,
     TRAIN_SECONDS,
     Scrape,
     attempt_number,
 )
+from imagenet_operator.reconcile.step_window import TRAIN_IMAGES, StepWindow
 
-TRAIN_IMAGES = "imagenet_train_images_total"
 TRAIN_WORK = "imagenet_train_phase_work_total"
 TRAIN_EPOCHS = "imagenet_train_epochs"
 TRAIN_BATCH = "imagenet_train_batch"
@@ -55,6 +56,7 @@ _WORKER: Final = "worker"
 _OF_RANK_0: Final = tuple(item for item in FIGURES if item.combine is Combine.RANK_0)
 _SUMS: Final = tuple(item for item in FIGURES if item.combine is Combine.SUM)
 _RATIOS: Final = tuple(item for item in FIGURES if item.combine is Combine.RATIO)
+_SUMMED: Final = step_window.SERIES.union(*((item.metric, item.per) for item in _RATIOS))
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class Sample:
         batches_per_epoch: On every worker.
         whole_at: When all workers last answered that are expected to; sums are of that time.
         progressed_at: When a sample of this attempt last showed progress of a worker.
+        steps: The last 100 steps or more of all workers.
         phase: What rank 0 does, as its program calls it.
         seconds: Rank 0's time by phase; the first worker's, while no rank is known.
         preparation: By role: fetch, index, pack, seal.
@@ -141,6 +144,7 @@ class Sample:
     batches_per_epoch: int | None = None
     whole_at: datetime | None = None
     progressed_at: datetime | None = None
+    steps: StepWindow | None = None
     phase: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     preparation: Mapping[str, Preparation] | None = None
@@ -153,6 +157,13 @@ class Sample:
         value = self.figures.get(EPOCH)
         return None if value is None else int(value)
 
+    @property
+    def position(self) -> int | None:
+        """The steps of rank 0 since the beginning of its first epoch."""
+        if self.epoch is None or self.batch is None or self.batches_per_epoch is None:
+            return None
+        return self.epoch * self.batches_per_epoch + self.batch
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -161,7 +172,7 @@ class Totals:
     Attributes:
         work: Pod name → the most images and units of work that it reported in any sample. Pods that
             do not answer stay, so that their next answer is not mistaken for progress.
-        sums: Series of a ratio → sum over the workers, when all of them last answered.
+        sums: Series of a ratio or a window → sum over the workers, when all of them last answered.
     """
 
     work: Mapping[str, float] = field(default_factory=dict)
@@ -175,7 +186,7 @@ def _metrics() -> frozenset[str]:
     preparation |= {PREPARE_FETCHED, PREPARE_TO_FETCH}
     preparation |= {LISTING_REQUESTS, LISTING_BYTES, LISTING_SECONDS}
     figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
-    return frozenset(training | position | preparation | figures)
+    return frozenset(training | position | preparation | figures | step_window.SERIES)
 
 
 METRICS: Final = _metrics()
@@ -281,9 +292,7 @@ def _with_sums(former: Sample, workers: list[Scrape]) -> Sample:
     """Return a sample with the values of all workers together."""
     figures = {item.field: item.number.accepted(_sum(workers, item.metric)) for item in _SUMS}
     before = former.totals or Totals()
-    sums = {
-        name: _sum(workers, name) or 0.0 for item in _RATIOS for name in (item.metric, item.per)
-    }
+    sums = {name: _sum(workers, name) or 0.0 for name in _SUMMED}
     for item in _RATIOS:
         of = sums[item.metric] - before.sums.get(item.metric, 0.0)
         per = sums[item.per] - before.sums.get(item.per, 0.0)
@@ -293,6 +302,7 @@ def _with_sums(former: Sample, workers: list[Scrape]) -> Sample:
         former,
         whole_at=former.taken_at,
         figures=_updated(former.figures, figures),
+        steps=step_window.advanced(former.steps, sums, former.position),
         totals=Totals(sums=sums),
     )
 

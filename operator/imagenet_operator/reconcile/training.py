@@ -20,6 +20,7 @@ from imagenet_operator.reconcile.policies import (
     cleanup,
     clock,
     conditions,
+    data_wait,
     figures,
     gang,
     members,
@@ -132,7 +133,18 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
     global_batch_size = context.job.spec.training.batch_size
     updated = training.model_copy(update=changes)
     context.update(training=figures.carried(updated, context.sample, global_batch_size))
+    _compare_reading(context)
     return seen
+
+
+def _compare_reading(context: ReconcileContext) -> None:
+    """Record how fast the workers read beside the network; an event if they wait for too long."""
+    training = context.training
+    found = data_wait.carried(training.data_wait, context.job, training.attempt, context.sample)
+    context.update_training(data_wait=found)
+    if found is not None and data_wait.is_too_long(found) and not training.data_wait_reported:
+        context.update_training(data_wait_reported=True)
+        context.record_event(data_wait.REASON, found.message)
 
 
 def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | None:

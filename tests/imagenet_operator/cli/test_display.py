@@ -47,6 +47,7 @@ def view(
 
 
 INDEXED = prepared("index", complete=True)
+WAIT = {"imagesPerSecond": 90.0, "networkImagesPerSecond": 120.0, "share": 0.25}
 TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_epoch": 20}
 
 
@@ -127,6 +128,18 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 true="DatasetReady",
             ),
             [Bar("train", 70, 1800, "batches", "epoch 4/90, top-1 0.500, batch 10/20", 99.0)],
+        ),
+        (
+            view(training={"attempt": 0, "dataWait": WAIT}, sample=TRAINING, true="DatasetReady"),
+            [
+                Bar(
+                    "train",
+                    70,
+                    1800,
+                    "batches",
+                    "epoch 4/90, batch 10/20, 25 % waiting for data",
+                )
+            ],
         ),
         (
             view(

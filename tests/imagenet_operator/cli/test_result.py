@@ -79,6 +79,21 @@ def test_what_the_dataset_lacks_of_its_source_is_one_line(tmp_path: Path) -> Non
     ) in result.as_text(end)
 
 
+@pytest.mark.parametrize(("share", "is_said"), [(0.05, False), (0.25, True)])
+def test_a_long_wait_for_data_is_one_line(share: float, is_said: bool, tmp_path: Path) -> None:
+    wait: dict[str, Any] = {
+        "imagesPerSecond": 90.0,
+        "networkImagesPerSecond": 120.0,
+        "share": share,
+    }
+    wait |= {"message": "the workers wait; raise spec.training.dataThreads"}
+    end = collected(tmp_path, SUCCEEDED, training={"attempt": 0, "dataWait": wait})
+
+    line = "  waiting   the workers wait; raise spec.training.dataThreads\n"
+    assert (line in result.as_text(end)) == is_said
+    assert result.as_json(end, "Succeeded")["dataWait"] == wait
+
+
 def test_a_reused_dataset_is_said_to_be(tmp_path: Path) -> None:
     end = collected(tmp_path, SUCCEEDED, condition("DatasetReady", "Reused"))
 

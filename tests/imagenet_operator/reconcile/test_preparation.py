@@ -36,14 +36,14 @@ def test_a_step_that_fails_fails_the_job_in_its_own_words(role: str) -> None:
     assert cluster.created_pods == []
 
 
-def is_indexed(cluster: SimulatedCluster) -> bool:
-    job = cluster.objects.get(("Job", "digits-index"))
+def is_complete(cluster: SimulatedCluster, name: str) -> bool:
+    job = cluster.objects.get(("Job", name))
     return job is not None and bool(job["status"].get("conditions"))
 
 
 def test_index_runs_again_if_its_pod_went_before_it_was_read() -> None:
     cluster = make()
-    while not is_indexed(cluster):
+    while not is_complete(cluster, "digits-index"):
         cluster.reconcile()
         cluster.turn()
     first = cluster.objects["Job", "digits-index"]["metadata"]["uid"]
@@ -82,6 +82,23 @@ def test_a_result_that_cannot_be_read_fails_the_job() -> None:
     _, reason, message = condition_of(cluster.status, "Failed")
     assert reason == "PreparationFailed"
     assert message == """index wrote no readable result: '{"key": "k"}'"""
+
+
+def test_the_status_says_how_many_images_a_core_decodes() -> None:
+    cluster = play(make(), is_running)
+    assert cluster.status.dataset is not None
+    assert cluster.status.dataset.decoded_images_per_second == 512.3
+
+
+def test_without_the_pods_of_pack_the_speed_of_a_core_is_not_known() -> None:
+    cluster = make()
+    while not is_complete(cluster, "digits-pack"):
+        cluster.reconcile()
+        cluster.turn()
+    cluster.lose_job_pods()
+    play(cluster, is_running)
+    assert cluster.status.dataset is not None
+    assert cluster.status.dataset.decoded_images_per_second is None
 
 
 def test_skipped_images_are_an_event() -> None:
@@ -169,7 +186,7 @@ def test_a_step_whose_pod_is_lost_with_its_node_is_begun_again() -> None:
 
 def test_what_index_found_is_recorded_before_anything_relies_on_it() -> None:
     cluster = make()
-    while not is_indexed(cluster):
+    while not is_complete(cluster, "digits-index"):
         cluster.reconcile()
         cluster.turn()
     decision = cluster.reconcile()

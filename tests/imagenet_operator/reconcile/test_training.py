@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.decide import decide
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.step_window import Steps, StepWindow
 from imagenet_operator.reconcile.types import Observed
 from support.job_stories import (
     ROOMY,
@@ -49,6 +52,36 @@ def test_figures_of_the_newest_sample_are_in_the_status() -> None:
     # The observation is empty, so the attempt ends here, and with it what was of now.
     assert training.outcome is not None
     assert (training.images_per_second, training.estimated_remaining_seconds) == (None, None)
+
+
+def test_workers_that_wait_for_data_are_an_event_once_an_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = running()
+    waiting = Steps(of_each=100, steps=200, images=6400, seconds=100.0, waited=40.0)
+    window = StepWindow(waiting, waiting)
+
+    def heard() -> Sample:
+        return sample(cluster.now, attempt=0, steps=window, progressed_at=cluster.now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "sample", heard)
+        cluster.reconcile()
+        window = StepWindow(waiting, replace(waiting, waited=50.0))
+        cluster.reconcile()
+    training = cluster.status.training
+    assert training is not None
+    assert training.data_wait is not None
+    assert training.data_wait.share == 0.5
+    (event,) = (event for event in cluster.events if event.reason == "TrainingWaitsForData")
+    assert event.message.startswith(
+        "2 workers decode 128 images/s, the network takes 213: 40 % of the workers' time waits; "
+        "at 512 images/s a core, decoding needs 1 a worker: raise resources.limits.cpu in "
+    )
+    cluster.settle()
+    assert ended_well(cluster)
+    assert cluster.status.training is not None
+    assert cluster.status.training.data_wait == training.data_wait
 
 
 def test_members_and_replicas_are_counted_as_they_come_and_go() -> None:

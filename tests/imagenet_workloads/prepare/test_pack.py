@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.reconcile.preparation import PackResult
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import atomic_files
@@ -249,6 +250,20 @@ def test_one_shard_by_option_or_by_completion_index(
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "2")
     assert run("pack", *arguments) == 3
     assert "there is no shard 2" in capfd.readouterr().err
+
+
+def test_the_speed_of_a_core_is_the_termination_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, data, key = planned(tmp_path, IMAGES)
+    log = tmp_path / "termination-log"
+    monkeypatch.setenv("IMAGENET_TERMINATION_LOG", str(log))
+    arguments = ("--data", data, "--key", key, "--source", source)
+    assert run("pack", *arguments) == 0
+    assert PackResult.model_validate_json(log.read_text()).decoded_images_per_second > 0
+    log.unlink()
+    assert run("pack", *arguments) == 0
+    assert not log.exists(), "no shard was written, so nothing was measured"
 
 
 def test_what_is_sealed_is_left_alone_by_all(tmp_path: Path) -> None:

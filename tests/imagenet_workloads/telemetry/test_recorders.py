@@ -99,6 +99,7 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     preparation.listing_estimated(1, 100, 1)
     preparation.planned(1)
     preparation.packed(1, 100)
+    preparation.decoded(500.0)
     preparation.requested(1, 100)
     preparation.fetch_planned(200)
     preparation.fetched(100)

@@ -33,6 +33,7 @@ from imagenet_workloads.prepare.codecs.codec import (
 )
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
+from imagenet_workloads.prepare.decode_sample import DecodeSample
 from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
@@ -85,8 +86,11 @@ class _Batch(NamedTuple):
     statistics: ChannelStatistics
 
 
-def run(request: PackRequest, recorder: PreparationRecorder) -> None:
+def run(request: PackRequest, recorder: PreparationRecorder) -> float | None:
     """Write the chosen shards that are not complete.
+
+    Returns:
+        The images of the dataset that one core decodes in a second; None if no shard was written.
 
     Raises:
         InputError: There is no such plan or shard, the source has changed, or too many of its
@@ -108,8 +112,7 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> None:
         if shard not in missing:
             _log.info("%s is already complete", shard.name)
             recorder.packed(shard.images, 0)
-    if missing:
-        _pack_all(request, plan, dataset, missing, recorder)
+    return _pack_all(request, plan, dataset, missing, recorder) if missing else None
 
 
 def _wanted(plan: Plan, number: int | None) -> tuple[PlannedShard, ...]:
@@ -128,7 +131,7 @@ def _pack_all(
     dataset: Path,
     missing: list[PlannedShard],
     recorder: PreparationRecorder,
-) -> None:
+) -> float | None:
     if plan.writer.version != WRITER_VERSION:
         raise InputError(
             f"the plan of {plan.key} is for version {plan.writer.version} of the writer, and this "
@@ -140,6 +143,7 @@ def _pack_all(
     gc.freeze()
     codec = choose(plan.writer.codec)
     allowed = limits.read(dataset, plan.images())
+    sample = DecodeSample()
     sources = {
         split: request.open_source(Fields(plan.sources[split], f"sources.{split}"))
         for split in sorted({shard.split for shard in missing})
@@ -147,10 +151,15 @@ def _pack_all(
     try:
         for shard in missing:
             work = _Work(sources[shard.split], plan, codec)
-            _Packing(dataset, plan, shard, allowed, recorder).write(work, request.threads)
+            _Packing(dataset, plan, shard, allowed, recorder, sample).write(work, request.threads)
     finally:
         for source in sources.values():
             source.close()
+    speed = sample.images_per_second()
+    if speed is not None:
+        recorder.decoded(speed)
+        _log.info("one core decodes %.0f of these images a second", speed)
+    return speed
 
 
 class _Work:
@@ -219,12 +228,14 @@ class _Packing:
         shard: PlannedShard,
         allowed: int,
         recorder: PreparationRecorder,
+        sample: DecodeSample,
     ) -> None:
         self._dataset = dataset
         self._plan = plan
         self._shard = shard
         self._allowed = allowed
         self._recorder = recorder
+        self._sample = sample
         self._skipped: list[SkippedImage] = []
         self._boxes: list[ImageBoxes] = []
         self._per_class = [0] * len(plan.classes)
@@ -260,6 +271,7 @@ class _Packing:
         with atomic_files.telling_where(self._dataset / self._shard.record):
             writer.append(whole)
         self._statistics += batch.statistics
+        self._sample.offer(whole)
         self._recorder.packed(len(whole), writer.bytes - before)
         self._pace.more(len(batch.done), len(self._skipped))
 

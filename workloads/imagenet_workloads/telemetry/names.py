@@ -249,6 +249,12 @@ PREPARE_SHARD_PROGRESS = Metric(
     "ratio",
     "Fraction of the planned images that are written or skipped.",
 )
+PREPARE_DECODED_IMAGES_PER_SECOND = Metric(
+    "imagenet_prepare_decoded_images_per_second",
+    MetricType.GAUGE,
+    "images per second",
+    "Images of the shard that one core decodes in a second, measured with a few of them.",
+)
 
 PEER_REQUESTS_REFUSED = Metric(
     "imagenet_peer_requests_refused_total",
@@ -290,6 +296,7 @@ PREPARATION = (
     PREPARE_FETCHED_BYTES,
     PREPARE_FETCH_PLANNED_BYTES,
     PREPARE_SHARD_PROGRESS,
+    PREPARE_DECODED_IMAGES_PER_SECOND,
 )
 RENDEZVOUS = (PEER_REQUESTS_REFUSED,)
 ALL = TRAINING + PREPARATION + RENDEZVOUS

@@ -82,6 +82,10 @@ class PreparationRecorder:
         self._registry.add(names.PREPARE_SKIPPED_IMAGES, images)
         self._finish(images)
 
+    def decoded(self, images_per_second: float) -> None:
+        """Set how many images of the shard one core decodes in a second."""
+        self._registry.set(names.PREPARE_DECODED_IMAGES_PER_SECOND, images_per_second)
+
     def requested(self, requests: int, bytes: int) -> None:
         """Count requests to a remote source, and the bytes of their answers."""
         self._registry.add(names.PREPARE_REQUESTS, requests)

@@ -33,7 +33,7 @@ def of_workers(training: TrainingSpec) -> OwnProgram:
 
 def has_command(template: Any) -> bool:
     """Whether a template runs another program; the template may have any shape."""
-    return any(container.get("command") for container in _main_containers(template))
+    return any(container.get("command") for container in main_containers(template))
 
 
 def problems(training: TrainingSpec) -> list[Problem]:
@@ -50,7 +50,8 @@ def problems(training: TrainingSpec) -> list[Problem]:
     ]
 
 
-def _main_containers(template: Any) -> Iterator[Mapping[str, Any]]:
+def main_containers(template: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the container of the program in a template, which may have any shape."""
     spec = template.get("spec") if isinstance(template, Mapping) else None
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     for container in containers if isinstance(containers, list) else ():

@@ -17,7 +17,7 @@ from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Spe
 from imagenet_operator.api.figures import EPOCH, FIGURES, REMAINING, SPEED, VALIDATION
 from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.api.time_status import TimeStatus
-from imagenet_operator.reconcile.policies import columns, fetch
+from imagenet_operator.reconcile.policies import columns, data_wait, fetch
 from imagenet_operator.reconcile.sample import Sample
 
 
@@ -168,7 +168,7 @@ def _without_figures(status: Status) -> Status:
     if status.training is None:
         return status
     bare = figures.with_values(status.training, {})
-    others = dict.fromkeys(("last_progress_time", "finished_epochs", "eta", "seconds"))
+    others = dict.fromkeys(("last_progress_time", "finished_epochs", "eta", "seconds", "data_wait"))
     training = bare.model_copy(update=others)
     return status.model_copy(update={"training": training})
 
@@ -178,5 +178,7 @@ def _moved_visibly(old: TrainingStatus, new: TrainingStatus) -> bool:
     if old.last_progress_time is None and new.last_progress_time is not None:
         return True
     if columns.are_worth_a_write(old, new):
+        return True
+    if data_wait.is_worth_a_write(old.data_wait, new.data_wait):
         return True
     return figures.is_worth_a_write(figures.values(old), figures.values(new))

@@ -1,0 +1,167 @@
+"""Data wait: how fast the workers read, how fast the network could train, and what to change.
+
+A step is the wait for its data, then the network. So images divided by the time of steps is the
+speed of reading, if steps wait at all; without the waits it is the speed of the network. Both are
+of one window of steps (`reconcile.step_window`).
+
+The speed of one core, which pack has measured, says how many cores decoding needs. Without it, and
+without the CPUs of a worker, the advice names all fields that help.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.fields import COUNT_MAXIMUM
+from imagenet_operator.api.quantities import parse
+from imagenet_operator.api.status import DataWaitStatus
+from imagenet_operator.api.templates import own_program
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.step_window import Steps
+
+REASON: Final = "TrainingWaitsForData"
+"""The reason of the event."""
+
+TOO_LONG: Final = 0.1
+"""The share of the time above which waiting for data is an event."""
+
+WORTH_A_WRITE: Final = 0.05
+"""A greater change of the share is worth a write of the status."""
+
+_THREADS: Final = "spec.training.dataThreads"
+_CPUS: Final = "resources.limits.cpu in spec.training.workers.template"
+_RESIZE: Final = "spec.dataset.preprocessing.resize"
+_LARGE: Final = 1.5
+"""The edge of a stored image, in edges of the network's, from which a smaller one is advised."""
+
+
+def carried(
+    former: DataWaitStatus | None, job: ImageNetJob, attempt: int, sample: Sample | None
+) -> DataWaitStatus | None:
+    """Return the comparison of the newest complete window; the former one without a window.
+
+    Args:
+        former: Of the same attempt.
+        job: With its recorded status.
+        attempt: The number of the attempt.
+        sample: The newest, of any attempt.
+    """
+    if sample is None or sample.attempt != attempt or sample.steps is None:
+        return former
+    return former if sample.steps.last is None else compared(job, sample.steps.last)
+
+
+def compared(job: ImageNetJob, window: Steps) -> DataWaitStatus | None:
+    """Return the comparison of a window of steps; None if its values are impossible."""
+    if not (window.steps > 0 and window.images > 0 and 0 <= window.waited < window.seconds):
+        return None
+    share = window.waited / window.seconds
+    busy = window.seconds_of_each * (1 - share)
+    network = window.images / busy if busy > 0 else math.inf
+    if network > COUNT_MAXIMUM:
+        return None
+    found = DataWaitStatus(
+        images_per_second=round(network * (1 - share), 1),
+        network_images_per_second=round(network, 1),
+        share=round(share, 4),
+    )
+    return found.model_copy(update={"message": message(job, found)})
+
+
+def is_visible(before: Sample, after: Sample) -> bool:
+    """Whether a sample changes the comparison so much that it is worth a write."""
+    old, new = _share(before), _share(after)
+    if old is None or new is None:
+        return old is not new
+    return _has_moved(old, new)
+
+
+def message(job: ImageNetJob, found: DataWaitStatus) -> str:
+    """Return a comparison in words, and what to change if the workers wait for too long."""
+    workers = job.spec.training.workers
+    count = "the worker" if workers.replicas == 1 else f"{workers.replicas:,} workers"
+    is_one, percent = workers.replicas == 1, round(100 * found.share)
+    speed = f"decode{'s' if is_one else ''} {found.images_per_second:,.0f} images/s"
+    if not percent:
+        return f"{count} {speed} and {'does' if is_one else 'do'} not wait for data"
+    whose = "GPU time waits" if workers.gpus else "the workers' time waits"
+    network = f"the network takes {found.network_images_per_second:,.0f}"
+    speeds = f"{count} {speed}, {network}: {percent} % of {whose}"
+    return f"{speeds}; {advice(job, found)}" if is_too_long(found) else speeds
+
+
+def is_too_long(found: DataWaitStatus) -> bool:
+    """Whether the workers wait so long that something should be changed."""
+    return found.share > TOO_LONG
+
+
+def is_worth_a_write(old: DataWaitStatus | None, new: DataWaitStatus | None) -> bool:
+    """Whether a new comparison alone is worth a write of the status."""
+    if old is None or new is None:
+        return old is not new
+    return _has_moved(old.share, new.share)
+
+
+def _has_moved(old: float, new: float) -> bool:
+    return (old > TOO_LONG) != (new > TOO_LONG) or abs(new - old) > WORTH_A_WRITE
+
+
+def _share(sample: Sample) -> float | None:
+    """Return the share of the last window, as far as its values are possible."""
+    window = None if sample.steps is None else sample.steps.last
+    return None if window is None or not window.seconds > 0 else window.waited / window.seconds
+
+
+def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
+    """Return the fields to change, in words."""
+    training, dataset = job.spec.training, job.status.dataset
+    core = None if dataset is None else dataset.decoded_images_per_second
+    if not core:
+        return f"raise {_THREADS} and {_CPUS}{_or_smaller_images(job)}, or {_faster_reads(job)}"
+    # Rounded up: a part of a core is a thread of its own.
+    needed = math.ceil(found.network_images_per_second / core / training.workers.replicas)
+    what = f"at {core:,.0f} images/s a core, decoding needs {needed} a worker"
+    cpus, threads = _cpus_of_a_worker(job), training.data_threads
+    short = []
+    if threads < needed:
+        short.append(f"{_THREADS} from {threads} to {needed}")
+    if cpus is not None and cpus < needed:
+        short.append(f"{_CPUS} from {cpus:g} to {needed}")
+    if short:
+        return f"{what}: raise {' and '.join(short)}{_or_smaller_images(job)}"
+    if cpus is None:
+        return f"{what}: raise {_CPUS}, or {_faster_reads(job)}"
+    return f"{what}, which it has: {_faster_reads(job)}"
+
+
+def _faster_reads(job: ImageNetJob) -> str:
+    """Return the advice for reading that is too slow although decoding is not."""
+    source = job.spec.dataset.source.fields
+    if source.remote_url is not None and job.spec.training.workers.cache is None:
+        return "write spec.training.workers.cache"
+    if source.remote_url is not None:
+        return "use a faster spec.training.workers.cache"
+    is_prepared = job.spec.dataset.volume is None
+    field = "spec.dataset.source" if is_prepared else "spec.dataset.volume"
+    return f"use a faster volume in {field}"
+
+
+def _or_smaller_images(job: ImageNetJob) -> str:
+    """Return the advice to store smaller images, if they are larger than the network needs."""
+    dataset = job.spec.dataset
+    resize, edge = dataset.preprocessing.resize, max(job.spec.training.model.image_shape[1:])
+    if dataset.source.fields.is_sealed or (resize is not None and resize < _LARGE * edge):
+        return ""
+    return f", or write a smaller {_RESIZE}" if resize else f", or write {_RESIZE}"
+
+
+def _cpus_of_a_worker(job: ImageNetJob) -> float | None:
+    """Return the CPUs that the template gives to the program of a worker; None without any."""
+    for container in own_program.main_containers(job.spec.training.workers.template):
+        resources: Any = container.get("resources") or {}
+        for kind in ("limits", "requests"):
+            if cpu := (resources.get(kind) or {}).get("cpu"):
+                return float(parse(cpu))
+    return None

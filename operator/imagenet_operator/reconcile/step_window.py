@@ -1,0 +1,90 @@
+"""A window of steps: what all workers did in at least 100 steps each, between two samples.
+
+The first steps of an attempt are left out, because they compile the network and open files. The
+window begins at the first sample that shows steps, and the next one where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+TRAIN_IMAGES: Final = "imagenet_train_images_total"
+STEPS: Final = "imagenet_train_step_seconds_count"
+STEP_SECONDS: Final = "imagenet_train_step_seconds_sum"
+WAIT_SECONDS: Final = "imagenet_train_data_wait_seconds_sum"
+
+SERIES: Final = frozenset({TRAIN_IMAGES, STEPS, STEP_SECONDS, WAIT_SECONDS})
+"""The series that are summed over the workers."""
+
+STEPS_OF_A_WINDOW: Final = 100
+"""Steps of each process."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of all workers together; those of each of their processes are added up.
+
+    Attributes:
+        of_each: Steps of one process, by the position of rank 0.
+        steps: Steps of all processes.
+        images: Trained images of all processes.
+        seconds: Time of the steps of all processes, waits included.
+        waited: The time in which they waited for data.
+    """
+
+    of_each: float
+    steps: float
+    images: float
+    seconds: float
+    waited: float
+
+    def since(self, before: Steps) -> Steps:
+        """Return the steps after those of an earlier sample."""
+        return Steps(
+            self.of_each - before.of_each,
+            self.steps - before.steps,
+            self.images - before.images,
+            self.seconds - before.seconds,
+            self.waited - before.waited,
+        )
+
+    @property
+    def seconds_of_each(self) -> float:
+        """Time of the steps of one process: all processes take a step together."""
+        return self.seconds * self.of_each / self.steps
+
+
+@dataclass(frozen=True)
+class StepWindow:
+    """The last complete window of an attempt, and the beginning of the next one.
+
+    Attributes:
+        begin: The totals at its beginning.
+        last: The steps of the last complete window; None before the first one ends.
+    """
+
+    begin: Steps
+    last: Steps | None = None
+
+
+def advanced(
+    former: StepWindow | None, sums: Mapping[str, float], position: int | None
+) -> StepWindow | None:
+    """Return the window after a sample of all workers; None before the first step.
+
+    Args:
+        former: The window before it.
+        sums: Each series of `SERIES`, summed over the workers.
+        position: The steps of rank 0 since the beginning of its first epoch; None if unknown.
+    """
+    if position is None or not sums[STEPS] > 0:
+        return former
+    totals = Steps(
+        position, sums[STEPS], sums[TRAIN_IMAGES], sums[STEP_SECONDS], sums[WAIT_SECONDS]
+    )
+    if former is None:
+        return StepWindow(totals)
+    found = totals.since(former.begin)
+    return former if found.of_each < STEPS_OF_A_WINDOW else StepWindow(totals, found)
