@@ -24,12 +24,13 @@ class Scene:
     ) -> None:
         self.now, self.folder = 1000.0, folder
         options = parse([*arguments, "--checkpoint-keep", "9"], {})
+        self.registry = Registry(Environment())
         self.checkpointer = Checkpointer(
             options.output,
             CheckpointStore(folder, 0, Identity("u", "h"), keep=9),
             Learner(),
             Alone(rank),
-            Reporter(TrainingRecorder(Registry(Environment())), None, 20, 10),
+            Reporter(TrainingRecorder(self.registry), None, 20, 10),
             Termination(grace=1),
             Images(ordered_batch),
             last_epoch=5,
@@ -111,3 +112,17 @@ def test_the_model_is_exported_every_save_period(tmp_path: Path) -> None:
         "given-0002.params",
         "given-0004.params",
     ]
+
+
+def test_an_export_between_two_epochs_is_a_phase_of_its_own(tmp_path: Path) -> None:
+    scene = Scene(
+        tmp_path, "--model-prefix", str(tmp_path / "given"), "--checkpoint-every-epochs", "0"
+    )
+    scene.checkpointer.after_epoch(1)
+    phases = {
+        sample.labels["phase"]: sample.value
+        for family in scene.registry.exported.collect()
+        for sample in family.samples
+        if sample.name == "imagenet_train_phase"
+    }
+    assert phases == {"exporting": 1}

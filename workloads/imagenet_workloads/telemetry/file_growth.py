@@ -10,7 +10,10 @@ INTERVAL_SECONDS = 1.0
 
 @contextmanager
 def growth_reported(
-    folder: Path, report: Callable[[], None], interval: float = INTERVAL_SECONDS
+    folder: Path,
+    report: Callable[[], None],
+    interval: float = INTERVAL_SECONDS,
+    pattern: str = "**/*",
 ) -> Iterator[None]:
     """Looks at the files below a folder until the block ends.
 
@@ -18,14 +21,15 @@ def growth_reported(
         folder: that the block writes to.
         report: called from another thread if the files have changed in size since the last look.
         interval: seconds between two looks.
+        pattern: of the files, below the folder.
     """
     ended = threading.Event()
-    at_start = _sizes(folder)
+    at_start = _sizes(folder, pattern)
 
     def watch() -> None:
         before = at_start
         while not ended.wait(interval):
-            now = _sizes(folder)
+            now = _sizes(folder, pattern)
             if now != before:
                 report()
             before = now
@@ -39,9 +43,9 @@ def growth_reported(
         thread.join()
 
 
-def _sizes(folder: Path) -> dict[Path, int]:
+def _sizes(folder: Path, pattern: str) -> dict[Path, int]:
     found = {}
-    for path in folder.rglob("*"):
+    for path in folder.glob(pattern):
         try:
             found[path] = path.stat().st_size
         except FileNotFoundError:  # renamed meanwhile

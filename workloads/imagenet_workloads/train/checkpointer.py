@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from glob import escape
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
@@ -71,7 +72,14 @@ class Checkpointer:
             self._save(Position(finished, 0))
         prefix = self._options.model_prefix
         if prefix and self._group.rank == 0 and finished % self._options.save_period == 0:
-            self._learner.export(Path(prefix), finished)
+            self._export(Path(prefix), finished)
+
+    def _export(self, prefix: Path, finished: int) -> None:
+        self._reporter.phase(Phase.EXPORTING)
+        own = f"{escape(prefix.name)}-*"
+        with growth_reported(prefix.parent, self._reporter.work, pattern=own):
+            self._learner.export(prefix, finished)
+        self._reporter.pause()
 
     def _save(self, position: Position) -> None:
         if self._ledger is not None:
