@@ -148,8 +148,8 @@ class JobWorld(SimulatedWorld):
         super().terminate(pod)
         self.publish(pod)
 
-    def _end(self, pod: Manifest, code: int, message: str = "") -> None:
-        super()._end(pod, code, message)
+    def _end(self, pod: Manifest, code: int, message: str = "", reason: str = "") -> None:
+        super()._end(pod, code, message, reason)
         self.publish(pod)
 
     def publish(self, item: Manifest) -> None:

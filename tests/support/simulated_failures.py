@@ -32,7 +32,8 @@ def deserves(
         "VolumeFull": sum(4 in found for found in codes) > settings.full_volume_limit,
         "BackoffLimitExceeded": at_fault > policy.backoff_limit,
         "DisruptionLimitExceeded": world.disruptions > settings.disruption_limit,
-        "StartDeadlineExceeded": bool(world.blocked),
+        # 128 is the code of containerd for a program that cannot be executed.
+        "StartDeadlineExceeded": bool(world.blocked) or any(128 in found for found in codes),
         "DeadlineExceeded": passed >= (policy.active_deadline_seconds or math.inf),
         "PreparationDeadlineExceeded": passed >= (policy.preparation_deadline_seconds or math.inf),
     }

@@ -171,17 +171,19 @@ class SimulatedWorld:
             if pod["status"]["phase"] == "Running" and self._is_on_a_reachable_node(pod)
         ]
 
-    def exit(self, pod: Manifest, code: int, message: str = "") -> None:
+    def exit(self, pod: Manifest, code: int, message: str = "", reason: str = "") -> None:
         """Let a running pod's process end by itself; one that ends well leaves a result."""
         if code == 0 and not message:
             message = FINISHED
             self.results.add(pod["metadata"]["name"])
         self.exits[attempt_of(pod)][pod["metadata"]["name"]] = code
-        self._end(pod, code, message)
+        self._end(pod, code, message, reason)
 
-    def _end(self, pod: Manifest, code: int, message: str = "") -> None:
+    def _end(self, pod: Manifest, code: int, message: str = "", reason: str = "") -> None:
         self.processes.pop(pod["metadata"]["uid"], None)
         terminated = {"exitCode": code, "finishedAt": text(self.now), "message": message}
+        if reason:
+            terminated["reason"] = reason
         pod["status"] = {
             **pod["status"],
             "phase": "Failed" if code else "Succeeded",

@@ -316,6 +316,10 @@ class Status(Model):
     preparation: Clock | None = None
     """The time of the preparation; for `preparationDeadlineSeconds`."""
 
+    start_failures_since: Time | None = None
+    """When the first attempt of a row ended because the container runtime could not start a
+    program."""
+
     start_errors: StartErrors | None = None
     """Image and configuration errors, once there was one."""
 

@@ -217,6 +217,8 @@ def _record_suspension(context: ReconcileContext) -> None:
             context.set_condition("Suspended", False, "Resumed", "the job is resumed")
             context.record_event("Resumed", "the job is resumed")
     elif suspend.is_quiet(context.observed) and not is_finished(context.status):
+        # The template may be corrected meanwhile.
+        context.update(start_failures_since=None)
         message = suspend.message(context.status.training)
         if context.set_condition("Suspended", True, "Suspended", message):
             context.record_event("Suspended", message)

@@ -19,6 +19,7 @@ from imagenet_operator.reconcile.policies import (
     members,
     refund,
     restart,
+    start_errors,
 )
 from imagenet_operator.reconcile.types import Attempt, Charge, End, MemberPod
 
@@ -96,6 +97,9 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
     backoff_limit = context.job.spec.run_policy.backoff_limit
     if end.charge is Charge.PERMANENT:
         return end.reason, last
+    if end.charge is Charge.START_ERROR and _wait_to_start(context) is None:
+        seconds = context.job.spec.run_policy.start_deadline_seconds
+        return start_errors.REASON, f"programs could not start for {seconds} s; {last}"
     in_a_row = context.status.full_volume_attempts
     if _is_charged(context, end) and context.status.restarts >= backoff_limit:
         return "BackoffLimitExceeded", f"backoffLimit {backoff_limit} is reached; {last}"
@@ -167,6 +171,13 @@ def _refund(context: ReconcileContext, end: End, *, is_held: bool) -> bool:
     return True
 
 
+def _wait_to_start(context: ReconcileContext) -> timedelta | None:
+    """Return the wait after an attempt whose programs could not start; None at the deadline."""
+    since = context.status.start_failures_since or context.now
+    seconds = context.job.spec.run_policy.start_deadline_seconds
+    return backoff.after_start_error(since, context.now, seconds, context.settings)
+
+
 def _wait_after_cut_off(context: ReconcileContext) -> timedelta:
     """Return the wait before this attempt, if the creation of the former one was cut off."""
     former = context.job.status.training
@@ -182,6 +193,11 @@ def _charge(context: ReconcileContext, end: End) -> timedelta | None:
     message = f"attempt {number}: {end.message}"
     if end.charge is Charge.SUSPENSION:
         return None
+    if end.charge is Charge.START_ERROR:
+        context.record_warning(end.reason, message)
+        since = context.status.start_failures_since or context.now
+        context.update(start_failures_since=since)
+        return _wait_to_start(context)
     if end.charge is Charge.WITHDRAWAL:
         context.record_warning(end.reason, message)
         policy = context.job.spec.run_policy.scheduling_policy

@@ -130,6 +130,7 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
         member.phase in ("Running", "Succeeded") for member in recorded
     ):
         changes |= {"running_time": now, "clock": clock.run(training.clock, now)}
+        context.update(start_failures_since=None)
     global_batch_size = context.job.spec.training.batch_size
     updated = training.model_copy(update=changes)
     context.update(training=figures.carried(updated, context.sample, global_batch_size))

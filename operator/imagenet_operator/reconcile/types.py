@@ -149,6 +149,9 @@ class Charge(StrEnum):
     FULL_VOLUME = "full volume"
     """To the program, once for a row of attempts that find the output volume full."""
 
+    START_ERROR = "start error"
+    """Not charged: the container runtime cannot start a program. startDeadlineSeconds limits it."""
+
     DISRUPTION = "disruption"
     """To the cluster: counts against the limit of disruptions."""
 

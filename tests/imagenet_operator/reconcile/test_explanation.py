@@ -87,6 +87,49 @@ def test_a_missing_image_is_not_charged_and_fails_the_job_by_its_own_deadline() 
     cluster.check_rest()
 
 
+def refuse_to_start(cluster: SimulatedCluster, attempt: int) -> None:
+    """Let an attempt come, and the container runtime not start one of its programs."""
+    name = f"digits-r{attempt}-worker-1"
+    play(cluster, lambda found: is_over(found) or ("Pod", name) in found.objects)
+    if not is_over(cluster):
+        for item in cluster.pending():
+            cluster.bind(item)
+        said = 'exec: "trian": executable file not found in $PATH'
+        cluster.exit(pod(cluster, name), 128, said, "StartError")
+        cluster.reconcile()
+
+
+def test_a_program_that_cannot_be_executed_is_not_charged_and_has_the_deadline_of_its_first() -> (
+    None
+):
+    cluster = creating(startDeadlineSeconds=300, backoffLimit=0)
+    refuse_to_start(cluster, 0)
+    first = cluster.now
+    status, reason, message = running(cluster)
+    assert (status, reason) == ("False", "RunContainerError")
+    assert '"trian": executable file not found in $PATH; correct the template' in message
+    attempts = 1
+    while not is_over(cluster):
+        refuse_to_start(cluster, attempts)
+        attempts += 1
+    status, reason, message = condition_of(cluster.status, "Failed")
+    assert reason == "StartDeadlineExceeded"
+    assert "executable file not found" in message
+    assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
+    assert cluster.now - first >= timedelta(seconds=300)
+    assert attempts <= 8, "the waits double"
+
+
+def test_an_attempt_whose_members_all_run_ends_the_row_of_those_that_could_not_start() -> None:
+    cluster = creating(startDeadlineSeconds=300)
+    refuse_to_start(cluster, 0)
+    assert cluster.status.start_failures_since is not None
+    play(cluster, is_running)
+    assert cluster.status.start_failures_since is None
+    cluster.settle()
+    assert (cluster.status.phase, cluster.status.restarts) == ("Succeeded", 0)
+
+
 def test_the_default_deadline_is_ten_minutes() -> None:
     cluster = blocked()
     pass_time(cluster, 590)

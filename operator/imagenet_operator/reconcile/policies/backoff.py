@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from imagenet_operator.reconcile.types import ReconcileSettings
 
@@ -60,6 +60,26 @@ def after_withdrawal(uid: str, attempt: int, schedule_timeout: timedelta) -> tim
     wait is spread over one whole timeout, so that one of them finds the room of both.
     """
     return _whole_seconds(schedule_timeout * (0.25 + jitter(uid, attempt)))
+
+
+def after_start_error(
+    since: datetime, now: datetime, deadline_seconds: int, settings: ReconcileSettings
+) -> timedelta | None:
+    """Wait before another attempt of a row that could not start; None if the row is over.
+
+    The wait is as long as the row, so it doubles.
+
+    Args:
+        since: When the first attempt of the row ended.
+        now: The time.
+        deadline_seconds: The longest time for the row; the last attempt starts at its end.
+        settings: The operator's.
+    """
+    left = since + timedelta(seconds=deadline_seconds) - now
+    if left <= timedelta():
+        return None
+    delay = min(max(now - since, settings.restart_delay), settings.restart_delay_limit, left)
+    return _whole_seconds(delay)
 
 
 def _doubled(first: timedelta, number: int, limit: timedelta) -> timedelta:

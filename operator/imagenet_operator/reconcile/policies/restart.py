@@ -6,13 +6,14 @@ this order:
 
 1. A disruption (preemption, eviction, deletion, a vanished pod, a lost node) is not charged to the
    job. It excuses the other members: their exit codes prove nothing about the program.
-2. Exit codes 2 and 3 of our programs mean bad arguments, and a wrong input or path. Another attempt
+2. A program that the container runtime cannot start is not charged, like other start errors.
+3. Exit codes 2 and 3 of our programs mean bad arguments, and a wrong input or path. Another attempt
    would end in the same way, so the job fails without using backoffLimit. A user's own program may
    mean anything by them.
-3. Exit code 4 of our workers means that the output volume lacks room. The job waits for room: only
+4. Exit code 4 of our workers means that the output volume lacks room. The job waits for room: only
    the first attempt of a row is charged.
-4. Any other failure is charged, and the job restarts.
-5. A helper that exited with 0 before the last worker gets a grace period: at the end of training
+5. Any other failure is charged, and the job restarts.
+6. A helper that exited with 0 before the last worker gets a grace period: at the end of training
    all members exit together, and the exit of a worker may be observed last.
 
 A node may be out of reach for minutes before its pods are deleted. A failure or a hang of other
@@ -27,11 +28,15 @@ from typing import Final
 
 from imagenet_operator.api.status import MemberStatus
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
+from imagenet_operator.reconcile.policies import start_errors
 from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import Charge, End, MemberPod
 
 FULL_VOLUME: Final = "VolumeFull"
 """The reason of an end for lack of room on the output volume."""
+
+_NEVER_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
+"""The reasons of containerd and Docker for a container whose program cannot be executed."""
 
 _KILLED: Final = frozenset({None, 128 + 9, 128 + 15})
 """How a container ends that is stopped from outside: without a code, by SIGKILL, by SIGTERM."""
@@ -61,6 +66,14 @@ def verdict(
         (member for member in members if member.phase == "Failed"),
         key=lambda item: str(item.finished_at),
     )
+    for member in failed:
+        if member.reason in _NEVER_STARTED:
+            words = (
+                f"{member.name}: the container cannot be started: {member.message or 'no message'}"
+            )
+            return End(
+                start_errors.NOT_STARTED, f"{words}; correct the template", Charge.START_ERROR
+            )
     ours = [member for member in failed if not (own_program and member.role == "worker")]
     for member in ours:
         if member.exit_code in (BAD_ARGUMENTS, PERMANENT):

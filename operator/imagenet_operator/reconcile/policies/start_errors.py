@@ -4,6 +4,10 @@ Another attempt would meet the same error, so none is made. The attempt, or the 
 preparation, stays until the error is cured, or until startDeadlineSeconds are over and the job
 fails. The status records the first error, so that a restart of the operator does not forget it.
 
+A program that the container runtime cannot start ends its pod, and with it the attempt. The next
+attempt starts after as long as the row of such attempts has lasted, so that the wait doubles. The
+row ends when all members run. Its deadline is the same.
+
 While an error lasts, the attempt is ended neither for a lack of progress nor for members without
 nodes. After it, both count from its end.
 """
@@ -16,6 +20,9 @@ from imagenet_operator.api.status import StartErrors, TrainingStatus
 
 REASON = "StartDeadlineExceeded"
 """The reason of a job that fails by this policy."""
+
+NOT_STARTED = "RunContainerError"
+"""The reason of an attempt that ended because a program could not be started."""
 
 
 def recorded(former: StartErrors | None, is_error: bool, now: datetime) -> StartErrors | None:
