@@ -104,6 +104,11 @@ def test_a_query_uses_labels_that_its_series_have(query: str) -> None:
     assert asked <= known
 
 
+def test_only_the_watches_of_a_leader_are_an_alert() -> None:
+    (asked,) = [query for query in QUERIES.values() if "imagenet_operator_watch_up" in query]
+    assert "imagenet_operator_watch_up and on (instance) imagenet_operator_leader == 1" in asked
+
+
 def test_an_alert_tells_of_passes_that_the_operator_counts() -> None:
     told = re.findall(r'imagenet_operator_passes_total\{result="(\w+)"\}', QUERIES[FAILING])
     # A series is there before the first pass, or its rate would miss that one.

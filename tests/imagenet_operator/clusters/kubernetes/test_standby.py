@@ -13,12 +13,15 @@ from prometheus_client import generate_latest
 from imagenet_operator.clusters.kubernetes import leader_election, metrics
 from imagenet_operator.clusters.kubernetes.fence import LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaseLost
+from support.api_requests import Request
 from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import FIRST, QUICK, Harness, cluster_of, job, node, running
 
 PATIENT = LeaseTimes(duration=3600, renew_deadline=3000, retry_period=0.5)
 """The times of a Lease that never expires in a test."""
+
+OF_JOBS = (metrics.JOBS, metrics.WAITING, metrics.SECONDS, metrics.GOODPUT, metrics.GPU_HOURS)
 
 SAMPLING = {**QUICK, "sampler": {"enabled": True, "intervalSeconds": 1}}
 
@@ -65,14 +68,36 @@ async def test_a_second_replica_is_ready_with_warm_caches_and_has_nothing_to_do(
 
 
 @asynchronous
+async def test_an_operator_that_has_not_listed_all_pods_does_not_ask_for_the_lease() -> None:
+    async with cluster_of(node("n1")) as server:
+        may_list = asyncio.Event()
+
+        async def slow(asked: Request) -> None:
+            if (asked.verb, asked.kind) == ("list", "Pod"):
+                await may_list.wait()
+
+        server.faults.append(slow)
+        async with running(server, lease=PATIENT) as harness:
+            await until(lambda: list(harness.operator.pending()) != [])
+            await until(lambda: any(item.kind == "Pod" for item in server.requests))
+            assert server.all("Lease") == []
+            assert [item for item in server.requests if item.kind == "Lease"] == []
+            may_list.set()
+            await until(lambda: server.all("Lease"))
+
+
+@asynchronous
 async def test_only_the_leader_exports_the_jobs() -> None:
     async with two() as (server, _, standby):
         await server.add(job())
         await until(lambda: standby.operator.cluster.jobs.get("vision", "digits"))
-        metrics.JOBS.clear()
+        for metric in OF_JOBS:
+            metric.clear()
         standby.operator.measure()
         exported = generate_latest(metrics.REGISTRY).decode()
-    assert "imagenet_operator_jobs{" not in exported
+    for metric in OF_JOBS:
+        (family,) = metric.collect()
+        assert f"{family.name}{{" not in exported
     assert "imagenet_operator_queue_depth 0.0" in exported
 
 
