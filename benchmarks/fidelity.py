@@ -4,7 +4,7 @@
     .venv/bin/python benchmarks/fidelity.py --strategies parameterServer --report -
 
 Trains the handwritten digits of examples/digits.yaml with each strategy and several seeds, the
-same data, global batch and epochs, by the same code as `imagenetctl run`; one series is killed in
+same data, global batch and epochs, by the same code as `imagenetctl run`; two series are killed in
 the middle and resumed. Trainings are jobs under build/fidelity: typed again, the command goes on
 where it was, and reads what is done. Writes docs/fidelity.md, and exits 1 if a synchronous
 strategy is further than two standard errors from the single process.
@@ -31,7 +31,7 @@ from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.manifests import names
 from imagenet_operator.scaling import variants
-from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.points import Point, fitting_name
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKDIR = ROOT / "build" / "fidelity"
@@ -47,7 +47,8 @@ SAID_OF_DEVICES = "TensorFlow has 2 devices"
 
 SINGLE = "single"
 MIRRORED = "mirrored:TensorFlow"
-KILLED = "parameterServer:dist_sync, killed and resumed"
+SINGLE_PYTORCH = "single:PyTorch"
+KILLED = ", killed and resumed"
 ASYNCHRONOUS = "parameterServer:dist_async"
 OTHERS = (
     "parameterServer:dist_sync",
@@ -56,10 +57,13 @@ OTHERS = (
     "horovod:TensorFlow",
     MIRRORED,
     "multiWorkerMirrored:TensorFlow",
-    KILLED,
+    SINGLE_PYTORCH,
+    "distributedDataParallel:PyTorch",
+    f"parameterServer:dist_sync{KILLED}",
+    f"distributedDataParallel:PyTorch{KILLED}",
     ASYNCHRONOUS,
 )
-ONE_WORKER = (SINGLE, MIRRORED)
+ONE_WORKER = (SINGLE, SINGLE_PYTORCH, MIRRORED)
 
 
 @dataclass(frozen=True)
@@ -113,19 +117,18 @@ def compare(single: Series, other: Series) -> Comparison:
 
 def point(name: str, seed: int) -> Point:
     """The job of one training."""
-    label = KILLED.partition(",")[0] if name == KILLED else name
-    variant = variants.read(label)
+    variant = variants.read(name.removesuffix(KILLED))
     manifest: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     manifest = variants.applied(variant, manifest)
     workers = workers_of(name)
     dataset, training = manifest["spec"]["dataset"], manifest["spec"]["training"]
-    suffix = "-killed" if name == KILLED else ""
+    tail = f"-killed-s{seed}" if name.endswith(KILLED) else f"-s{seed}"
     return Point(
         name,
         workers["replicas"],
         manifest
         | {
-            "metadata": {"name": f"{variant.slug}{suffix}-s{seed}"},
+            "metadata": {"name": fitting_name(variant.slug, tail, f"-{{digest}}{tail}")},
             "spec": {
                 "dataset": dataset
                 | {
@@ -149,12 +152,12 @@ def workers_of(name: str) -> dict[str, Any]:
 
 def train(runner: Here, wanted: Point) -> float:
     """The accuracy of one training, which runs unless it is done; the program ends if it fails."""
-    if wanted.strategy == KILLED:
+    if wanted.strategy.endswith(KILLED):
         kill_in_the_middle(wanted)
     outcome: Outcome = runner.run(wanted)
     if outcome.measured is None or outcome.measured.top1 is None:
         sys.exit(outcome.failure or 130)
-    if wanted.strategy == KILLED:
+    if wanted.strategy.endswith(KILLED):
         check_that_it_was_killed(wanted)
     if wanted.strategy == MIRRORED:
         check_that_it_had_two_devices(wanted)
