@@ -109,6 +109,25 @@ def test_scripts_get_one_json_document(capsys: pytest.CaptureFixture[str]) -> No
     }
 
 
+def test_options_of_an_own_image_are_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = {"image": "example.com/own:1", "extraArgs": ["--disp-batchs", "7"]}
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(job_table.manifest(training=training)))
+    unknown = "spec.training.extraArgs: imagenet-train has no --disp-batchs; write --disp-batches"
+
+    assert main(["validate", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{path}: valid\n"
+    assert printed.err == f"{path}: warning: {unknown}\n"
+
+    del training["image"]
+    path.write_text(json.dumps(job_table.manifest(training=training)))
+    assert main(["validate", str(path)]) == 2
+    assert capsys.readouterr().out == f"{path}: {unknown}\n"
+
+
 def test_a_template_is_judged_by_the_profile_that_is_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
