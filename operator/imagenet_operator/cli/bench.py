@@ -14,6 +14,7 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob, Manifest, parse
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.cli import exit_codes, files, local_resources, result, run
+from imagenet_operator.cli.argument_types import not_empty, whole
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.scaling import bottleneck
@@ -44,11 +45,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the standard input"
+        "file",
+        type=not_empty,
+        metavar="FILE",
+        help="the manifest of one ImageNetJob, or - for the standard input",
     )
     parser.add_argument(
         "--batches",
-        type=_positive,
+        type=whole(1),
         default=50,
         metavar="N",
         help="batches of each worker that are measured (default: %(default)s)",
@@ -149,9 +153,3 @@ def _unfinished(end: result.Result, output: str) -> int:
     elif failed:
         print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
     return exit_codes.FAILED if failed else exit_codes.INTERRUPTED
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of batches; write 50")
-    return int(text)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
-from pathlib import Path
 
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.api.sources.fields import CREDENTIALS
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.clusters.local import environments
 
 PROGRAM = "imagenet-dataset"
@@ -49,11 +49,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for name, places in _PLACES.items():
         command = commands.add_parser(name, help=places)
         count = len(places.split(", and "))
-        command.add_argument("places", nargs=count, metavar="ADDRESS", help=places)
+        command.add_argument("places", type=not_empty, nargs=count, metavar="ADDRESS", help=places)
         command.add_argument("--endpoint", metavar="URL", help="the S3 API (default: that of AWS)")
         command.add_argument("--region", metavar="NAME", help="of the bucket")
         command.add_argument(
-            "--secret", type=Path, metavar="FOLDER", help="a file for each key of the bucket"
+            "--secret", type=path, metavar="FOLDER", help="a file for each key of the bucket"
         )
         if name == "delete":
             command.add_argument("--yes", action="store_true", help="delete it")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from pathlib import Path
 
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.argument_types import path
 from imagenet_operator.cli.predict import framework_of
 from imagenet_operator.clusters.local import environments
 
@@ -33,11 +33,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "result", type=Path, metavar="RESULT", help="a job's folder, an attempt's or a result.json"
+        "result", type=path, metavar="RESULT", help="a job's folder, an attempt's or a result.json"
     )
     parser.add_argument("--format", choices=FORMATS, required=True, help="the format of the file")
     parser.add_argument(
-        "--into", type=Path, metavar="FILE", help="the file (default: model.FORMAT by the result)"
+        "--into", type=path, metavar="FILE", help="the file (default: model.FORMAT by the result)"
     )
     parser.add_argument(
         "--check",
@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--dataset",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="a dataset with validation images for --check (default: the job's, if it is on the "
         "same volume, otherwise synthetic images)",
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     environment = environments.of_framework(framework_of(arguments.result))
     program = environments.programs(environment).find(PROGRAM, trains=True)
     command = [str(program), str(arguments.result), "--format", arguments.format]
-    for option, path in (("--into", arguments.into), ("--dataset", arguments.dataset)):
-        command += [] if path is None else [option, str(path)]
+    for option, file in (("--into", arguments.into), ("--dataset", arguments.dataset)):
+        command += [] if file is None else [option, str(file)]
     if arguments.check:
         command.append("--check")
     code = subprocess.run(command, check=False).returncode

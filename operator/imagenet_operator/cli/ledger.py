@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
@@ -35,16 +36,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("job", metavar="NAME", help="a job's name, or its output folder")
+    parser.add_argument(
+        "job", type=not_empty, metavar="NAME", help="a job's name, or its output folder"
+    )
     parser.add_argument(
         "--dataset",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="the sealed dataset (default: that of the job, if it is in the working directory)",
     )
     parser.add_argument(
         "--workdir",
-        type=Path,
+        type=path,
         default=DEFAULT_WORKDIR,
         metavar="DIR",
         help=f"where to find the job (default: ./{DEFAULT_WORKDIR})",

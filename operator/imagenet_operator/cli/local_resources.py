@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.cli.argument_types import path
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments, gpus, preflight
 from imagenet_operator.clusters.local.volumes import Volumes
@@ -51,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _add_folder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workdir",
-        type=Path,
+        type=path,
         default=DEFAULT_WORKDIR,
         metavar="DIR",
         help=f"folder of data, results and logs (default: ./{DEFAULT_WORKDIR})",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
@@ -34,16 +35,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="an image file")
+    parser.add_argument("images", type=not_empty, nargs="+", metavar="IMAGE", help="an image file")
     parser.add_argument(
         "--model",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="the folder of a result (default: the newest one)",
     )
     parser.add_argument(
         "--workdir",
-        type=Path,
+        type=path,
         default=DEFAULT_WORKDIR,
         metavar="DIR",
         help=f"where to find the newest result (default: ./{DEFAULT_WORKDIR})",

@@ -15,6 +15,7 @@ import yaml
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import exit_codes, files
+from imagenet_operator.cli.argument_types import not_empty, whole
 from imagenet_operator.manifests import preview
 
 
@@ -37,10 +38,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             f"{exit_codes.ENVIRONMENT} the output cannot be written"
         ),
     )
-    parser.add_argument("file", metavar="FILE", help="a manifest, or - for the standard input")
+    parser.add_argument(
+        "file", type=not_empty, metavar="FILE", help="a manifest, or - for the standard input"
+    )
     parser.add_argument(
         "--attempt",
-        type=_whole(0),
+        type=whole(0),
         default=0,
         metavar="N",
         help="the number of the attempt (default: 0)",
@@ -52,7 +55,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--shards",
-        type=_whole(1),
+        type=whole(1),
         metavar="N",
         help="shards of both splits, which the index Job reports (default: those of training)",
     )
@@ -94,14 +97,3 @@ def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[s
         yield f"{preview.PLACEHOLDER_KEY} is reported by {name}-index; give it with --key."
     if arguments.shards is None:
         yield f"{name}-pack also gets completions for validation; give all shards with --shards."
-
-
-def _whole(least: int) -> Any:
-    """Return a parser of whole numbers of at least `least`."""
-
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-        return int(text)
-
-    return read

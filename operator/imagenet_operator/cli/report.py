@@ -19,6 +19,7 @@ from imagenet_operator.api import ImageNetJob, Manifest, stored
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.time_status import PHASES, TimeStatus, seconds_of
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
@@ -45,10 +46,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", metavar="NAME", help="the job's name")
+    parser.add_argument("name", type=not_empty, metavar="NAME", help="the job's name")
     parser.add_argument(
         "--workdir",
-        type=Path,
+        type=path,
         metavar="DIR",
         help=f"working directory of the job's local run (default: ./{DEFAULT_WORKDIR})",
     )
@@ -69,7 +70,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="text, or a JSON object for scripts (default: text)",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="PNG", help="draw the phases into this file as well"
+        "--plot", type=path, metavar="PNG", help="draw the phases into this file as well"
     )
     parser.set_defaults(run=run)
 

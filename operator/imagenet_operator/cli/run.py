@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import display as displays
 from imagenet_operator.cli import exit_codes, files, local_resources, result
+from imagenet_operator.cli.argument_types import not_empty
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.cli.local_resources import LocalResources
@@ -59,7 +60,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the standard input"
+        "file",
+        type=not_empty,
+        metavar="FILE",
+        help="the manifest of one ImageNetJob, or - for the standard input",
     )
     local_resources.add_options(parser)
     parser.set_defaults(run=run)

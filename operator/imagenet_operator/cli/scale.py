@@ -12,6 +12,7 @@ import os
 
 from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.cli import exit_codes, files, local_resources, run
+from imagenet_operator.cli.argument_types import not_empty
 from imagenet_operator.cli.sweep import Runner
 from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.cli.sweep_report import Report
@@ -43,7 +44,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "file", metavar="FILE", help="the manifest of one ImageNetJob, or - for the standard input"
+        "file",
+        type=not_empty,
+        metavar="FILE",
+        help="the manifest of one ImageNetJob, or - for the standard input",
     )
     _add_points(parser)
     parser.add_argument(

@@ -18,6 +18,7 @@ from typing import get_args
 from imagenet_operator.api import Problem, extra_arguments, parse
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.cli import exit_codes, files
+from imagenet_operator.cli.argument_types import not_empty
 from imagenet_operator.errors import UnreadableManifest
 
 
@@ -35,7 +36,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ),
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a manifest, or - for the standard input"
+        "files",
+        type=not_empty,
+        nargs="+",
+        metavar="FILE",
+        help="a manifest, or - for the standard input",
     )
     parser.add_argument(
         "--output",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from pathlib import Path
 
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.argument_types import path
 from imagenet_operator.cli.predict import framework_of
 from imagenet_operator.clusters.local import environments
 
@@ -32,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "result", type=Path, metavar="RESULT", help="a job's folder, an attempt's or a result.json"
+        "result", type=path, metavar="RESULT", help="a job's folder, an attempt's or a result.json"
     )
     parser.add_argument(
         "--checkpoint", metavar="NAME", help="where to begin (default: the last possible one)"

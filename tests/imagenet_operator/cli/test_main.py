@@ -1,5 +1,6 @@
 """The command line as a whole: help, version, errors, and predict."""
 
+import argparse
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.cli import exit_codes, predict
+from imagenet_operator.cli.argument_types import path
 from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
 from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.interface import LocalError
@@ -82,6 +84,53 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
         main(arguments)
 
     assert ended.value.code == exit_codes.USAGE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        *(([command, ""], "FILE") for command in ("run", "validate", "render", "bench")),
+        (["scale", "", "--workers", "1"], "FILE"),
+        (["predict", ""], "IMAGE"),
+        (["export", "", "--format", "onnx"], "RESULT"),
+        (["verify", ""], "RESULT"),
+        (["ledger", ""], "NAME"),
+        (["report", ""], "NAME"),
+        (["dataset", "list", ""], "ADDRESS"),
+        (["predict", "a.jpg", "--model", ""], "--model"),
+        (["export", "a", "--format", "onnx", "--into", ""], "--into"),
+        (["export", "a", "--format", "onnx", "--dataset", ""], "--dataset"),
+        (["ledger", "a", "--dataset", ""], "--dataset"),
+        (["report", "a", "--plot", ""], "--plot"),
+        (["dataset", "list", "a", "--secret", ""], "--secret"),
+        *(([command, "a", "--workdir", ""], "--workdir")
+          for command in ("run", "bench", "predict", "ledger", "report")),
+        (["scale", "a", "--workers", "1", "--workdir", ""], "--workdir"),
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_one_error(
+    arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == exit_codes.USAGE
+    (error,) = (line for line in capsys.readouterr().err.splitlines() if "error: " in line)
+    assert error.endswith(f"error: argument {name}: is empty; write a path or a name")
+
+
+def test_no_path_may_be_empty() -> None:
+    """An option that is added must not take an empty path for the working directory."""
+    pending, types = [build_parser()], set()
+    while pending:
+        for action in pending.pop()._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                pending += action.choices.values()
+            else:
+                types.add(action.type)
+
+    assert path in types
+    assert Path not in types
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback(workplace: Workplace) -> None:
