@@ -127,9 +127,9 @@ def test_sigterm_saves_within_an_epoch(digits: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--gpus", "5"], "--gpus: there is no GPU 5, PyTorch sees 0"),
-        (["--gpus", "0,1"], "--gpus: PyTorch gives each process one GPU, not 2"),
-        (["--optimizer", "lbsgd"], "--optimizer: PyTorch has no 'lbsgd' here"),
+        (["--gpus", "5"], "--gpus (workers.gpus): there is no GPU 5, PyTorch sees 0"),
+        (["--gpus", "0,1"], "--gpus (workers.gpus): PyTorch gives each process one GPU, not 2"),
+        (["--optimizer", "lbsgd"], "--optimizer (optimizer.name): PyTorch has no 'lbsgd' here"),
     ],
 )
 def test_what_cannot_be_is_told_at_once(

@@ -138,7 +138,7 @@ def test_sigterm_saves_within_an_epoch(digits: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--gpus", "5"], "--gpus: there is no GPU 5, TensorFlow sees 0"),
+        (["--gpus", "5"], "--gpus (workers.gpus): there is no GPU 5, TensorFlow sees 0"),
         (["--max-random-h", "9"], "--max-random-h: only MXNet has that"),
     ],
 )

@@ -170,8 +170,8 @@ def test_a_sealed_dataset_with_more_damage_than_allowed_is_an_error(
     options = ("--shards", "1", "--max-skipped-fraction")
     prepare(source, tmp_path / "data", *options, "0.1")
     message = refused(capfd, "--source", source, "--data", tmp_path / "data", *options, "0.05")
-    assert "1 of 10 images were damaged (see skipped.jsonl)" in message
-    assert "--max-skipped-fraction allows 0" in message
+    assert "1 of 10 images were damaged (see skipped.jsonl), and 0 are allowed" in message
+    assert "raise --max-skipped-fraction (maxSkippedFraction)" in message
 
 
 def test_an_expected_number_of_classes_is_checked(

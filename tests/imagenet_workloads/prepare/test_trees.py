@@ -181,7 +181,7 @@ def test_validation_images_without_classes_and_labels_are_refused(
     options = ("--source", source, "--data", tmp_path / "data", "--shards", "1")
     message = refused(capfd, *options)
     assert "CLS-LOC/val: its images are in no class folders, and their label file is " in message
-    assert "put LOC_val_solution.csv above them, or write a label file (labels" in message
+    assert "above them, or write a label file by --validation-labels (validation.labels)" in message
     # A split needs none of them.
     assert run_index(source, tmp_path / "data", "--shards", "1", "--validation-per-class", "1")
 

@@ -26,7 +26,8 @@ def check(dataset: Path, plan: Plan, max_skipped_fraction: float) -> datasets.Da
     if sealed.skipped.count > allowed:
         raise InputError(
             f"{dataset}: {sealed.skipped.count} of {plan.images()} images were damaged "
-            f"(see {sealed.skipped.report}), and --max-skipped-fraction allows {allowed}"
+            f"(see {sealed.skipped.report}), and {allowed} are allowed; raise "
+            "--max-skipped-fraction (maxSkippedFraction)"
         )
     return sealed
 

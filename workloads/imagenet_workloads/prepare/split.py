@@ -55,8 +55,8 @@ def choose_classes(
         most = max(counts, default=0)
         raise InputError(
             f"no class has {max(fewest, 1)} images or more: the largest of "
-            f"{len(set(found) | rare.keys())} has {most}; lower --min-images-per-class, "
-            "or check the source"
+            f"{len(set(found) | rare.keys())} has {most}; lower --min-images-per-class "
+            "(minImagesPerClass), or check the source"
         )
     label = {name: position for position, name in enumerate(names)}
     labels = np.array([label.get(name, DROPPED) for name in found], np.int64)
@@ -102,7 +102,8 @@ def _draw_class(name: str, count: int, per_class: int, seed: int) -> npt.NDArray
     if count <= per_class:
         raise InputError(
             f"the class {name} has {count} images, and the validation needs {per_class} of each "
-            "class; lower --validation-per-class, or raise --min-images-per-class"
+            "class; lower --validation-per-class (validation.split.imagesPerClass), or raise "
+            "--min-images-per-class (minImagesPerClass)"
         )
     return _generator(seed, name).choice(count, per_class, replace=False)
 
@@ -120,7 +121,10 @@ def shard_counts(train: int, validation: int, shards: int) -> tuple[int, int]:
         InputError: A training shard would be empty.
     """
     if train < shards:
-        raise InputError(f"{train} training images do not fill {shards} shards; lower --shards")
+        raise InputError(
+            f"{train} training images do not fill {shards} shards; lower --shards "
+            "(preprocessing.shards)"
+        )
     return shards, -(-validation * shards // train)
 
 

@@ -81,7 +81,7 @@ def count(probabilities: NDArray[np.float32], labels: NDArray[np.float32], top_k
     if len(wanted) and not 0 <= wanted.min() <= wanted.max() < classes:
         raise InputError(
             f"a record has the label {wanted.max()}, but the network has {classes} classes (labels "
-            "0 and up); write the right --num-classes"
+            "0 and up); write the right --num-classes (spec.dataset: prepare it again)"
         )
     right = probabilities[np.arange(len(wanted)), wanted]
     losses = -np.log(np.maximum(right.astype(np.float64), SMALLEST_PROBABILITY))

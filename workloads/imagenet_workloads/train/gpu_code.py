@@ -41,6 +41,7 @@ def require_code(
     oldest = min((*machine, *ptx), default=None)
     is_older = oldest is not None and capability < oldest
     raise InputError(
-        f"--gpus: {gpu} ({major}.{minor}) is {'older' if is_older else 'newer'} than {owner}'s "
-        f"code, {' '.join(names) or 'none'}; {older if is_older else newer}, or another image"
+        f"--gpus (workers.gpus): {gpu} ({major}.{minor}) is {'older' if is_older else 'newer'} "
+        f"than {owner}'s code, {' '.join(names) or 'none'}; {older if is_older else newer}, or "
+        "another image"
     )

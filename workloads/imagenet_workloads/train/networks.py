@@ -36,8 +36,8 @@ def depth(request: NetworkRequest, known: Collection[int]) -> int:
     """
     if request.num_layers is None or request.num_layers not in known:
         raise InputError(
-            f"--num-layers: {request.network} has no depth {request.num_layers} for images of "
-            f"{request.image_shape[1]}x{request.image_shape[2]}; "
+            f"--num-layers (model.numLayers): {request.network} has no depth {request.num_layers} "
+            f"for images of {request.image_shape[1]}x{request.image_shape[2]}; "
             f"write one of {', '.join(str(layers) for layers in sorted(known))}"
         )
     return request.num_layers
@@ -69,7 +69,8 @@ def find_builder(request: NetworkRequest, families: Mapping[str, Family], framew
         near = difflib.get_close_matches(request.network, families, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}? {framework} has" if near else f"{framework} has"
         raise InputError(
-            f"--network: {request.network!r} is unknown; {hint}: {', '.join(sorted(families))}"
+            f"--network (model.network): {request.network!r} is unknown; {hint}: "
+            f"{', '.join(sorted(families))}"
         )
     builder = family.builder
     if request.network == "resnet" and request.image_shape[1] <= SMALL_IMAGE:
@@ -78,8 +79,9 @@ def find_builder(request: NetworkRequest, families: Mapping[str, Family], framew
         depth(request, family.depths)
     if min(request.image_shape[1:]) < family.smallest:
         raise InputError(
-            f"--image-shape: {request.network} takes images of at least {family.smallest} pixels a "
-            f"side, not {request.image_shape[1]}x{request.image_shape[2]}"
+            f"--image-shape (model.imageShape): {request.network} takes images of at least "
+            f"{family.smallest} pixels a side, not "
+            f"{request.image_shape[1]}x{request.image_shape[2]}"
         )
     return builder
 
@@ -119,6 +121,6 @@ def plan_residual(request: NetworkRequest) -> Residual:
     if 8 <= layers < BOTTLENECK_DEPTH and (layers - 2) % 6 == 0:
         return Residual((layers - 2) // 6, 16, (16, 32, 64), False)
     raise InputError(
-        f"--num-layers: {request.network} has no depth {request.num_layers} for images of up to 32 "
-        "pixels; write 6n+2, such as 8, 20, 56 or 110 (from 164 on 9n+2)"
+        f"--num-layers (model.numLayers): {request.network} has no depth {request.num_layers} for "
+        "images of up to 32 pixels; write 6n+2, such as 8, 20, 56 or 110 (from 164 on 9n+2)"
     )

@@ -245,7 +245,10 @@ def test_test_io_reads_and_trains_nothing(digits: TinyDataset, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--network", "lenett"], "--network: 'lenett' is unknown; did you mean lenet"),
+        (
+            ["--network", "lenett"],
+            "--network (model.network): 'lenett' is unknown; did you mean lenet",
+        ),
         (["--kv-store", "dist_sync"], "DMLC_ROLE, the role of this process; write local or device"),
         (["--gpus", "7"], "there is no GPU 7, MXNet sees 0"),
     ],

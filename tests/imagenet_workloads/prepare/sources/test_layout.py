@@ -74,7 +74,7 @@ def test_a_tar_one_level_too_high_is_refused_with_the_path_to_write(
 def test_a_folder_one_level_too_low_is_refused_with_the_path_to_write(tmp_path: Path) -> None:
     root = write(tmp_path / "source", ("a/1.jpg", "a/2.jpg", "a/list.txt", "b/3.jpg"))
     with pytest.raises(
-        InputError, match=rf"images \(such as 1\.jpg\) are in no .* write {root} \("
+        InputError, match=rf"images \(such as 1\.jpg\) are in no .* write --source {root} \("
     ):
         classes(root / "a")
     # Beside classes, a stray image is passed over and counted.

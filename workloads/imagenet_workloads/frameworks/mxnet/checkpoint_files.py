@@ -137,7 +137,8 @@ def restore_optimizer(
     except KeyError as error:
         raise InputError(
             f"{resume_point.resumed_from}: holds no optimizer state for {error}; it is another "
-            "optimizer's: use it with --init-from and another --output"
+            "optimizer's: use it with --init-from (checkpoint.initFrom) and another --output "
+            "(training.output)"
         ) from error
 
 

@@ -47,8 +47,8 @@ def check_order_of_sums(workers: int) -> None:
     """
     if workers > 2:
         raise InputError(
-            f"--deterministic: servers sum the gradients of {workers} workers in the order of "
-            "arrival; use 2 workers, or another strategy"
+            f"--deterministic (training.deterministic): servers sum the gradients of {workers} "
+            "workers in the order of arrival; use 2 workers, or another strategy"
         )
 
 
@@ -72,8 +72,8 @@ class MXNet:
         missing = [number for number in self._options.cluster.gpus if number >= seen]
         if missing:
             raise InputError(
-                f"--gpus: there is no GPU {missing[0]}, MXNet sees {seen}; leave the option out to "
-                "train on the CPU"
+                f"--gpus (workers.gpus): there is no GPU {missing[0]}, MXNet sees {seen}; leave it "
+                "out to train on the CPU"
             )
         require_gpus(self._options.cluster.gpus)
         if self._options.cluster.deterministic:

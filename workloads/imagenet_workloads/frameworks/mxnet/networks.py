@@ -177,7 +177,8 @@ def build(request: NetworkRequest) -> mx.sym.Symbol:
         near = difflib.get_close_matches(request.network, FAMILIES, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}? Known" if near else "write one of"
         raise InputError(
-            f"--network: {request.network!r} is unknown; {hint}: {', '.join(sorted(FAMILIES))}"
+            f"--network (model.network): {request.network!r} is unknown; {hint}: "
+            f"{', '.join(sorted(FAMILIES))}"
         )
     symbol = builder(request)
     _check_shape(symbol, request)
@@ -192,6 +193,6 @@ def _check_shape(symbol: mx.sym.Symbol, request: NetworkRequest) -> None:
     if not outputs or outputs[0] != (1, request.classes):
         shape = ",".join(str(side) for side in request.image_shape)
         raise InputError(
-            f"--image-shape: {request.network} does not take images of {shape}; "
+            f"--image-shape (model.imageShape): {request.network} does not take images of {shape}; "
             "inception-v3 wants 3,299,299, lenet and mlp small images, the others 3,224,224"
         )

@@ -88,14 +88,19 @@ def _known_name(given: str) -> str:
         return given.lower()
     near = difflib.get_close_matches(given.lower(), known, n=1)
     hint = f"did you mean {near[0]}? Known" if near else "write one of"
-    raise InputError(f"--optimizer: {given!r} is unknown; {hint}: {', '.join(known)}")
+    raise InputError(
+        f"--optimizer (optimizer.name): {given!r} is unknown; {hint}: {', '.join(known)}"
+    )
 
 
 def _settings(options: OptimizerOptions) -> dict[str, Any]:
     """Return what only some optimizers take."""
     name = options.optimizer.lower()
     if name == "dcasgd" and options.mom:
-        raise InputError("--optimizer: MXNet's dcasgd fails with momentum; write --mom 0 with it")
+        raise InputError(
+            "--optimizer (optimizer.name): MXNet's dcasgd fails with momentum; write --mom 0 "
+            "(momentum: 0) with it"
+        )
     settings: dict[str, Any] = {}
     if "momentum" in inspect.signature(mx.optimizer.Optimizer.opt_registry[name]).parameters:
         settings["momentum"] = options.mom

@@ -85,7 +85,8 @@ def _restore_optimizer(updater: Updater, resume_point: ResumePoint) -> None:
         updater.load_states(states)
     except ValueError as error:
         raise InputError(
-            f"{resume_point.resumed_from}: {error}; use it with --init-from and another --output"
+            f"{resume_point.resumed_from}: {error}; use it with --init-from (checkpoint.initFrom) "
+            "and another --output (training.output)"
         ) from error
 
 

@@ -25,8 +25,8 @@ def check(device: torch.device) -> None:
     compiler = os.environ.get(variable, usual)
     if shutil.which(compiler) is None:
         raise InputError(
-            f"--compile: torch.compile calls the compiler {compiler}, which is missing here; "
-            f"install {usual}, set {variable}, or leave --compile out (spec.training.compile)"
+            f"--compile (training.compile): torch.compile calls the compiler {compiler}, which is "
+            f"missing here; install {usual}, set {variable}, or leave it out"
         )
     # PyTorch's own choice has the user's name, and in a pod the user may have none.
     folder = Path(tempfile.gettempdir(), "torchinductor")

@@ -168,7 +168,7 @@ def timm_network(request: NetworkRequest, name: str) -> nn.Module:
     if not timm.is_model(name):
         near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "see timm.list_models()"
-        raise InputError(f"--network: timm has no {name!r}; {hint}")
+        raise InputError(f"--network (model.network): timm has no {name!r}; {hint}")
     channels, *sides = request.image_shape
     fixed = timm.get_pretrained_cfg(name).fixed_input_size
     try:
@@ -181,8 +181,8 @@ def timm_network(request: NetworkRequest, name: str) -> nn.Module:
         )
     except (ArithmeticError, AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(
-            f"--network: timm cannot build {name} for images of {channels}x{sides[0]}x{sides[1]}: "
-            f"{error}"
+            f"--network (model.network): timm cannot build {name} for images of "
+            f"{channels}x{sides[0]}x{sides[1]}: {error}"
         ) from error
     return network
 

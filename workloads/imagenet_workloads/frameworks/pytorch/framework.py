@@ -117,14 +117,14 @@ def take_device(gpus: tuple[int, ...]) -> torch.device:
         return torch.device("cpu")
     if len(gpus) > 1:
         raise InputError(
-            f"--gpus: PyTorch gives each process one GPU, not {len(gpus)}; write --gpus 0, and "
-            "start a process for each GPU with imagenet-slots"
+            f"--gpus (workers.gpus): PyTorch gives each process one GPU, not {len(gpus)}; start a "
+            "process for each GPU with imagenet-slots (processesPerWorker)"
         )
     seen = torch.cuda.device_count()
     if gpus[0] >= seen:
         raise InputError(
-            f"--gpus: there is no GPU {gpus[0]}, PyTorch sees {seen}; leave the option out to "
-            "train on the CPU"
+            f"--gpus (workers.gpus): there is no GPU {gpus[0]}, PyTorch sees {seen}; leave it out "
+            "to train on the CPU"
         )
     device = torch.device("cuda", gpus[0])
     name, capability = torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)

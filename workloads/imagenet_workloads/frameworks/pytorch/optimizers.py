@@ -53,8 +53,8 @@ def check(options: OptimizerOptions) -> None:
     near = difflib.get_close_matches(options.optimizer.lower(), OPTIMIZERS, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise InputError(
-        f"--optimizer: PyTorch has no {options.optimizer!r} here; {hint}write one of "
-        f"{', '.join(OPTIMIZERS)}, or --framework MXNet"
+        f"--optimizer (optimizer.name): PyTorch has no {options.optimizer!r} here; {hint}write "
+        f"one of {', '.join(OPTIMIZERS)}, or --framework MXNet (framework: MXNet)"
     )
 
 

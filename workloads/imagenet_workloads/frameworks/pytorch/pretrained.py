@@ -39,7 +39,9 @@ def load(path: Path, network: nn.Module, request: NetworkRequest) -> None:
     values, own = _read(path), network.state_dict()
     head = _other_head(values, own, request.classes)
     if problem := _misfit({**values, **head}, own):
-        raise InputError(f"--pretrained: {path} does not fit {request.network}: {problem}")
+        raise InputError(
+            f"--pretrained (model.pretrained): {path} does not fit {request.network}: {problem}"
+        )
     network.load_state_dict({**values, **head})
     if head:
         layer = next(iter(head)).rpartition(".")[0]
@@ -56,16 +58,20 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
-        raise InputError(f"--pretrained: {path} cannot be read: {error.strerror}") from None
+        raise InputError(
+            f"--pretrained (model.pretrained): {path} cannot be read: {error.strerror}"
+        ) from None
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
         raise InputError(
-            f"--pretrained: {path} is no file of tensors alone; write torch.save(network."
-            "state_dict(), …), or safetensors"
+            f"--pretrained (model.pretrained): {path} is no file of tensors alone; write "
+            "torch.save(network.state_dict(), …), or safetensors"
         ) from None
     wrapped = [found[name] for name in _WRAPPERS if _is_mapping(found) and name in found]
     values = next(filter(_is_mapping, wrapped), found)
     if not _is_mapping(values) or not all(map(torch.is_tensor, values.values())):
-        raise InputError(f"--pretrained: {path} has no state_dict: tensors by their names")
+        raise InputError(
+            f"--pretrained (model.pretrained): {path} has no state_dict: tensors by their names"
+        )
     return dict(values)
 
 

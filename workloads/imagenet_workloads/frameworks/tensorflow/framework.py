@@ -111,8 +111,8 @@ def _take_devices(gpus: tuple[int, ...]) -> None:
     missing = [number for number in gpus if number >= len(seen)]
     if missing:
         raise InputError(
-            f"--gpus: there is no GPU {missing[0]}, TensorFlow sees {len(seen)}; leave the option "
-            "out to train on the CPU"
+            f"--gpus (workers.gpus): there is no GPU {missing[0]}, TensorFlow sees {len(seen)}; "
+            "leave it out to train on the CPU"
         )
     _log_less()
     tf.config.set_visible_devices([seen[number] for number in gpus], "GPU")

@@ -75,7 +75,8 @@ def open_archive(blob: Blob, within: str | None = None) -> Source:
             return ArchiveOfFolders(archive, root)
         raise InputError(
             f"{archive.blob.where}: its images (such as {first}) are in no folders, so they have "
-            "no classes; give it as --validation-source with --validation-labels"
+            "no classes; give it as --validation-source (validation.path) with --validation-labels "
+            "(validation.labels)"
         )
     except BaseException:
         blob.close()

@@ -64,8 +64,9 @@ class Folder(Source):
         if stray and not layout.has_images:
             raise InputError(
                 f"{self._root}: its images (such as {readable(stray)}) are in no folders, so they "
-                f"have no classes; write {self._root.parent} (path), or give them as "
-                "--validation-source with --validation-labels"
+                f"have no classes; write --source {self._root.parent} (path), or give them as "
+                "--validation-source (validation.path) with --validation-labels "
+                "(validation.labels)"
             )
         mistake = layout.mistake()
         if mistake is None:

@@ -33,8 +33,8 @@ LABEL_FILE_NAMES = frozenset(
 )
 UNLABELLED = (
     "its images are in no class folders, and their label file is missing; put "
-    f"{LABEL_FILES[0]} above them, or write a label file (labels, --validation-labels) and these "
-    "images (path, --validation-source)"
+    f"{LABEL_FILES[0]} above them, or write a label file by --validation-labels "
+    "(validation.labels), and these images by --validation-source (validation.path)"
 )
 # The folders above a tree's splits.
 _DEEPEST = 8

@@ -135,7 +135,7 @@ def refuse_lacking(options: Options, frameworks: Mapping[str, FrameworkDescripti
     only = (
         f"only {' and '.join(having)} {verb} that; " if having else "no framework has all of that; "
     )
-    instead = f", or write --framework {having[0]}" if having else ""
+    instead = f", or write --framework {having[0]} (framework: {having[0]})" if having else ""
     raise InputError(f"{', '.join(refused)}: {only}leave it out{instead}")
 
 

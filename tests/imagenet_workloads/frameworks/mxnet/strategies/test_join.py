@@ -31,7 +31,10 @@ def test_without_horovod_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
         sys.modules, "imagenet_workloads.frameworks.mxnet.strategies.horovod", raising=False
     )
     monkeypatch.setitem(sys.modules, "horovod", None)
-    with pytest.raises(InputError, match=r"--kv-store horovod: .* make install-horovod makes an"):
+    with pytest.raises(
+        InputError,
+        match=r"--kv-store horovod \(strategy: horovod\): .* make install-horovod makes an",
+    ):
         join(parse(["--kv-store", "horovod"]).cluster)
 
 

@@ -25,8 +25,8 @@ try:
     import horovod.mxnet as hvd
 except ImportError as error:
     raise InputError(
-        f"--kv-store horovod: Horovod for MXNet is not installed ({error}); make "
-        "install-horovod makes an environment that has it"
+        f"--kv-store horovod (strategy: horovod): Horovod for MXNet is not installed ({error}); "
+        "make install-horovod makes an environment that has it"
     ) from error
 
 

@@ -58,7 +58,7 @@ def join() -> Horovod:
     devices = device_names()
     if len(devices) > 1:
         raise InputError(
-            f"--gpus: Horovod gives each process one GPU, not {len(devices)}; start as many "
-            "slots as there are GPUs"
+            f"--gpus (workers.gpus): Horovod gives each process one GPU, not {len(devices)}; start "
+            "as many slots (slotsPerWorker) as there are GPUs"
         )
     return Horovod(devices[0])
