@@ -106,15 +106,16 @@ class Parquet(Source):
             return self._open(name).images(group, blob)
 
     def _images(self, name: str, group: int) -> list[Image]:
-        """The images of a row group; their sizes are the mean."""
+        """The images of a row group; their sizes are the file's mean."""
         file = self._open(name)
         checksum = int(hashlib.sha256(self._tags[name].encode()).hexdigest()[:15], 16)
         with closing(self._files.open(name)) as blob:
             labels = file.labels(group, blob)
-        size = file.bytes(group) // max(1, len(labels))
         start = file.starts[group]
         return [
-            Image(class_name_in(label, file.where), f"{name}/{row:09}", row, size, checksum)
+            Image(
+                class_name_in(label, file.where), f"{name}/{row:09}", row, file.row_bytes, checksum
+            )
             for row, label in enumerate(labels, start)
         ]
 

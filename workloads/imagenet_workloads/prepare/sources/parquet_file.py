@@ -33,6 +33,7 @@ class ParquetFile:
     Attributes:
         where: its name in messages.
         starts: the first row of each row group.
+        row_bytes: the mean bytes of a row.
         metadata: the footer.
         image: the path of the column of images.
         label: the column of labels.
@@ -41,6 +42,7 @@ class ParquetFile:
 
     where: str
     starts: Sequence[int]
+    row_bytes: int
     metadata: "pq.FileMetaData"
     image: str
     label: str
@@ -55,12 +57,6 @@ class ParquetFile:
         """The rows of a row group."""
         return int(self.metadata.row_group(group).num_rows)
 
-    def bytes(self, group: int) -> int:
-        """The bytes of the images of a row group."""
-        columns = self.metadata.row_group(group)
-        found = (columns.column(number) for number in range(columns.num_columns))
-        return sum(one.total_uncompressed_size for one in found if one.path_in_schema == self.image)
-
     def labels(self, group: int, blob: Blob) -> list[str]:
         """The classes of a row group.
 
@@ -68,7 +64,8 @@ class ParquetFile:
             InputError: the group is damaged, or an image has no class.
             OSError: it cannot be read.
         """
-        values = self._column(group, self.label, blob).to_pylist()
+        with explained(self.where):
+            values = self._column(group, self.label, blob).to_pylist()
         return [self._class_of(value, row) for row, value in enumerate(values, self.starts[group])]
 
     def images(self, group: int, blob: Blob) -> "pa.ChunkedArray":
@@ -80,9 +77,10 @@ class ParquetFile:
         """
         import pyarrow.compute as pc
 
-        column = self._column(group, self.image, blob)
-        if self.image.endswith(f".{_BYTES}"):
-            column = pc.struct_field(column, _BYTES)
+        with explained(self.where):
+            column = self._column(group, self.image, blob)
+            if self.image.endswith(f".{_BYTES}"):
+                column = pc.struct_field(column, _BYTES)
         if len(column) and column.null_count == len(column):
             raise InputError(
                 f"{self.where}: row group {group} has no images, perhaps only their paths; write "
@@ -93,9 +91,11 @@ class ParquetFile:
     def _column(self, group: int, path: str, blob: Blob) -> "pa.ChunkedArray":
         import pyarrow.parquet as pq
 
-        with explained(self.where):
-            file = pq.ParquetFile(_as_file(blob), metadata=self.metadata, pre_buffer=True)
-            return file.read_row_group(group, columns=[path], use_threads=False).column(0)
+        file = pq.ParquetFile(_as_file(blob), metadata=self.metadata, pre_buffer=True)
+        column = file.read_row_group(group, columns=[path], use_threads=False).column(0)
+        if len(column) != self.rows(group):
+            raise _damaged(self.where, f"row group {group} has {len(column)} rows of {path}")
+        return column
 
     def _class_of(self, value: Any, row: int) -> str:
         if isinstance(value, str) and value:
@@ -130,17 +130,29 @@ def open_parquet(blob: Blob) -> ParquetFile:
     with explained(blob.where):
         file = pq.ParquetFile(_as_file(blob))
         schema, metadata = file.schema_arrow, file.metadata
-    features = _features(schema)
-    rows = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-    label = _label_column(schema, features, blob.where)
-    return ParquetFile(
-        where=blob.where,
-        starts=tuple(accumulate(rows, initial=0))[:-1],
-        metadata=metadata,
-        image=_image_column(schema, features, blob.where),
-        label=label,
-        class_names=_names(features.get(label)),
-    )
+        rows = _rows(metadata, blob)
+        features = _features(schema)
+        label = _label_column(schema, features, blob.where)
+        return ParquetFile(
+            where=blob.where,
+            starts=tuple(accumulate(rows, initial=0))[:-1],
+            row_bytes=blob.size // max(1, sum(rows)),
+            metadata=metadata,
+            image=_image_column(schema, features, blob.where),
+            label=label,
+            class_names=_names(features.get(label)),
+        )
+
+
+def _rows(metadata: "pq.FileMetaData", blob: Blob) -> list[int]:
+    """The rows of each row group.
+
+    The metadata of columns is not read: pyarrow ends the process if their statistics are damaged.
+    """
+    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    if min(rows, default=0) < 0:
+        raise _damaged(blob.where, f"a row group has {min(rows)} rows")
+    return rows
 
 
 def digest(blob: Blob) -> str:
@@ -153,7 +165,7 @@ def digest(blob: Blob) -> str:
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
-    """Puts pyarrow's errors in words; those of the blob pass.
+    """Puts errors of pyarrow, and of Python about what it read, in words; those of the blob pass.
 
     Raises:
         InputError: pyarrow cannot read the file.
@@ -164,12 +176,16 @@ def explained(where: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, LookupError, OSError, ValueError) as error:
         # An OSError of pyarrow has no number, unlike that of a file.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        reason = readable(str(error).partition("\n")[0])
-        raise InputError(f"{where}: cannot be read as Parquet: {reason}") from None
+        raise _damaged(where, str(error).partition("\n")[0]) from None
+
+
+def _damaged(where: str, reason: str) -> InputError:
+    """The error for a file that cannot be read; the caller raises it."""
+    return InputError(f"{where}: cannot be read as Parquet: {readable(reason)}")
 
 
 class _BlobFile(io.RawIOBase):
