@@ -12,16 +12,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from fractions import Fraction
-from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.names import ATTEMPT_DIGITS
-from imagenet_operator.api.quantities import parse
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile import waiting_objects
-from imagenet_operator.reconcile.policies import memory, taints
+from imagenet_operator.reconcile.policies import capacity, memory, taints
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -364,7 +361,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         started_at=time_of(running.get("startedAt") or terminated.get("startedAt")),
         finished_at=time_of(terminated.get("finishedAt")),
         leaves_result=_labels(pod).get(labels.RESULT) == labels.RESULT_EXPECTED,
-        requests=_requests(spec),
+        requests=capacity.requests(spec),
         tolerations=taints.of_pod(spec),
     )
 
@@ -378,14 +375,3 @@ def _disruption(pod: Manifest) -> str | None:
     if reason in DISRUPTION_REASONS or str(reason).startswith(NO_ROOM):
         return str(reason)
     return None
-
-
-def _requests(spec: Manifest) -> dict[str, Fraction]:
-    """The resource requests of a pod's containers together; a limit implies a request."""
-    total: dict[str, Fraction] = defaultdict(Fraction)
-    for container in spec["containers"]:
-        resources: dict[str, Any] = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        for name, amount in asked.items():
-            total[name] += parse(amount)
-    return dict(total)

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.quantities import parse
-from imagenet_operator.reconcile.policies import taints
+from imagenet_operator.reconcile.policies import capacity, taints
 from imagenet_operator.reconcile.policies.capacity import Rooms
 from imagenet_operator.reconcile.types import Capacity, Room
 
@@ -60,41 +60,17 @@ def free(nodes: Iterable[Manifest], pods: Iterable[Manifest], taken: Taken = _NO
         if name is None:
             unbound.append(pod)
         else:
-            rooms.put_on(name, requests(pod))
+            rooms.put_on(name, capacity.requests(pod["spec"]))
     for pod in unbound:
-        rooms.put(requests(pod), taints.of_pod(pod["spec"]))
+        rooms.put(capacity.requests(pod["spec"]), taints.of_pod(pod["spec"]))
     return rooms.left()
 
 
 def add(taken: dict[str, dict[str, Fraction]], pod: Manifest) -> None:
     """Add the requests of a bound pod to its node."""
     amounts = taken.setdefault(pod["spec"]["nodeName"], {})
-    for resource, amount in {_PODS: Fraction(1), **requests(pod)}.items():
+    for resource, amount in {_PODS: Fraction(1), **capacity.requests(pod["spec"])}.items():
         amounts[resource] = amounts.get(resource, Fraction(0)) + amount
-
-
-def requests(pod: Manifest) -> dict[str, Fraction]:
-    """Return the effective requests of a pod.
-
-    An init container runs before the others, so it counts only if it requests more than their sum.
-    """
-    spec = pod["spec"]
-    total: dict[str, Fraction] = {}
-    for container in spec["containers"]:
-        for resource, amount in _asked(container).items():
-            total[resource] = total.get(resource, Fraction(0)) + amount
-    for container in spec.get("initContainers") or ():
-        for resource, amount in _asked(container).items():
-            total[resource] = max(total.get(resource, Fraction(0)), amount)
-    for resource, amount in (spec.get("overhead") or {}).items():
-        total[resource] = total.get(resource, Fraction(0)) + parse(amount)
-    return total
-
-
-def _asked(container: Manifest) -> dict[str, Fraction]:
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: parse(amount) for name, amount in asked.items()}
 
 
 def _allocatable(node: Manifest) -> dict[str, Fraction]:

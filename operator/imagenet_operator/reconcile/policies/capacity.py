@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, Protocol
 
+from imagenet_operator.api.quantities import parse
+from imagenet_operator.reconcile.policies import taints
 from imagenet_operator.reconcile.policies.taints import untolerated
-from imagenet_operator.reconcile.types import Capacity, MemberPod, Room, Toleration
+from imagenet_operator.reconcile.types import Capacity, Manifest, Room, Toleration
 
 Amounts = Mapping[str, Fraction]
 
@@ -23,6 +26,63 @@ _PODS: Final = "pods"
 """The resource of which every pod takes one, if the node reports it."""
 
 _GIBIBYTE: Final = 2**30
+
+
+class Demand(Protocol):
+    """A pod that needs room, such as a `MemberPod`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def requests(self) -> Amounts:
+        """Its resource requests."""
+
+    @property
+    def tolerations(self) -> Sequence[Toleration]:
+        """The taints that it tolerates."""
+
+
+@dataclass(frozen=True)
+class PlannedPod:
+    """A pod that does not exist yet; a `Demand`."""
+
+    name: str
+    requests: Amounts
+    tolerations: tuple[Toleration, ...]
+
+
+def planned(pod: Manifest) -> PlannedPod:
+    """Return the demand of a pod's manifest."""
+    spec = pod["spec"]
+    return PlannedPod(pod["metadata"]["name"], requests(spec), taints.of_pod(spec))
+
+
+def requests(spec: Manifest) -> dict[str, Fraction]:
+    """Return the effective requests of a pod; a limit implies a request.
+
+    An init container runs before the others, so it counts only if it requests more than their sum.
+
+    Args:
+        spec: The pod's.
+    """
+    total: dict[str, Fraction] = {}
+    for container in spec["containers"]:
+        for resource, amount in _asked(container).items():
+            total[resource] = total.get(resource, Fraction(0)) + amount
+    for container in spec.get("initContainers") or ():
+        for resource, amount in _asked(container).items():
+            total[resource] = max(total.get(resource, Fraction(0)), amount)
+    for resource, amount in (spec.get("overhead") or {}).items():
+        total[resource] = total.get(resource, Fraction(0)) + parse(amount)
+    return total
+
+
+def _asked(container: Manifest) -> dict[str, Fraction]:
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: parse(amount) for name, amount in asked.items()}
 
 
 class Rooms:
@@ -85,7 +145,7 @@ class Rooms:
         return None
 
 
-def shortage(members: Sequence[MemberPod], free: Capacity) -> str | None:
+def shortage(members: Sequence[Demand], free: Capacity) -> str | None:
     """Return the first member that has no room, and why; None if all fit at once.
 
     Args:
@@ -101,7 +161,7 @@ def shortage(members: Sequence[MemberPod], free: Capacity) -> str | None:
     return None
 
 
-def _by_scarcity(members: Sequence[MemberPod], free: Capacity) -> list[str]:
+def _by_scarcity(members: Sequence[Demand], free: Capacity) -> list[str]:
     """The requested resources, the scarcest for the demand first."""
     demand: dict[str, Fraction] = {}
     for member in members:
@@ -117,7 +177,7 @@ def _by_scarcity(members: Sequence[MemberPod], free: Capacity) -> list[str]:
     )
 
 
-def _size(member: MemberPod, resources: Sequence[str]) -> tuple[Fraction, ...]:
+def _size(member: Demand, resources: Sequence[str]) -> tuple[Fraction, ...]:
     return tuple(member.requests.get(resource, Fraction(0)) for resource in resources)
 
 

@@ -91,19 +91,6 @@ def test_pods_that_were_let_go_hold_it_where_they_are_tolerated() -> None:
     assert {name: room.free["cpu"] for name, room in left.items()} == {"a": 3, "b": 2}
 
 
-def test_a_limit_is_a_request_and_init_containers_run_before_the_others() -> None:
-    found = pod("a", cpu="1")
-    found["spec"]["containers"].append({"resources": {"limits": {"nvidia.com/gpu": "2"}}})
-    found["spec"]["initContainers"] = [{"resources": {"requests": {"cpu": "3"}}}]
-    found["spec"]["overhead"] = {"memory": "1Mi"}
-
-    assert nodes.requests(found) == {
-        "cpu": 3,
-        "nvidia.com/gpu": 2,
-        "memory": 2**20,
-    }
-
-
 @asynchronous
 async def test_an_operator_that_cannot_list_the_nodes_says_so(
     monkeypatch: pytest.MonkeyPatch,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.reconcile.policies.capacity import shortage
+from imagenet_operator.reconcile.policies.capacity import requests, shortage
 from imagenet_operator.reconcile.policies.taints import untolerated
 from imagenet_operator.reconcile.types import Room, Taint, Toleration
 from support.attempt_members import GPU, seen
@@ -165,3 +165,16 @@ def test_never_says_yes_where_no_placement_exists(asked: list[Asked], nodes: lis
         )
         for where in placements
     )
+
+
+def test_a_limit_is_a_request_and_init_containers_run_before_the_others() -> None:
+    spec = {
+        "containers": [
+            {"resources": {"requests": {"cpu": "1"}}},
+            {"resources": {"limits": {"nvidia.com/gpu": "2"}}},
+        ],
+        "initContainers": [{"resources": {"requests": {"cpu": "3"}}}],
+        "overhead": {"memory": "1Mi"},
+    }
+
+    assert requests(spec) == {"cpu": 3, "nvidia.com/gpu": 2, "memory": 2**20}
