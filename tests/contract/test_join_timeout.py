@@ -34,6 +34,11 @@ def test_members_wait_for_those_without_a_node(name: str) -> None:
         assert parse(container["args"]).cluster.join_timeout == JOIN_TIMEOUT
 
 
+def test_members_of_an_elastic_job_wait_longer_than_its_wait() -> None:
+    for container in waiting_containers("elastic"):
+        assert parse(container["args"]).cluster.join_timeout == 120 + 900
+
+
 def test_horovod_its_slots_and_what_runs_in_them_have_one_join_timeout() -> None:
     slots = import_module("imagenet_workloads.commands.slots").build_parser()
     worker = waiting_containers("horovod with slots")[-1]

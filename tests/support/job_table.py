@@ -335,6 +335,17 @@ TABLE: dict[str, Manifest] = {
             "offInLastEpochs": 5,
         },
     ),
+    "elastic": manifest(
+        training={
+            "batchSize": 480,
+            "workers": {"replicas": 8, "minReplicas": 4, "elastic": {"waitSeconds": 120}},
+        }
+    ),
+    "elastic with gpus": pytorch(
+        {"distributedDataParallel": {}},
+        batchSize=1000,
+        workers={"replicas": 9, "minReplicas": 3, "gpus": 2},
+    ),
     "longest name": manifest(name="a" * 40),
 }
 """Name → manifest, each valid."""

@@ -58,6 +58,12 @@ def role_of(pod: Manifest) -> str:
     return str(pod["metadata"]["labels"][labels.JOB_ROLE])
 
 
+def workers_of(pod: Manifest) -> int:
+    """The number of workers that a pod of a job with servers knows of."""
+    variables = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+    return int(variables["DMLC_NUM_WORKER"])
+
+
 def job_ended(job: Manifest) -> bool:
     """Whether a Job has completed or failed."""
     return bool(job["status"].get("conditions"))

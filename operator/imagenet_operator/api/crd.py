@@ -31,6 +31,7 @@ COLUMNS = (
     _column("Age", "date", ".metadata.creationTimestamp"),
     _column("Dataset", "string", ".status.dataset.key", priority=1),
     _column("Attempt", "integer", ".status.training.attempt", priority=1),
+    _column("Current Workers", "integer", ".status.training.workers", priority=1),
     *figures.columns(priority=1),
 )
 

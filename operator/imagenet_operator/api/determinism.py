@@ -24,7 +24,14 @@ def _only_deterministic(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda training: not training.deterministic or holds(training)
 
 
-def _ordered(training: Any) -> bool:
+IN_ORDER_CEL = (
+    f"(has(self.reader) ? self.reader == 'Ordered' : ({unchanged_cel(ONLY_IMAGE_RECORD_ITER)}))"
+)
+"""`reads_in_order` as a CEL expression over `spec.training`."""
+
+
+def reads_in_order(training: Any) -> bool:
+    """Whether the ordered reader reads the records, named or by default."""
     if training.reader is not None:
         return bool(training.reader == "Ordered")
     return not any(getattr(training.augmentation, name) for name in ONLY_IMAGE_RECORD_ITER)
@@ -63,14 +70,11 @@ RULES = (
         ),
     ),
     Rule(
-        cel=(
-            f"{_OFF}(has(self.reader) ? self.reader == 'Ordered'"
-            f" : ({unchanged_cel(ONLY_IMAGE_RECORD_ITER)}))"
-        ),
+        cel=f"{_OFF}{IN_ORDER_CEL}",
         message="must be Ordered with deterministic, without augmentations that only "
         "ImageRecordIter has",
         hint="write reader: Ordered",
         field="reader",
-        holds=_only_deterministic(_ordered),
+        holds=_only_deterministic(reads_in_order),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from imagenet_operator.api import compatibility, sharing
+from imagenet_operator.api import compatibility, elastic_workers, sharing
 from imagenet_operator.api.base import Model, Rule, TransitionRule
 from imagenet_operator.api.dataset import DatasetSpec
 from imagenet_operator.api.fields import Time
@@ -62,6 +62,13 @@ class ImageNetJobSpec(Model):
     """Clean-up, deadlines and limits."""
 
     rules = (*compatibility.rules(), *sharing.RULES, *remote.RULES)
+
+    @property
+    def schedule_timeout_seconds(self) -> int:
+        """The time in which all members of an attempt must be bound."""
+        if elastic_workers.is_elastic(self.training):
+            return elastic_workers.policy(self.training).wait_seconds
+        return self.run_policy.scheduling_policy.schedule_timeout_seconds
 
 
 class ImageNetJob(Model):

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from imagenet_operator.api.base import MapList, Model, Unit
 from imagenet_operator.api.dataset_status import DatasetStatus
+from imagenet_operator.api.elastic_workers import CHANGES_MAXIMUM
 from imagenet_operator.api.fields import (
     INT32_MAXIMUM,
     Count,
@@ -240,6 +241,22 @@ class TrainingStatus(TrainingFigures):
 
     attempt: LongCount = 0
     """The attempt's number; its pods are named ``NAME-rATTEMPT-ROLE-INDEX``."""
+
+    workers: Count | None = None
+    """The attempt's number of workers, if the job has `minReplicas`."""
+
+    next_workers: Count | None = None
+    """The number of workers of the next attempt, recorded before its pods are created."""
+
+    bound_workers: Count | None = None
+    """The workers that had nodes when an attempt that may have fewer was withdrawn."""
+
+    worker_changes: Annotated[tuple[Time, ...], MaxLen(CHANGES_MAXIMUM)] | None = None
+    """When the number of workers changed; for `maxChangesPerHour`."""
+
+    growth_after: Time | None = None
+    """The earliest time at which the job gets more workers, after more should have fit and the
+    scheduler did not place them."""
 
     start_time: Time | None = None
     """When the attempt's pods were created."""

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le, MaxLen
 from pydantic import Field
 
-from imagenet_operator.api import capabilities, determinism
+from imagenet_operator.api import capabilities, determinism, elastic_workers
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
+from imagenet_operator.api.elastic_workers import ElasticPolicy
 from imagenet_operator.api.fields import (
     Fraction,
     PositiveInt,
@@ -56,8 +57,9 @@ class Cache(Model):
     """The volume of each worker for the records that it reads from a bucket or a server."""
 
     size: Annotated[str, MaxLen(32), Field(pattern=POSITIVE_BYTES), Unit("bytes, as 200Gi")]
-    """The size. The training images divided by the workers and their validation images must fit;
-    if not, the job fails before it trains and says how much is needed."""
+    """The size. The training images divided by the workers (by `minReplicas` if given) and their
+    validation images must fit; if not, the job fails before it trains and says how much is
+    needed."""
 
     medium: Annotated[Literal["Disk", "Memory"], DefaultWhenRead()] = "Disk"
     """Disk of the node, or its memory, which counts towards the memory limit of the worker."""
@@ -81,7 +83,14 @@ class Workers(Model):
     """The pods that compute gradients."""
 
     replicas: Replicas = 1
-    """The number of workers."""
+    """The number of workers; with `minReplicas` the largest."""
+
+    min_replicas: Replicas | None = None
+    """The least number of workers, with which training goes on while nodes are missing. Absent: an
+    attempt always has `replicas`."""
+
+    elastic: ElasticPolicy | None = None
+    """When the number of workers changes between `minReplicas` and `replicas`."""
 
     gpus: Annotated[int, Ge(0), Le(64)] = 0
     """GPUs of each worker (``nvidia.com/gpu``); with 0 it trains on the CPU."""
@@ -92,6 +101,8 @@ class Workers(Model):
     cache: Cache | None = None
     """The volume for the records that a worker reads from a bucket or a server. Absent: they are
     fetched in every epoch."""
+
+    rules = elastic_workers.WORKERS_RULES
 
 
 class Output(Model):
@@ -134,7 +145,8 @@ class TrainingSpec(Model):
 
     batch_size: Annotated[PositiveInt, Unit("images")]
     """Images of one optimizer step, over all devices of all workers; must be divisible by their
-    number. In MXNet's own programs the option is that of one worker."""
+    number; with `workers.minReplicas`, by the devices of a number of workers from there to
+    `replicas`. In MXNet's own programs the option is that of one worker."""
 
     epochs: Annotated[PositiveInt, Unit("epochs")]
     """Passes over the training images."""
@@ -193,7 +205,7 @@ class TrainingSpec(Model):
     rules = (
         Rule(
             cel=(
-                "self.workers.replicas < 1"
+                "self.workers.replicas < 1 || has(self.workers.minReplicas)"
                 f" || self.batchSize % (self.workers.replicas * {DEVICES_CEL}) == 0"
             ),
             message=(
@@ -202,7 +214,9 @@ class TrainingSpec(Model):
                 " the slots of Horovod)"
             ),
             field="batchSize",
-            holds=lambda training: training.batch_size % devices(training) == 0,
+            holds=lambda training: (
+                elastic_workers.is_elastic(training) or training.batch_size % devices(training) == 0
+            ),
             explain=_explain_batch,
         ),
         Rule(
@@ -218,5 +232,6 @@ class TrainingSpec(Model):
         NO_SECOND_PRECISION,
         *capabilities.RULES,
         *determinism.RULES,
+        *elastic_workers.RULES,
         *TRAINING_RULES,
     )

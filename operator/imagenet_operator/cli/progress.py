@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imagenet_operator.api import ImageNetJob, elastic_workers
 from imagenet_operator.api.dataset_status import FetchStatus
 from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status, TrainingStatus
@@ -114,6 +115,7 @@ def _train(view: View, status: Status) -> Bar:
     planned = view.job.spec.training.epochs
     finished = holds(status.conditions, "Succeeded")
     restarted = [f"attempt {training.attempt}"] if training.attempt else []
+    restarted += _fewer_workers(view.job)
     if finished:
         note = ", ".join(_labelled(sample))
         return Bar(TRAIN, planned, planned, "epochs", note, is_finished=True)
@@ -135,6 +137,14 @@ def _waiting(training: TrainingStatus) -> list[str]:
     if found is None or not data_wait.is_too_long(found):
         return []
     return [f"{100 * found.share:.0f} % waiting for data"]
+
+
+def _fewer_workers(job: ImageNetJob) -> list[str]:
+    """Return the workers of an attempt with fewer than it may have."""
+    training, most = job.status.training, elastic_workers.worker_counts(job.spec.training)[-1]
+    if training is None or training.workers is None or training.workers >= most:
+        return []
+    return [f"{training.workers} of {most} workers"]
 
 
 def _labelled(sample: Sample | None) -> list[str]:

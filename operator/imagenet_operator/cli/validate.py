@@ -1,7 +1,7 @@
 """`imagenetctl validate FILE…`: validates manifests without a cluster.
 
 One line a problem, ``FILE: FIELD: what is wrong; what to write instead``, or one JSON document with
-``--output json``.
+``--output json``. For a job with `minReplicas` it also prints the numbers of workers that divide.
 
 Exit codes: 0 all manifests are valid, 2 one is invalid or cannot be read, 3 the output cannot be
 written.
@@ -15,7 +15,7 @@ import sys
 from dataclasses import asdict
 from typing import get_args
 
-from imagenet_operator.api import Problem, extra_arguments, parse
+from imagenet_operator.api import ImageNetJob, Problem, elastic_workers, extra_arguments, parse
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.cli.argument_types import not_empty
@@ -60,16 +60,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(arguments: argparse.Namespace) -> int:
     """Check every file and report; return the exit code."""
     reports: dict[str, _Report] = {}
-    warnings: list[str] = []
+    jobs: dict[str, _Jobs] = {}
     for name in arguments.files:
-        reports[name], found = _check(name, arguments.template_profile)
-        warnings += [f"{name}: warning: {problem}" for problem in found]
+        reports[name], jobs[name] = _check(name, arguments.template_profile)
     if arguments.output == "json":
-        _print_json(reports)
+        _print_json(reports, jobs)
     else:
-        _print_lines(reports)
-    for warning in warnings:
-        print(warning, file=sys.stderr)
+        _print_lines(reports, jobs)
+    for name, found in jobs.items():
+        for job in found.values():
+            for problem in extra_arguments.warnings(job.spec.training):
+                print(f"{name}: warning: {problem}", file=sys.stderr)
     good = not any(any(report) for report in reports.values())
     return exit_codes.SUCCESS if good else exit_codes.USAGE
 
@@ -77,31 +78,52 @@ def run(arguments: argparse.Namespace) -> int:
 _Report = list[list[Problem]]
 """The problems of each document of a file."""
 
+_Jobs = dict[int, ImageNetJob]
+"""The jobs of the good documents of a file, by the documents' numbers."""
 
-def _check(file: str, profile: TemplateProfile) -> tuple[_Report, list[Problem]]:
-    """Return the problems of a file, and the warnings for its good documents."""
+
+def _check(file: str, profile: TemplateProfile) -> tuple[_Report, _Jobs]:
+    """Return the problems of a file, and its good documents."""
     try:
         documents = files.documents(file)
     except UnreadableManifest as error:
-        return [[Problem("", error.message, None, "document")]], []
+        return [[Problem("", error.message, None, "document")]], {}
     report = [files.problems(document, profile) for document in documents]
-    jobs = [parse(document) for document, found in zip(documents, report, strict=True) if not found]
-    return report, [
-        problem for job in jobs for problem in extra_arguments.warnings(job.spec.training)
-    ]
+    checked = enumerate(zip(documents, report, strict=True), start=1)
+    return report, {number: parse(document) for number, (document, found) in checked if not found}
 
 
-def _print_lines(reports: dict[str, _Report]) -> None:
+def _counts(jobs: _Jobs) -> dict[int, tuple[int, ...]]:
+    """Return the numbers of workers of the elastic jobs, by document."""
+    trainings = {number: job.spec.training for number, job in jobs.items()}
+    return {
+        number: elastic_workers.worker_counts(training)
+        for number, training in trainings.items()
+        if elastic_workers.is_elastic(training)
+    }
+
+
+def _print_lines(reports: dict[str, _Report], jobs: dict[str, _Jobs]) -> None:
     for file, report in reports.items():
         for line in files.lines(file, report) or [f"{file}: valid"]:
             print(line)
+        for number, counts in _counts(jobs[file]).items():
+            document = f" document {number}:" if len(report) > 1 else ""
+            found = ", ".join(map(str, counts))
+            print(f"{file}:{document} an attempt may have {found} workers")
 
 
-def _print_json(reports: dict[str, _Report]) -> None:
+def _print_json(reports: dict[str, _Report], jobs: dict[str, _Jobs]) -> None:
     found = [
         {"file": name, "document": number, **asdict(problem)}
         for name, report in reports.items()
         for number, problems in enumerate(report, start=1)
         for problem in problems
     ]
-    print(json.dumps({"valid": not found, "problems": found}, indent=2))
+    workers = [
+        {"file": name, "document": number, "workers": counts}
+        for name, valid in jobs.items()
+        for number, counts in _counts(valid).items()
+    ]
+    elastic = {"elastic": workers} if workers else {}
+    print(json.dumps({"valid": not found, "problems": found, **elastic}, indent=2))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, elastic_workers
 from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.manifests import labels, names, pod, protection, strategies
 from imagenet_operator.manifests.identity import training_hash
@@ -17,20 +17,34 @@ from imagenet_operator.manifests.settings import DEFAULTS, Settings
 from imagenet_operator.manifests.strategies import Replicas
 
 
-def build(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> list[Manifest]:
+def build(
+    job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS, workers: int | None = None
+) -> list[Manifest]:
     """Return the manifests of one attempt: shared objects, then pods by role and index.
 
     Args:
         job: A job whose source is prepared, or whose status has the dataset's key.
         attempt: The N of ``NAME-rN``, from 0.
         settings: The operator's configuration.
+        workers: The number of workers; by default the largest that the job may have.
 
     Raises:
         InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
+    if workers is None:
+        workers = elastic_workers.worker_counts(job.spec.training)[-1]
+    job = _sized(job, workers)
     roles = strategies.of_job(job).members(job, attempt, settings)
     pods = [pod for role in roles for pod in _pods(job, attempt, role, settings)]
     return [*shared(job, attempt, len(pods), settings), *pods]
+
+
+def _sized(job: ImageNetJob, workers: int) -> ImageNetJob:
+    """Return a job with another number of workers."""
+    training = job.spec.training
+    changed = training.workers.model_copy(update={"replicas": workers})
+    resized = training.model_copy(update={"workers": changed})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"training": resized})})
 
 
 def shared(

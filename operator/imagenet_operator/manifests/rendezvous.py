@@ -23,8 +23,7 @@ IMAGE_PULL_SECONDS = 900
 
 def join_timeout(job: ImageNetJob) -> int:
     """Return the seconds for which a member waits for the others, from its own start."""
-    policy = job.spec.run_policy.scheduling_policy
-    return policy.schedule_timeout_seconds + IMAGE_PULL_SECONDS
+    return job.spec.schedule_timeout_seconds + IMAGE_PULL_SECONDS
 
 
 def join_timeout_option(job: ImageNetJob) -> tuple[str, str]:

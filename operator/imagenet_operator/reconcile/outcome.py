@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from imagenet_operator.api.status import AttemptOutcome
+from imagenet_operator.reconcile import attempt_size
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     backoff,
@@ -187,6 +188,21 @@ def _wait_after_cut_off(context: ReconcileContext) -> timedelta:
     return former.next_attempt_time - former.outcome.time if was_cut_off else timedelta()
 
 
+def _withdraw(context: ReconcileContext, end: End, message: str) -> timedelta:
+    """Record an event about an attempt that got no nodes, and return the wait before the next."""
+    uid, number = context.job.metadata.uid, context.training.attempt
+    context.record_warning(end.reason, message)
+    limit = attempt_size.limit(context, context.training)
+    timeout = timedelta(seconds=limit.seconds)
+    if end is not gang.CUT_OFF:
+        if limit.can_shrink:
+            return backoff.after_disruption(uid, number, context.settings)
+        return backoff.after_withdrawal(uid, number, timeout)
+    # The cause is usually brief (the operator restarts). If it recurs, the wait doubles.
+    brief = backoff.after_withdrawal(uid, number, min(timeout, context.settings.requeue_interval))
+    return max(brief, min(2 * _wait_after_cut_off(context), timeout))
+
+
 def _charge(context: ReconcileContext, end: End) -> timedelta | None:
     """Count the end of an attempt, record an event, and return the wait before the next one."""
     uid, number = context.job.metadata.uid, context.training.attempt
@@ -198,17 +214,11 @@ def _charge(context: ReconcileContext, end: End) -> timedelta | None:
         since = context.status.start_failures_since or context.now
         context.update(start_failures_since=since)
         return _wait_to_start(context)
+    if end.charge is Charge.GROWTH:
+        context.record_event(end.reason, message)
+        return timedelta()
     if end.charge is Charge.WITHDRAWAL:
-        context.record_warning(end.reason, message)
-        policy = context.job.spec.run_policy.scheduling_policy
-        timeout = timedelta(seconds=policy.schedule_timeout_seconds)
-        if end is not gang.CUT_OFF:
-            return backoff.after_withdrawal(uid, number, timeout)
-        # The cause is usually brief (the operator restarts). If it recurs, the wait doubles.
-        brief = backoff.after_withdrawal(
-            uid, number, min(timeout, context.settings.requeue_interval)
-        )
-        return max(brief, min(2 * _wait_after_cut_off(context), timeout))
+        return _withdraw(context, end, message)
     in_a_row = context.status.full_volume_attempts + 1 if end.charge is Charge.FULL_VOLUME else 0
     if _is_charged(context, end):
         context.update(restarts=context.status.restarts + 1)

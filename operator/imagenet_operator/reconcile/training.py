@@ -14,13 +14,14 @@ from typing import Any
 from imagenet_operator.api.status import Clock, MemberStatus, TrainingStatus
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.manifests import attempt as builder
-from imagenet_operator.reconcile import outcome
+from imagenet_operator.reconcile import attempt_size, outcome
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     cleanup,
     clock,
     conditions,
     data_wait,
+    elastic,
     figures,
     gang,
     members,
@@ -58,7 +59,7 @@ def train(context: ReconcileContext) -> None:
         else:
             outcome.end_attempt(context, no_result)
     elif (end := _verdict(context, seen)) is not None:
-        outcome.end_attempt(context, end)
+        _end(context, end, seen)
     elif not outcome.fail_if_out_of_time(context):
         _go_on(context, seen)
 
@@ -75,7 +76,8 @@ def _adopt(context: ReconcileContext) -> bool:
         if existing:
             _begin(context, newest, existing)
         return False
-    manifests = builder.build(context.described, newest, context.settings.manifests)
+    workers = attempt_size.recorded(context)
+    manifests = builder.build(context.described, newest, context.settings.manifests, workers)
     _begin(context, newest, members.planned(manifests))
     return True
 
@@ -100,12 +102,14 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
         replica_statuses=members.replica_statuses(planned),
         clock=Clock() if former is None else former.clock,
         accuracy=None if former is None else former.accuracy,
+        **attempt_size.started(context, planned),
     )
     context.update(training=started)
     context.set_condition("Running", False, _SCHEDULING, _WAITING)
-    context.record_event("AttemptStarted", f"attempt {number}: {len(planned)} pods")
+    words = attempt_size.in_words(context, planned)
+    context.record_event("AttemptStarted", f"attempt {number}: {len(planned)} pods{words}")
     # Pods for which there is no room may have no event, and neither have pods with gates.
-    context.requeue_at(gang.deadline(started, context.job.spec.run_policy.scheduling_policy))
+    context.requeue_at(gang.deadline(started, attempt_size.limit(context, started)))
     if waits:
         context.requeue_now()
 
@@ -161,6 +165,7 @@ def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | 
         )
         or (suspend.END if policy.suspend else None)
         or _verdict_on_start(context)
+        or attempt_size.growth(context)
     )
     return None if end is None else restart.excused(end, training.members, seen)
 
@@ -173,7 +178,16 @@ def _verdict_on_start(context: ReconcileContext) -> End | None:
     training = start_errors.excused(context.training, errors)
     return progress.verdict(
         training, context.sample, policy.progress_deadline_seconds, context.now
-    ) or gang.verdict(training, policy.scheduling_policy, context.now)
+    ) or gang.verdict(training, attempt_size.limit(context, training), context.now)
+
+
+def _end(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> None:
+    """Record the end of the attempt, with what the size of the next one depends on."""
+    if end.reason == gang.TIMED_OUT:
+        context.update_training(**attempt_size.with_bound(context, seen))
+    elif end.reason == elastic.GROWING:
+        context.update_training(**attempt_size.with_growth(context))
+    outcome.end_attempt(context, end)
 
 
 def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
@@ -197,9 +211,9 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
                 context.now,
                 settings.requeue_interval,
             ),
-            gang.deadline(waited, policy.scheduling_policy),
+            gang.deadline(waited, attempt_size.limit(context, training)),
         )
-    if gang.is_held_back(seen):
+    if gang.is_held_back(seen) or attempt_size.may_grow(context):
         context.requeue_later()
 
 
@@ -207,7 +221,8 @@ def _record_running(context: ReconcileContext, waiting: str) -> None:
     """Set the condition Running by what the members wait for."""
     training = context.training
     if training.running_time is not None:
-        message = f"all members of attempt {training.attempt} run"
+        words = attempt_size.in_words(context, training.members)
+        message = f"all members of attempt {training.attempt} run{words}"
         if context.set_condition("Running", True, "AllMembersRunning", message):
             context.record_event("Running", message)
         if context.holds("Restarting"):
@@ -277,6 +292,10 @@ def _between_attempts(context: ReconcileContext) -> None:
         context.set_condition("Running", False, *unsupported.why(context.unsupported))
         return
     number = 0 if training is None else training.attempt + 1
-    manifests = builder.build(context.described, number, context.settings.manifests)
+    if not attempt_size.is_recorded(context):
+        attempt_size.choose(context, number)
+        return
+    workers = attempt_size.recorded(context)
+    manifests = builder.build(context.described, number, context.settings.manifests, workers)
     if context.create_or_wait("Running", manifests):
         _begin(context, number, members.planned(manifests))

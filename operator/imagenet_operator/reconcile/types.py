@@ -161,6 +161,9 @@ class Charge(StrEnum):
     SUSPENSION = "suspension"
     """Not charged: the job is suspended."""
 
+    GROWTH = "growth"
+    """Not charged: the next attempt has more workers."""
+
 
 @dataclass(frozen=True)
 class End:
@@ -371,8 +374,7 @@ class ReconcileSettings:
         restart_delay_limit: Longest such wait.
         disruption_delay: Wait before a restart that is not charged.
         disruption_limit: How many restarts after a disruption a job may have.
-        full_volume_delay_limit: Longest wait before an attempt that finds out whether the output
-            volume has room.
+        full_volume_delay_limit: Longest wait before an attempt after one with a full volume.
         full_volume_limit: How many attempts in a row may find the output volume full.
         exit_grace_period: How long a scheduler, server or rendezvous that exited with 0 may precede
             the last worker.

@@ -222,7 +222,13 @@ def _point(
 
 def _training(training: Manifest, workers: int, replicas: int, is_weak: bool) -> Manifest:
     """Return `spec.training` with another number of workers than `replicas`."""
-    changed = training | {"workers": {**training.get("workers", {}), "replicas": workers}}
+    # A point is about one number.
+    fixed = {
+        name: value
+        for name, value in training.get("workers", {}).items()
+        if name not in ("minReplicas", "elastic")
+    }
+    changed = training | {"workers": {**fixed, "replicas": workers}}
     if is_weak:
         # A valid batch divides by the workers.
         changed["batchSize"] = training["batchSize"] // replicas * workers

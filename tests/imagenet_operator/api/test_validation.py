@@ -52,13 +52,14 @@ SENTENCES = [
     (
         f"{TRAINING}.workers.zebra",
         1,
-        "spec.training.workers.zebra: unknown field; known fields: replicas, gpus, template, cache",
+        "spec.training.workers.zebra: unknown field; "
+        "known fields: replicas, minReplicas, elastic, gpus, template, cache",
     ),
     (
         f"{TRAINING}.workers.a\nb\t",
         1,
         r"spec.training.workers.a\nb\t: unknown field; "
-        "known fields: replicas, gpus, template, cache",
+        "known fields: replicas, minReplicas, elastic, gpus, template, cache",
     ),
     (
         "metadata.anotations",

@@ -122,8 +122,12 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
             [Bar("train", 0, 90, "epochs", "starting, attempt 1")],
         ),
         (
+            view(training={"attempt": 1, "workers": 1}, true="DatasetReady"),
+            [Bar("train", 0, 90, "epochs", "starting, attempt 1, 1 of 2 workers")],
+        ),
+        (
             view(
-                training={"attempt": 0},
+                training={"attempt": 0, "workers": 2},
                 sample={**TRAINING, "accuracy": 0.5, "images_per_second": 99.0},
                 true="DatasetReady",
             ),

@@ -146,3 +146,59 @@ def test_a_template_is_judged_by_the_profile_that_is_given(
         f"{place}.nodeName: is refused by the operator's template profile, strict; "
         "write nodeSelector or affinity\n"
     )
+
+
+ELASTIC = str(FOLDER / "good" / "elastic.yaml")
+
+
+def test_the_numbers_of_workers_that_divide_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", ELASTIC]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{ELASTIC}: valid",
+        f"{ELASTIC}: an attempt may have 4, 5, 6, 8 workers",
+    ]
+
+
+def test_the_numbers_of_workers_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", ELASTIC, GOOD, "--output", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["elastic"] == [{"file": ELASTIC, "document": 1, "workers": [4, 5, 6, 8]}]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "least", "batch", "gpus", "said"),
+    [
+        (
+            9, 9, 480, 0,
+            "no number of workers from 9 to 9 divides 840 and batchSize 480; "
+            "write minReplicas: 8 or replicas: 10",
+        ),
+        (
+            13, 13, 25, 2,
+            "no number of workers from 13 to 13 divides 840 and, times 2 devices, batchSize 25; "
+            "write minReplicas: 12 with a batchSize that is divisible by 24",
+        ),
+        (
+            8, 4, 7, 2,
+            "no number of workers from 4 to 8 divides 840 and, times 2 devices, batchSize 7; "
+            "write a batchSize that is divisible by 8",
+        ),
+        (2, 4, 480, 0, "must be at most replicas, which is 2; write 2 or less"),
+    ],
+)  # fmt: skip
+def test_without_a_number_that_divides_the_nearest_are_named(
+    replicas: int,
+    least: int,
+    batch: int,
+    gpus: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    workers = {"replicas": replicas, "minReplicas": least, "gpus": gpus}
+    manifest = job_table.manifest(training={"batchSize": batch, "workers": workers})
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(manifest))
+
+    assert main(["validate", str(path)]) == 2
+    assert capsys.readouterr().out == f"{path}: spec.training.workers.minReplicas: {said}\n"

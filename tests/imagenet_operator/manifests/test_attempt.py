@@ -11,7 +11,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, template
 from imagenet_operator.manifests.identity import training_hash
-from support.job_table import JOBS, TABLE, members, read
+from support.job_table import JOBS, TABLE, members, read, variables
 from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
@@ -145,3 +145,22 @@ def test_a_pod_that_needs_no_scheduler_cannot_wait_for_its_gang() -> None:
 
     document["spec"]["runPolicy"]["schedulingPolicy"]["gang"] = "Timeout"
     assert attempt.build(read(document), 0)[-1]["spec"]["nodeName"] == "a"
+
+
+def test_an_elastic_attempt_has_the_largest_number_of_workers_that_divides() -> None:
+    pods = members(JOBS["elastic with gpus"])
+    assert roles(pods) == [("worker", index) for index in range(5)]
+    found = [variables(pod["spec"]["containers"][0]) for pod in pods]
+    assert {item["WORLD_SIZE"] for item in found} == {"10"}
+
+
+def test_an_attempt_with_fewer_workers_trains_the_same_batch() -> None:
+    job = JOBS["elastic with gpus"]
+    pods = [item for item in attempt.build(job, 7, workers=4) if item["kind"] == "Pod"]
+    containers = [pod["spec"]["containers"][0] for pod in pods]
+    assert roles(pods) == [("worker", index) for index in range(4)]
+    assert {variables(found)["WORLD_SIZE"] for found in containers} == {"8"}
+    assert {variables(found)["IMAGENET_SPEC_HASH"] for found in containers} == {training_hash(job)}
+    for found in containers:
+        position = found["args"].index("--batch-size")
+        assert int(found["args"][position + 1]) * 8 == 1000

@@ -39,6 +39,7 @@ STRATEGIES: list[dict[str, Any]] = [
 ]
 OF_TENSORFLOW = ("multiWorkerMirrored", "mirrored")
 OF_ONE_WORKER = ("single", "mirrored")
+ELASTIC = {"waitSeconds": 100, "maxChangesPerHour": 3}
 NAMES = ["digits", "d", "a-0", "x" * JOB_NAME_MAXIMUM]
 CODES = st.sampled_from([1, 1, 134, 137, 2, 3, 4, 4])
 
@@ -65,6 +66,9 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "scheduleTimeoutSeconds": 120,
         },
     }
+    workers: dict[str, Any] = {"replicas": 1 if name in OF_ONE_WORKER else 2}
+    if name not in OF_ONE_WORKER and draw(st.integers(0, 2)) == 0:
+        workers = {"replicas": 4, "minReplicas": 2, "elastic": ELASTIC}
     return manifest(
         name=draw(st.sampled_from(NAMES)),
         dataset={
@@ -76,10 +80,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
         training={
             "strategy": strategy,
             "framework": "TensorFlow" if is_tensorflow else "MXNet",
-            "workers": {
-                "replicas": 1 if name in OF_ONE_WORKER else 2,
-                "gpus": draw(st.integers(0, 1)),
-            },
+            "workers": {**workers, "gpus": draw(st.integers(0, 1))},
+            "batchSize": 480,
         },
         run_policy={name: value for name, value in run_policy.items() if value is not None},
     )
@@ -110,6 +112,7 @@ class Disasters(RuleBasedStateMachine):
     ) -> None:
         """Make the job and three nodes, any two of which have room for all members.
 
+        An elastic job needs all three for all of its workers, and two for the least number.
         Ten turns bring most jobs to a first attempt that runs, where most disasters can strike.
         """
         self.cluster = SimulatedCluster(

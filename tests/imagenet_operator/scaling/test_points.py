@@ -104,6 +104,14 @@ def test_weak_scaling_keeps_the_batch_of_a_worker() -> None:
     assert found.points[0].name == "digits-w1-parameter-server-weak"
 
 
+def test_a_point_of_an_elastic_job_has_one_number_of_workers() -> None:
+    workers = {"replicas": 4, "minReplicas": 2, "elastic": {}}
+    manifest = job_table.manifest(training={"workers": workers})
+    found = points.sweep(manifest, (1, 2), [SERVERS], files.problems, is_weak=False)
+    assert [job.spec.training.workers.min_replicas for job in jobs(found)] == [None, None]
+    assert [job.spec.training.workers.replicas for job in jobs(found)] == [1, 2]
+
+
 def test_a_point_for_each_network() -> None:
     chosen = [networks.read("resnet-18"), networks.read("alexnet")]
     found = points.sweep(job_table.manifest(), (1, 2), [SERVERS], files.problems, models=chosen)

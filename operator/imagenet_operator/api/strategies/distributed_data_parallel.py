@@ -36,6 +36,7 @@ class DistributedDataParallel(StrategyFields):
             ),
         ),
     )
+    is_elastic = True
     incidental = ("processesPerWorker",)
     variables = (
         "GROUP_RANK",

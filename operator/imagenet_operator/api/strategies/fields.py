@@ -35,6 +35,10 @@ class StrategyFields(Model):
     """Other environment variables that its libraries read: a template may set them, but a local run
     takes none from its shell."""
 
+    is_elastic: ClassVar[bool] = False
+    """Whether its number of workers may differ between attempts: it has several workers, which take
+    their steps together."""
+
     devices_cel: ClassVar[str] = "(self.workers.gpus > 0 ? self.workers.gpus : 1)"
     """`devices` as a CEL expression over `spec.training`; never 0, even for invalid values."""
 

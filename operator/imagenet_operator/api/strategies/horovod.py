@@ -72,6 +72,7 @@ class Horovod(StrategyFields):
             hint="remove it",
         ),
     )
+    is_elastic = True
     incidental = ("slotsPerWorker", "rendezvous")
     variables = (
         "HOROVOD_CONTROLLER",

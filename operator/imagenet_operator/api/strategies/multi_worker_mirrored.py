@@ -8,4 +8,5 @@ from imagenet_operator.api.strategies.fields import StrategyFields
 class MultiWorkerMirrored(StrategyFields):
     """Each worker has a replica of the network; each step sums the gradients of all of them."""
 
+    is_elastic = True
     variables = ("TF_CONFIG",)

@@ -29,6 +29,7 @@ class ParameterServer(StrategyFields):
     servers: Servers = Servers()
     """The servers."""
 
+    is_elastic = True
     frozen = ("kvStore", "servers.replicas")
     incidental = ("servers",)
     variables = ("DMLC_*", "PORT")

@@ -37,17 +37,17 @@ def has_command(template: Any) -> bool:
 
 
 def problems(training: TrainingSpec) -> list[Problem]:
-    """Return the fields that a job's own program would not receive."""
-    if not (training.extra_args and has_command(training.workers.template)):
+    """Return the fields that a job's own program would not receive or follow."""
+    if not has_command(training.workers.template):
         return []
-    return [
-        Problem(
-            "spec.training.extraArgs",
-            "are options of imagenet-train, but the workers' template runs another command",
-            "write them to its args",
-            "operator",
-        )
-    ]
+    found = []
+    if training.extra_args:
+        what = "are options of imagenet-train, but the workers' template runs another command"
+        found.append(("spec.training.extraArgs", what, "write them to its args"))
+    if training.workers.min_replicas is not None:
+        what = "needs imagenet-train, but the workers' template runs another command"
+        found.append(("spec.training.workers.minReplicas", what, "remove minReplicas"))
+    return [Problem(field, what, hint, "operator") for field, what, hint in found]
 
 
 def main_containers(template: Any) -> Iterator[Mapping[str, Any]]:

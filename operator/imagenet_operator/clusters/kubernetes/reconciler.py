@@ -31,7 +31,7 @@ from imagenet_operator.clusters.kubernetes.cluster import (
 from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
 from imagenet_operator.clusters.kubernetes.refusals import Refusals
 from imagenet_operator.manifests import volumes
-from imagenet_operator.reconcile import explanation, observe, rejection
+from imagenet_operator.reconcile import attempt_size, explanation, observe, rejection
 from imagenet_operator.reconcile.decide import decide, is_finished, is_resuming
 from imagenet_operator.reconcile.policies import gang, rebuild
 from imagenet_operator.reconcile.sample import Sample
@@ -197,12 +197,24 @@ class Reconciler:
 
     @contextlib.asynccontextmanager
     async def _room(self, job: ImageNetJob, view: _View) -> AsyncIterator[_Room | None]:
-        """Give a waiting gang the free capacity; None if too many others wait for it."""
-        if not stored_job.waits_for_room(job, view.children):
+        """Give the free capacity to a waiting gang, and to a job that may change its workers.
+
+        Yields None if too many others wait for it. A job that trains need not wait for its growth.
+        """
+        starts = attempt_size.depends_on_capacity(job, view.observed)
+        must_know = starts or stored_job.waits_for_room(job, view.children)
+        if not (must_know or attempt_size.is_shrunk(job)):
             yield _Room(None)
             return
-        async with self._cluster.capacity_lock.acquire(key_of(job)) as is_held:
-            yield _Room(await self._cluster.free_capacity()) if is_held else None
+        lock = self._cluster.capacity_lock
+        async with lock.acquire(key_of(job)) as is_held:
+            if not is_held:
+                yield None if must_know else _Room(None)
+                return
+            if starts:
+                # The list may still hold the pods of the attempt before.
+                lock.invalidate()
+            yield _Room(await self._cluster.free_capacity())
 
     def _decide(self, job: ImageNetJob, view: _View, free: Capacity | None) -> Decision:
         time = self._clock()

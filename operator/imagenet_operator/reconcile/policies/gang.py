@@ -4,9 +4,13 @@ Timeout (the default): if not all members are bound in scheduleTimeoutSeconds, t
 withdrawn, uncharged. The next one starts after a jittered wait, so that two half-placed jobs cannot
 block each other permanently.
 
+A job with `workers.minReplicas` waits for waitSeconds instead, and the next attempt has fewer
+workers (`elastic`).
+
 Wait: a scheduling gate holds the pods back until all of them fit, and is then lifted for all at
 once. From then on the timeout holds too, because the fit is an estimate. Until then there is no
-timeout, and the condition Running names the member that has no room.
+timeout, and the condition Running names the member that has no room. An attempt that may have
+fewer workers has one from its start.
 
 An attempt whose creation was cut off (the operator died, a quota was exceeded) is withdrawn in the
 same way, never completed: a missing pod may have existed, and may still run under its name on a
@@ -16,9 +20,10 @@ node that cannot be reached.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
-from imagenet_operator.api.run_policy import SchedulingPolicy
 from imagenet_operator.api.status import MemberStatus, TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies import capacity
@@ -27,6 +32,23 @@ from imagenet_operator.reconcile.types import Capacity, Charge, End, MemberPod, 
 
 CUT_OFF = End("CreationCutOff", "not all pods were created; trying again later", Charge.WITHDRAWAL)
 """The end of an attempt that is not recorded in the status and lacks pods."""
+
+TIMED_OUT: Final = "GangTimedOut"
+"""The reason of an attempt whose members were not all bound in time."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long an attempt may take until all of its members are bound.
+
+    Attributes:
+        seconds: From the moment that the scheduler may bind them.
+        can_shrink: Whether the next attempt may have fewer workers. Then the time counts from the
+            start of the attempt, also while gates hold the pods back.
+    """
+
+    seconds: int
+    can_shrink: bool = False
 
 
 def missing(seen: Mapping[str, MemberPod], free: Capacity | None) -> str | None:
@@ -60,22 +82,24 @@ def is_bound(members: Sequence[MemberStatus], seen: Mapping[str, MemberPod]) -> 
     )
 
 
-def deadline(training: TrainingStatus, policy: SchedulingPolicy) -> datetime | None:
+def deadline(training: TrainingStatus, limit: Limit) -> datetime | None:
     """Return when the attempt is withdrawn unless it is bound before; None if it is bound."""
     since = training.schedulable_time
+    if since is None and limit.can_shrink:
+        since = training.start_time
     if since is None or training.bound_time is not None:
         return None
-    return since + timedelta(seconds=policy.schedule_timeout_seconds)
+    return since + timedelta(seconds=limit.seconds)
 
 
-def verdict(training: TrainingStatus, policy: SchedulingPolicy, now: datetime) -> End | None:
+def verdict(training: TrainingStatus, limit: Limit, now: datetime) -> End | None:
     """Return the end of an attempt that was not bound in time; None otherwise."""
-    limit = deadline(training, policy)
-    if limit is None or now < limit:
+    end = deadline(training, limit)
+    if end is None or now < end:
         return None
-    seconds = policy.schedule_timeout_seconds
-    message = f"not all members were bound to nodes in {seconds} s; trying again later"
-    return End("GangTimedOut", message, Charge.WITHDRAWAL)
+    then = "the next attempt may have fewer workers" if limit.can_shrink else "trying again later"
+    message = f"not all members were bound to nodes in {limit.seconds} s; {then}"
+    return End(TIMED_OUT, message, Charge.WITHDRAWAL)
 
 
 def _gated(seen: Mapping[str, MemberPod]) -> list[MemberPod]:

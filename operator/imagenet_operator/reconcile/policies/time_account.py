@@ -26,7 +26,7 @@ from imagenet_operator.api.time_status import (
     seconds_of,
     worker_seconds,
 )
-from imagenet_operator.reconcile.policies import conditions, figures
+from imagenet_operator.reconcile.policies import conditions, elastic, figures
 from imagenet_operator.reconcile.sample import Sample
 
 FETCHING: Final = "Fetching"
@@ -60,8 +60,8 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
     before = job.status.time or _opened(job, now)
     until = status.completion_time or now
     elapsed = max(0.0, (until - (before.counted_until or until)).total_seconds())
-    workers = job.spec.training.workers
-    held = elapsed * workers.replicas * workers.gpus if before.phase in _HOLDS_GPUS else 0.0
+    gpus = job.spec.training.workers.gpus * _workers(job)
+    held = elapsed * gpus if before.phase in _HOLDS_GPUS else 0.0
     phases = _added(before, elapsed, _newly_reported(job.status, status))
     time = TimeStatus(
         phases=JobSeconds.model_validate(phases),
@@ -93,10 +93,18 @@ def phase_of(status: Status) -> JobPhase | None:
         return "fetching" if ready is not None and ready.reason == FETCHING else "preparing"
     if training.outcome is not None:
         is_restart = conditions.holds(status.conditions, "Restarting")
-        return "restarting" if is_restart else "queueing"
+        grows = training.outcome.reason == elastic.GROWING
+        return "restarting" if is_restart or grows else "queueing"
     if training.bound_time is None:
         return "queueing"
     return "pulling" if training.running_time is None else "training"
+
+
+def _workers(job: ImageNetJob) -> int:
+    """Return the number of workers of the recorded attempt."""
+    training = job.status.training
+    current = None if training is None else training.workers
+    return job.spec.training.workers.replicas if current is None else current
 
 
 def _opened(job: ImageNetJob, now: datetime) -> TimeStatus:

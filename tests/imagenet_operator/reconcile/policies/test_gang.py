@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.run_policy import SchedulingPolicy
 from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies import gang
 from imagenet_operator.reconcile.types import Capacity, Charge, MemberPod, Patch, Phase, Room
 from support.attempt_members import GPU, NOW, later, recorded, seen
 
-POLICY = SchedulingPolicy(schedule_timeout_seconds=600)
+LIMIT = gang.Limit(600)
 
 
 def waiting(name: str, *, gates: tuple[str, ...] = (SCHEDULING_GATE,), **fields: Any) -> MemberPod:
@@ -107,8 +106,26 @@ def test_a_member_that_ended_had_a_node() -> None:
 def test_a_gang_that_is_not_bound_in_time_is_withdrawn(
     training: TrainingStatus, withdrawn: bool
 ) -> None:
-    end = gang.verdict(training, POLICY, NOW)
+    end = gang.verdict(training, LIMIT, NOW)
     assert (end is not None) is withdrawn
     if end is not None:
         assert (end.reason, end.charge) == ("GangTimedOut", Charge.WITHDRAWAL)
-        assert gang.deadline(training, POLICY) == NOW
+        assert gang.deadline(training, LIMIT) == NOW
+
+
+def test_an_attempt_that_may_have_fewer_workers_does_not_wait_for_its_gates_for_ever() -> None:
+    gated = TrainingStatus(start_time=later(-600))
+    limit = gang.Limit(600, can_shrink=True)
+
+    assert gang.verdict(gated, LIMIT, NOW) is None
+    assert gang.verdict(gated, limit, later(-1)) is None
+    end = gang.verdict(gated, limit, NOW)
+    assert end is not None
+    assert end.message == (
+        "not all members were bound to nodes in 600 s; the next attempt may have fewer workers"
+    )
+
+
+def test_after_its_gates_the_time_of_such_an_attempt_counts_anew() -> None:
+    released = TrainingStatus(start_time=later(-600), schedulable_time=later(-10))
+    assert gang.verdict(released, gang.Limit(600, can_shrink=True), NOW) is None

@@ -1,0 +1,141 @@
+"""Elastic jobs on Kubernetes: the free capacity that decides about their workers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from imagenet_operator.clusters.kubernetes import kinds
+from support.api_requests import Refusal, Request
+from support.asynchronous import asynchronous
+from support.operator_harness import Harness, cluster_of, job, node, running, start_program
+
+Manifest = dict[str, Any]
+TRAINING = {
+    "strategy": {"parameterServer": {"servers": {"replicas": 1}}},
+    "batchSize": 480,
+    "workers": {"replicas": 4, "minReplicas": 2, "elastic": {"waitSeconds": 300}},
+}
+WAIT = {"schedulingPolicy": {"gang": "Wait"}}
+
+
+def lists_all_pods(asked: Request) -> bool:
+    """Whether the capacity is read, once the caches are filled."""
+    return (asked.verb, asked.kind, asked.namespace) == ("list", "Pod", "")
+
+
+async def place(harness: Harness, *nodes: str) -> None:
+    """Start the pods that wait, on these nodes in turn."""
+    waiting = [pod for pod in harness.server.all("Pod") if pod["status"]["phase"] == "Pending"]
+    for pod, where in zip(waiting, nodes, strict=True):
+        start = functools.partial(start_program, node=where, address="::1")
+        await harness.server.change("Pod", pod["metadata"]["name"], start)
+    await harness.settle()
+
+
+async def lose(harness: Harness, pod: str) -> None:
+    """Evict a pod, and let those of its attempt go."""
+
+    def evict(item: Manifest) -> None:
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+        item["status"]["conditions"].append(target)
+
+    await harness.server.change("Pod", pod, evict)
+    await harness.settle()
+    await finish(harness)
+
+
+async def finish(harness: Harness) -> None:
+    """Let the pods go that are being deleted, and the next attempt start."""
+    await harness.finish_deleting()
+    await harness.let_pass(1)
+
+
+def workers(harness: Harness) -> int:
+    return int(harness.status()["training"]["workers"])
+
+
+async def shrunk(harness: Harness) -> None:
+    """Bring a job to where it runs with 2 of 4 workers on one node, and another node comes."""
+    await harness.server.add(job(training=TRAINING))
+    await harness.settle()
+    assert workers(harness) == 4
+    await place(harness, *"aaaabb")
+    await harness.server.remove("Node", "b", "")
+    await lose(harness, "digits-r0-worker-3")
+    assert workers(harness) == 2
+    await place(harness, *"aaaa")
+    assert harness.status()["phase"] == "Running"
+
+
+@asynchronous
+async def test_the_room_of_the_former_attempt_counts_for_the_next_one() -> None:
+    nodes = (node("a", pods=4), node("b", pods=2))
+    async with cluster_of(*nodes) as server, running(server) as harness:
+        await shrunk(harness)
+        await server.add(node("b", pods=2))
+        await harness.heard()
+        # The next list has the pods of this attempt, and is kept for some seconds.
+        harness.operator.cluster.capacity_lock.invalidate()
+        await harness.let_pass(31)
+        await finish(harness)
+
+        assert workers(harness) == 4
+        assert {"Shrunk", "Growing", "Grown"} <= set(harness.events())
+
+
+@asynchronous
+async def test_a_job_that_has_all_workers_reads_no_capacity() -> None:
+    async with cluster_of(node("a")) as server, running(server) as harness:
+        await server.add(job(training=TRAINING))
+        await harness.settle()
+        before = len(server.requests)
+        await place(harness, *"aaaaaa")
+        await harness.let_pass(31)
+
+        assert not any(map(lists_all_pods, server.requests[before:]))
+
+
+@asynchronous
+async def test_an_operator_that_may_not_list_all_pods_keeps_the_number() -> None:
+    forbidden = Refusal(403, "Forbidden", "not in this cluster")
+    nodes = (node("a", pods=6),)
+    async with cluster_of(*nodes) as server, running(server) as harness:
+        await server.add(job(training=TRAINING))
+        await harness.settle()
+        refused = server.refuse(forbidden, lists_all_pods)
+        await place(harness, *"aaaaaa")
+        await lose(harness, "digits-r0-worker-3")
+
+        assert refused
+        assert workers(harness) == 4
+        assert harness.status()["training"]["attempt"] == 1
+
+
+@asynchronous
+async def test_a_job_that_trains_does_not_wait_for_the_lock() -> None:
+    nodes = (node("a", pods=4), node("b", pods=2))
+    async with cluster_of(*nodes) as server, running(server) as harness:
+        await shrunk(harness)
+        lock = harness.operator.cluster.capacity_lock
+        lock._waiters = 4
+        await harness.end_pods()
+        await harness.let_pass(1)
+
+        assert harness.condition("Succeeded")["status"] == "True"
+
+
+@asynchronous
+async def test_an_attempt_behind_gates_is_made_smaller() -> None:
+    async with cluster_of(node("a", pods=4)) as server, running(server) as harness:
+        await server.add(job(training=TRAINING, run_policy=WAIT))
+        await harness.settle()
+        await harness.let_pass(301)
+        await finish(harness)
+        await harness.let_pass(30)
+
+        assert workers(harness) == 2
+        pods = server.all("Pod")
+        assert len(pods) == 4
+        assert not any(pod["spec"].get("schedulingGates") for pod in pods)
+        assert server.get(kinds.JOB.name, "digits") is not None
