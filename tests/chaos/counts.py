@@ -18,6 +18,7 @@ class Counts:
         checks: Invariant → how often it was checked.
         violations: Invariant → how often it did not hold.
         requests: How many the API server was sent.
+        growths: How many attempts of elastic jobs ended so that the job grows.
         ends: How a job ended → how many did.
     """
 
@@ -27,6 +28,7 @@ class Counts:
     checks: Counter[str] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)
     requests: int = 0
+    growths: int = 0
     ends: Counter[str] = field(default_factory=Counter)
 
     def inject(self, fault: str) -> None:
@@ -37,6 +39,7 @@ class Counts:
         """Add other schedules."""
         self.schedules += other.schedules
         self.requests += other.requests
+        self.growths += other.growths
         for name in ("injections", "struck", "checks", "violations", "ends"):
             getattr(self, name).update(getattr(other, name))
 

@@ -238,6 +238,16 @@ async def lose_node(story: Story) -> None:
     await story.cluster.lose_node(node, seconds)
 
 
+async def drain(story: Story) -> None:
+    """A node is drained, with the most pods on it, and is away for minutes."""
+    nodes = [name for name in story.cluster.slots if not story.cluster.is_closed(name)]
+    if len(nodes) < 2:
+        return
+    story.counts.inject("node drained")
+    node = min(nodes, key=story.cluster.room_on)
+    await story.cluster.drain_node(node, story.draw.choice([30.0, 150.0, 500.0]))
+
+
 async def fail_job(story: Story) -> None:
     """A Job of a preparation fails."""
     jobs = [
@@ -326,6 +336,26 @@ async def occupy(story: Story) -> None:
 
 
 lag_of_nodes = lag("Node")
+
+ELASTIC: tuple[Fault, ...] = (
+    drain,
+    drain,
+    drain,
+    lose_node,
+    lose_node,
+    crash,
+    evict,
+    vanish,
+    suspend,
+    kill,
+    pause,
+    errors,
+    lost_answers,
+    late_requests,
+    lag("Pod"),
+    lag_of_nodes,
+)
+"""Faults for elastic jobs: nodes go and come."""
 
 BLINDING = frozenset(
     {errors, resets, lost_answers, late_answers, late_requests, too_large}

@@ -19,8 +19,9 @@ from typing import Any
 
 import orjson
 
+from chaos.jobs import ELASTIC_COUNTS
 from chaos.network import WRITES
-from chaos.status_invariants import TERMINAL, StatusInvariants
+from chaos.status_invariants import ELASTIC, TERMINAL, StatusInvariants
 from chaos.world import ChaosCluster, JobWorld
 from imagenet_operator.clusters.kubernetes import kinds, leases
 from imagenet_operator.configuration import LEASE_NAMESPACE
@@ -34,6 +35,7 @@ from support.simulated_objects import (
     check_names,
     is_terminating,
     owner_of,
+    workers_of,
 )
 
 Manifest = dict[str, Any]
@@ -79,7 +81,7 @@ NAMES = {
     "right end": "Each job ends in time after the last fault",
     "rest": "An ended job causes no more writes",
 }
-"""Each invariant, in words."""
+"""Each invariant, in words; `ELASTIC` holds for elastic jobs beside them."""
 
 
 @dataclass
@@ -89,6 +91,7 @@ class _Facts:
     reads: dict[str, list[float]] = field(default_factory=dict)
     suspended_at: float | None = None
     ended_at: dict[int, float] = field(default_factory=dict)
+    workers: dict[int, int] = field(default_factory=dict)
     idle_since: float | None = None
 
 
@@ -122,7 +125,7 @@ class Invariants:
 
     def expect(self, invariant: str, holds: object, found: str) -> None:
         """Check something."""
-        assert invariant in NAMES
+        assert invariant in (*NAMES, ELASTIC)
         self.checks[invariant] += 1
         if not holds:
             at = asyncio.get_running_loop().time()
@@ -216,6 +219,8 @@ class Invariants:
             self.expect("one pod a name", excused, f"{name} after the end of its attempt")
             self._late[pod["metadata"]["uid"]] = asyncio.get_running_loop().time()
             return
+        if world.is_elastic:
+            self._check_workers(facts, pod)
         policy = (NETWORK_POLICY, f"{world.key[1]}-r{number}")
         self.expect("protected", policy in world.objects, f"{name} without a NetworkPolicy")
         if (former := world.specs.get(name)) is not None:
@@ -230,6 +235,12 @@ class Invariants:
             and not self._is_gone(other)
         ]
         self.expect("one attempt", not others, f"{name} beside {others}")
+
+    def _check_workers(self, facts: _Facts, pod: Manifest) -> None:
+        told, name = workers_of(pod), pod["metadata"]["name"]
+        known = facts.workers.setdefault(attempt_of(pod), told)
+        self.expect(ELASTIC, known == told, f"{name} knows of {told} workers, others of {known}")
+        self.expect(ELASTIC, told in ELASTIC_COUNTS, f"{name} knows of {told} workers")
 
     def _is_gone(self, pod: Manifest) -> bool:
         """Whether a pod counts as ended: it is deleted, and its node is known to be lost."""

@@ -17,6 +17,16 @@ _STRATEGIES: dict[str, tuple[Manifest, int, int]] = {
 }
 """Name → strategy, workers, members of an attempt."""
 
+ELASTIC = "elastic"
+"""The name of a job of servers whose attempts differ in their number of workers."""
+
+ELASTIC_COUNTS = (2, 3, 4)
+CHANGES_PER_HOUR = 2
+_ELASTIC_WORKERS = {
+    "minReplicas": ELASTIC_COUNTS[0],
+    "elastic": {"waitSeconds": 60, "maxChangesPerHour": CHANGES_PER_HOUR},
+}
+
 _FROM_IMAGES = {
     "source": {"volume": {"claimName": "raw", "path": "a.tar"}},
     "volume": {"size": "1Gi"},
@@ -30,7 +40,7 @@ class JobDraw:
 
     Attributes:
         name: Its name.
-        strategy: Of `_STRATEGIES`.
+        strategy: Of `_STRATEGIES`, or `ELASTIC`.
         is_prepared: Whether its dataset exists.
         policy: Its runPolicy.
         gpus: Of each worker.
@@ -47,17 +57,26 @@ class JobDraw:
     @property
     def size(self) -> int:
         """The members of an attempt."""
-        return _STRATEGIES[self.strategy][2]
+        return self._parts[2]
+
+    @property
+    def _parts(self) -> tuple[Manifest, int, int]:
+        if self.strategy == ELASTIC:
+            most = ELASTIC_COUNTS[-1]
+            return _ONE_SERVER, most, most + 2
+        return _STRATEGIES[self.strategy]
 
     def manifest(self) -> Manifest:
         """The job as its user applies it."""
-        strategy, workers, _ = _STRATEGIES[self.strategy]
+        strategy, workers, _ = self._parts
+        elastic = _ELASTIC_WORKERS if self.strategy == ELASTIC else {}
         built = job_table.manifest(
             name=self.name,
             dataset=_FROM_BEFORE if self.is_prepared else _FROM_IMAGES,
             training={
                 "strategy": strategy,
-                "workers": {"replicas": workers, "gpus": self.gpus},
+                "workers": {"replicas": workers, "gpus": self.gpus, **elastic},
+                **({"batchSize": 480} if elastic else {}),
             },
             run_policy=self.policy,
         )
@@ -67,9 +86,9 @@ class JobDraw:
         return built
 
 
-def draw_job(name: str, draw: random.Random) -> JobDraw:
-    """Draw a job."""
-    strategy = draw.choice(list(_STRATEGIES))
+def draw_job(name: str, draw: random.Random, strategy: str | None = None) -> JobDraw:
+    """Draw a job, of a strategy if one is given."""
+    strategy = strategy or draw.choice(list(_STRATEGIES))
     return JobDraw(
         name=name,
         strategy=strategy,

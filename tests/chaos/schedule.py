@@ -82,6 +82,7 @@ def draw(
     kinds_of_faults: Sequence[Fault] = ALL,
     operators: Sequence[int] = (1, 1, 2),
     leases: Sequence[bool] = (True, True, True, True, False),
+    strategy: str | None = None,
 ) -> Plan:
     """Return the plan of a seed.
 
@@ -91,6 +92,7 @@ def draw(
         operators: From which numbers of operators it is drawn.
         leases: From which it is drawn whether they have a Lease. Operators without one are of a
             former release; they may run beside each other.
+        strategy: That of the first job; None to draw it too.
     """
     drawn = random.Random(seed)
     return Plan(
@@ -98,7 +100,7 @@ def draw(
         operators=drawn.choice(operators),
         has_lease=drawn.choice(leases),
         places=drawn.choice([2, 6, 6]),
-        jobs=tuple(draw_job(name, drawn) for name in ("digits", "other")),
+        jobs=(draw_job("digits", drawn, strategy), draw_job("other", drawn)),
         faults=tuple(
             sorted(
                 (
@@ -311,6 +313,7 @@ def run(plan: Plan) -> Outcome:
         counts.requests = len(server.requests)
         counts.struck.update(counts.injections.keys())
         counts.checks = invariants.checks
+        counts.growths = invariants.statuses.growths
         counts.violations.update(found.invariant for found in invariants.violations)
         return Outcome(counts, invariants.violations)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from chaos.jobs import CHANGES_PER_HOUR
 from chaos.world import ChaosCluster, JobWorld
 from imagenet_operator.api.status import Status, TrainingStatus
-from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.policies import conditions, elastic
 from support.simulated_objects import attempt_of, true_ends
 
 Manifest = dict[str, Any]
+ELASTIC = "elastic"
+"""The invariant of elastic jobs: their workers are of a number that they may have, the same in all
+pods of an attempt, and they grow no more often than they may."""
+
 TERMINAL = ("Succeeded", "Failed", "Unknown")
 
 
@@ -32,6 +38,8 @@ class StatusInvariants:
         expect: Checks an invariant.
         remaining: Returns the pods of a job that may still run.
         sees_nodes: Whether some operator saw in time which nodes were lost.
+        changes: UID of an elastic job → how often its number of workers has changed.
+        growths: How many attempts ended so that their job grows.
     """
 
     cluster: ChaosCluster
@@ -39,6 +47,8 @@ class StatusInvariants:
     expect: Expect
     remaining: Callable[[JobWorld], list[str]]
     sees_nodes: bool = True
+    changes: Counter[str] = field(default_factory=Counter)
+    growths: int = 0
 
     def check_change(self, before: Manifest, after: Manifest) -> None:
         """Check a status that an operator has written."""
@@ -53,6 +63,7 @@ class StatusInvariants:
         if "Succeeded" in ends - true_ends(old):
             self.expect("true success", world.everybody_succeeded(), name)
         self._check_charges(world, old, new, after)
+        self._check_growth(world, old, new)
         was = conditions.holds(old.conditions, "Suspended")
         if conditions.holds(new.conditions, "Suspended") and not was:
             left = self.remaining(world)
@@ -121,6 +132,20 @@ class StatusInvariants:
             "deserved", deserved.get(failed.reason), f"{name}: {failed.reason}: {failed.message}"
         )
 
+    def _check_growth(self, world: JobWorld, old: Status, new: Status) -> None:
+        """Check how often the workers have changed when a job grows; all within an hour."""
+        former, current = old.training, new.training
+        if not world.is_elastic or former is None or current is None:
+            return
+        if current.attempt != former.attempt:
+            if current.workers != former.workers and not _grows(former):
+                self.changes[world.uid] += 1
+        elif former.outcome is None and _grows(current):
+            found = f"{world.key[1]} grows after {self.changes[world.uid]} changes"
+            self.expect(ELASTIC, self.changes[world.uid] < CHANGES_PER_HOUR, found)
+            self.changes[world.uid] += 1
+            self.growths += 1
+
     def check_end(self, job: Manifest) -> None:
         """Check what an ended job is charged with."""
         world = self.cluster.worlds[job["metadata"]["uid"]]
@@ -128,3 +153,8 @@ class StatusInvariants:
         restarts = self.cluster.status_of(job).restarts
         found = f"{world.key[1]}: {restarts} restarts at the end, {own} failures of its own"
         self.expect("deserved", restarts <= own, found)
+
+
+def _grows(training: TrainingStatus) -> bool:
+    """Whether an attempt has ended so that its job grows."""
+    return training.outcome is not None and training.outcome.reason == elastic.GROWING

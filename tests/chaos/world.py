@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from chaos.job_objects import ObjectsOfJob
 from imagenet_operator.api import stored as stored_jobs
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.manifests import labels
 from support.api_storage import Storage
 from support.operator_harness import node
-from support.simulated_objects import attempt_of, is_terminating, owner_of, role_of
+from support.simulated_objects import attempt_of, is_terminating, owner_of, role_of, workers_of
 from support.simulated_world import START, SimulatedWorld
 
 Manifest = dict[str, Any]
@@ -40,35 +41,6 @@ def is_ready(node: Manifest) -> bool:
     return any(item["status"] == "True" for item in node["status"]["conditions"])
 
 
-class _OfJob(MutableMapping[tuple[str, str], Manifest]):
-    """The objects of one job among all that are stored: by kind and name."""
-
-    def __init__(self, storage: Storage, namespace: str, uid: str) -> None:
-        self._storage = storage
-        self._namespace = namespace
-        self.uids = {uid}
-
-    def __getitem__(self, key: tuple[str, str]) -> Manifest:
-        found = self._storage.objects[key[0], self._namespace, key[1]]
-        if owner_of(found) not in self.uids:
-            raise KeyError(key)
-        return found
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        for (kind, namespace, name), item in self._storage.objects.items():
-            if namespace == self._namespace and owner_of(item) in self.uids and kind != "Event":
-                yield kind, name
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __setitem__(self, key: tuple[str, str], item: Manifest) -> None:
-        raise NotImplementedError("objects are created by the storage")
-
-    def __delitem__(self, key: tuple[str, str]) -> None:
-        raise NotImplementedError("objects are removed by the storage")
-
-
 class JobWorld(SimulatedWorld):
     """What happens to one job.
 
@@ -81,6 +53,7 @@ class JobWorld(SimulatedWorld):
         uid: The job's.
         specs: Name of each pod that was created to train → its spec.
         blamed: Attempts of which members died because a node was lost.
+        is_elastic: Whether attempts differ in their number of workers.
     """
 
     def __init__(self, cluster: ChaosCluster, job: Manifest, size: int) -> None:
@@ -94,10 +67,14 @@ class JobWorld(SimulatedWorld):
         self.specs: dict[str, Manifest] = {}
         self.blamed: set[int] = set()
         self.newest = -1
-        self.seconds = cluster.draw.uniform(60, 240)
+        self.is_elastic = "minReplicas" in job["spec"]["training"]["workers"]
+        # Nodes have to go and come while an elastic job trains.
+        self.seconds = cluster.draw.uniform(*((300, 900) if self.is_elastic else (60, 240)))
         self._cluster = cluster
         self._size = size
-        self._view = _OfJob(cluster.storage, metadata["namespace"], self.uid)
+        self._replicas: int = job["spec"]["training"]["workers"]["replicas"]
+        self._missing_workers: dict[int, int] = {}
+        self._view = ObjectsOfJob(cluster.storage, metadata["namespace"], self.uid)
         self.objects = self._view  # type: ignore[assignment]
         self._found: dict[str, tuple[int, list[Manifest]]] = {}
         self._whole_since: dict[int, datetime] = {}
@@ -119,6 +96,8 @@ class JobWorld(SimulatedWorld):
                 self.created_pods.append(metadata["name"])
             self.specs[metadata["name"]] = item["spec"]
             self.newest = max(self.newest, attempt_of(item))
+            if self.is_elastic:
+                self._missing_workers[attempt_of(item)] = self._replicas - workers_of(item)
 
     def of_kind(self, kind: str) -> list[Manifest]:
         version, found = self._found.get(kind, (-1, []))
@@ -166,7 +145,8 @@ class JobWorld(SimulatedWorld):
 
     def whole(self, number: int) -> bool:
         of_attempt = [name for name in self.created_pods if f"-r{number}-" in name]
-        return number == self.newest and len(of_attempt) == self._size and super().whole(number)
+        size = self._size - self._missing_workers.get(number, 0)
+        return number == self.newest and len(of_attempt) == size and super().whole(number)
 
     def own_failures(self) -> list[int]:
         """The attempts of which a member failed by itself."""
@@ -226,7 +206,7 @@ class JobWorld(SimulatedWorld):
         nodes = [
             name
             for name in self.slots
-            if not self._cluster.is_not_ready(name) and self._room_on(name) > 0
+            if not self._cluster.is_closed(name) and self._room_on(name) > 0
         ]
         if nodes:
             pod["spec"]["nodeName"] = self._cluster.draw.choice(nodes)
@@ -332,6 +312,25 @@ class ChaosCluster:
         """Whether the API shows a node as lost."""
         stored = self.storage.objects.get(("Node", "", name))
         return stored is None or not is_ready(stored)
+
+    def is_closed(self, name: str) -> bool:
+        """Whether no pod is bound to a node: it is lost, or cordoned."""
+        return self.is_not_ready(name) or self._is_cordoned(name)
+
+    def _is_cordoned(self, name: str) -> bool:
+        return bool(self.storage.objects["Node", "", name]["spec"].get("unschedulable"))
+
+    async def drain_node(self, name: str, seconds: float) -> None:
+        """Cordon a node, evict its pods, and open it again after a while."""
+        self._cordon(name, True)
+        self._evict_from(name)
+        await asyncio.sleep(seconds)
+        self._cordon(name, False)
+
+    def _cordon(self, name: str, value: bool) -> None:
+        stored = self.storage.objects["Node", "", name]
+        stored["spec"]["unschedulable"] = value
+        self.storage.store("MODIFIED", stored)
 
     async def lose_node(self, name: str, seconds: float) -> None:
         """Cut a node off for a while: it is noticed late, and its pods are evicted later."""
