@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from imagenet_workloads.rendezvous.tf_config import apart
 from support.loopback import free_port
 from support.members import Members
 from support.processes import wait_until
@@ -50,7 +49,7 @@ class ListedWorkers(Members):
 
     def wait_until_joining(self, index: int) -> None:
         """Return when TensorFlow's server of a worker listens, from when on it waits for others."""
-        port = int(apart(self._listed)[index].rpartition(":")[2])
+        port = int(self._listed[index].rpartition(":")[2])
         wait_until(lambda: _listens(port), f"worker-{index} listens on port {port}")
 
 

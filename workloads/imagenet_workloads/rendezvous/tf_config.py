@@ -2,9 +2,8 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from ipaddress import IPv4Address
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -36,27 +35,6 @@ def find(asked: str, variables: Mapping[str, str]) -> "TfConfigRendezvous":
     if not 0 <= index < len(workers):
         raise fields.wrong("task", f"names worker {index} of {len(workers)}")
     return TfConfigRendezvous(workers, index)
-
-
-def apart(workers: Sequence[str]) -> list[str]:
-    """Return workers that differ only in their loopback address, as in a local run, one port each.
-
-    TensorFlow's server listens on all addresses of a machine, despite TF_CONFIG, so the second
-    worker would find its port in use. Every worker computes the same ports.
-    """
-    return [_apart(worker) for worker in workers]
-
-
-def _apart(worker: str) -> str:
-    host, _, port = worker.rpartition(":")
-    try:
-        address = IPv4Address(host)
-    except ValueError:
-        return worker
-    if not address.is_loopback:
-        return worker
-    # Below the ephemeral ports, and above the members' ports in a cluster.
-    return f"{host}:{20_000 + (int(address) + int(port)) % 12_000}"
 
 
 class TfConfigRendezvous:

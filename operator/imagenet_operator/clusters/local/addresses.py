@@ -7,8 +7,10 @@ when the last process that holds it has died.
 
 import errno
 import random
+import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import IPv4Address
 from types import MappingProxyType
 
 from imagenet_operator.clusters.interface import LocalError
@@ -20,6 +22,7 @@ FIRST, LAST = 2, 254
 _TRIES = 64
 # A port may be in use in one block by chance; if it is in use in all of these, it is everywhere.
 _BLOCKS = 4
+_LISTENER = re.compile(r"(?<![\d.])(127\.\d{1,3}\.\d{1,3}\.\d{1,3}):(\d{1,5})\b")
 _STOP = "stop that program during this run"
 
 
@@ -98,6 +101,24 @@ def claim(
                 f"({error.strerror}): a program listens on it on all addresses, for example "
                 f"0.0.0.0:{port}; {remedies.get(port, _STOP)}"
             ) from error
+
+
+def with_own_ports(text: str) -> str:
+    """Give each address in a text a port that no other address has.
+
+    TensorFlow's server listens on all addresses of a machine, whatever TF_CONFIG says. So the
+    second worker would find its port in use. Every worker computes the same ports.
+
+    Args:
+        text: The value of a variable, with addresses as 127.A.B.C:PORT.
+    """
+    return _LISTENER.sub(_own_port, text)
+
+
+def _own_port(found: re.Match[str]) -> str:
+    host, port = found.groups()
+    # Below the ephemeral ports, and above the members' ports in a cluster.
+    return f"{host}:{20_000 + (int(IPv4Address(host)) + int(port)) % 12_000}"
 
 
 def _first_taken(host: str, ports: Iterable[int]) -> tuple[int, OSError] | None:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from imagenet_operator.api import Manifest, strategies
 from imagenet_operator.clusters.interface import Unsupported
+from imagenet_operator.clusters.local.addresses import with_own_ports
 from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
 from imagenet_operator.clusters.local.volumes import Volumes
 
@@ -27,6 +28,9 @@ _EXPANDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 _OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE)
 """Variables of any strategy; each strategy names its own."""
+
+_LISTENS_ON_ALL = "TF_CONFIG"
+"""The variable of servers that listen on all addresses of this machine."""
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -216,6 +220,8 @@ def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
             # Only values of the manifest are paths in the container.
             value = expand(_translate(variable.get("value") or "", given.paths), variables)
             value = _resolve(value, given.peer)
+            if variable["name"] == _LISTENS_ON_ALL:
+                value = with_own_ports(value)
         variables[variable["name"]] = value
     visible = {VISIBLE: ",".join(given.gpus)}
     return {**given.environment, **visible, **variables}

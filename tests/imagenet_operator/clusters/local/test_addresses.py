@@ -1,4 +1,5 @@
 import ipaddress
+import json
 import socket
 import subprocess
 import sys
@@ -93,6 +94,23 @@ def test_a_block_in_which_a_port_is_taken_is_passed_over(monkeypatch: pytest.Mon
         closing(addresses.claim([other.getsockname()[1]])) as block,
     ):
         assert block.of("pod").startswith("127.78.8.")
+
+
+def test_addresses_that_listen_everywhere_get_a_port_each() -> None:
+    hosts = [f"127.31.7.{number}" for number in range(2, 255)]
+    text = json.dumps({"worker": [f"{host}:9092" for host in hosts]})
+    moved = json.loads(addresses.with_own_ports(text))["worker"]
+    ports = {int(address.partition(":")[2]) for address in moved}
+    assert [address.partition(":")[0] for address in moved] == hosts
+    assert len(ports) == len(hosts)
+    assert all(20_000 <= port < 32_000 for port in ports)
+
+
+@pytest.mark.parametrize(
+    "text", ["story-r0-worker-0.story-r0:9092", "10.127.0.0.1:9092", "1127.0.0.1:90", "127.0.0.1"]
+)
+def test_other_addresses_keep_their_ports(text: str) -> None:
+    assert addresses.with_own_ports(text) == text
 
 
 def test_a_port_that_is_taken_everywhere_is_named() -> None:

@@ -9,22 +9,15 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import Distributed
-from imagenet_workloads.rendezvous.tf_config import apart
 
 
 def join() -> Distributed:
     """Join; return when every worker has joined. It uses all visible GPUs."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    workers = apart(resolver.cluster_spec().as_dict()["worker"])
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({"worker": workers}),
-        task_type=resolver.task_type,
-        task_id=resolver.task_id,
-        rpc_layer="grpc",
-    )
+    workers = resolver.cluster_spec().num_tasks("worker")
     _wait_where_signals_are_heard()
     distribution = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
-    return Distributed(distribution, int(resolver.task_id), len(workers))
+    return Distributed(distribution, int(resolver.task_id), workers)
 
 
 def _wait_where_signals_are_heard() -> None:
