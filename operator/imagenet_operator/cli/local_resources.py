@@ -174,7 +174,7 @@ def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None
 
 def programs(job: ImageNetJob) -> environments.Programs:
     """Return the programs of a job's pods."""
-    return environments.programs(environments.of_job(job))
+    return environments.programs(environments.of_job(job), command=environments.command_of(job))
 
 
 def _mapping(text: str) -> tuple[str, Path]:

@@ -12,6 +12,7 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Condition
 from imagenet_operator.clusters.interface import LocalError
+from imagenet_operator.clusters.local import environments
 from imagenet_operator.clusters.local.kubelet import tail
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import names, volumes
@@ -29,6 +30,7 @@ class Result:
     Attributes:
         job: With its last status.
         seconds: The duration of this run.
+        results: The folder of everything that the job's workers wrote.
         model: The folder of the trained model, or None.
         training: The content of result.json, or empty.
         dataset: The folder of the dataset, or None if its key is not known.
@@ -37,6 +39,7 @@ class Result:
 
     job: ImageNetJob
     seconds: float
+    results: Path
     model: Path | None
     training: dict[str, Any]
     dataset: Path | None
@@ -69,14 +72,19 @@ def collect(job: ImageNetJob, found: Volumes, seconds: float, log: Path | None) 
         seconds: The duration of the run.
         log: The log of the pod that failed first.
     """
-    model, training = _newest_result(job, found)
-    return Result(job, seconds, model, training, _dataset(job, found), log)
-
-
-def _newest_result(job: ImageNetJob, found: Volumes) -> tuple[Path | None, dict[str, Any]]:
-    """Return the folder and the result of the newest attempt that wrote one."""
     mount = volumes.output(job) or volumes.data(job)
     folder = found.path(mount.claim) / names.output_folder(job.metadata.name, job.metadata.uid)
+    model, training = _newest_result(job, folder)
+    return Result(job, seconds, folder, model, training, _dataset(job, found), log)
+
+
+def _newest_result(job: ImageNetJob, folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """Return the folder and the result of the newest attempt that wrote one.
+
+    The files of a user's own program mean nothing here, whatever their names are.
+    """
+    if environments.command_of(job) is not None:
+        return None, {}
     newest = job.status.training.attempt if job.status.training is not None else -1
     for attempt in range(newest, -1, -1):
         path = folder / "attempts" / f"r{attempt}" / "result.json"
@@ -135,11 +143,13 @@ def _target(model: Path, folder: Path, workdir: Path) -> Path:
 def as_text(result: Result) -> str:
     """Return the summary of a run that succeeded."""
     status = result.job.status
+    is_own = environments.command_of(result.job) is not None
     rows = {
         "accuracy": _accuracy(result.training),
         "reading": _reading(result),
         "waiting": _waiting(result),
-        "model": str(result.model or "none"),
+        "results": str(result.results) if is_own else "",
+        "model": "" if is_own else str(result.model or "none"),
     }
     if result.dataset is not None:
         key = status.listed.key[:12] if status.listed is not None else result.dataset.name

@@ -157,7 +157,7 @@ def _machine(
         gpus=resources.gpus,
         programs=local_resources.programs(job),
         environment={"OMP_NUM_THREADS": share, **pods.inherited(os.environ)},
-        images=preflight.images(resources.settings.manifests),
+        images=preflight.images(job, resources.settings.manifests),
         logs=folder.logs,
         scratch=folder.scratch,
         slots=cores,

@@ -14,7 +14,6 @@ import pytest
 
 from imagenet_operator.api import load, parse
 from imagenet_operator.cli import files
-from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.manifests import preview, rendezvous
 from imagenet_operator.manifests.settings import DEFAULTS
@@ -126,12 +125,9 @@ def test_the_page_shows_how_the_example_waits() -> None:
     assert [loop for loop in shown if loop not in script] == []
 
 
-def test_a_local_run_says_that_it_cannot() -> None:
+def test_a_local_run_takes_its_command_from_the_machine() -> None:
     (document,) = load(EXAMPLE)
-    with pytest.raises(
-        Unsupported, match=r"cannot have the image 'python:3\.11-slim-bookworm'; leave out `image`"
-    ):
-        preflight.needs(parse(document), DEFAULTS)
+    assert ("python3", True) in preflight.needs(parse(document), DEFAULTS).programs
 
 
 def test_the_page_names_every_variable_of_the_example() -> None:

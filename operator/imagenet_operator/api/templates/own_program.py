@@ -36,6 +36,16 @@ def has_command(template: Any) -> bool:
     return any(container.get("command") for container in main_containers(template))
 
 
+def command(training: TrainingSpec) -> str | None:
+    """Return the command of a valid job's own program; None if it has none."""
+    if training.image is None:
+        return None
+    for container in main_containers(training.workers.template):
+        if container.get("command"):
+            return str(container["command"][0])
+    return None
+
+
 def problems(training: TrainingSpec) -> list[Problem]:
     """Return the fields that a job's own program would not receive or follow."""
     if not has_command(training.workers.template):

@@ -3,7 +3,8 @@
 In a cluster, an image contains a framework. Here it is in a Python environment beside that of
 imagenetctl (`.venv-tensorflow` beside `.venv`), because frameworks need different versions of the
 same packages. Members of an attempt run in the environment of their framework and strategy, and
-everything else runs in imagenetctl's.
+everything else runs in imagenetctl's. A user's own program replaces an image that this machine does
+not have: its command is found on the PATH, as in a shell.
 """
 
 import os
@@ -14,9 +15,13 @@ from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.frameworks import FRAMEWORKS, LocalEnvironment
+from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.process import find_program, program_folders
+from imagenet_operator.clusters.local.process import find_program, path_folders, program_folders
 from imagenet_operator.manifests import labels
+
+_PROJECT = "imagenet-"
+"""The first letters of this project's programs."""
 
 
 def of_job(job: ImageNetJob) -> LocalEnvironment | None:
@@ -36,6 +41,15 @@ def of_framework(framework: str) -> LocalEnvironment | None:
     return FRAMEWORKS[framework].environment
 
 
+def command_of(job: ImageNetJob) -> str | None:
+    """Return the command that a job's workers take from the PATH; None if there is none.
+
+    The programs of this project, such as `imagenet-slots`, come from the job's environment.
+    """
+    command = own_program.command(job.spec.training)
+    return None if command is None or command.startswith(_PROJECT) else command
+
+
 def is_member(pod: Manifest) -> bool:
     """Whether a pod (or its template) trains, rather than prepares."""
     return labels.ATTEMPT in (pod.get("metadata", {}).get("labels") or {})
@@ -49,11 +63,15 @@ class Programs:
         own: The folders of imagenetctl's own environment and of the PATH, in order.
         training: The environment of an attempt's members; None for the same.
         prefix: The folder of imagenetctl's own environment, beside which the others are.
+        search_path: The folders of the PATH, in order.
+        command: The command of the user's own program, found on the PATH; None for none.
     """
 
     own: tuple[Path, ...]
     training: LocalEnvironment | None
     prefix: Path
+    search_path: tuple[Path, ...] = ()
+    command: str | None = None
 
     def find(self, name: str, *, trains: bool) -> Path:
         """Return the executable of a program.
@@ -65,6 +83,11 @@ class Programs:
         Raises:
             LocalError: It is not installed; the message has the command that installs it.
         """
+        if trains and name == self.command:
+            found = find_program(name, self.search_path)
+            if found is None:
+                raise _missing_command(name)
+            return found
         if not trains or self.training is None:
             found = find_program(name, self.own)
             if found is None:
@@ -81,6 +104,7 @@ def programs(
     training: LocalEnvironment | None = None,
     variables: Mapping[str, str] = os.environ,
     prefix: Path | None = None,
+    command: str | None = None,
 ) -> Programs:
     """Return the programs of this machine.
 
@@ -88,14 +112,29 @@ def programs(
         training: The environment of an attempt's members; None for imagenetctl's own.
         variables: The environment variables of imagenetctl, for its PATH.
         prefix: The folder of imagenetctl's environment; by default the running one.
+        command: The command of the user's own program; None for none.
     """
-    return Programs(program_folders(variables), training, prefix or Path(sys.prefix))
+    return Programs(
+        program_folders(variables),
+        training,
+        prefix or Path(sys.prefix),
+        path_folders(variables),
+        command,
+    )
 
 
 def _missing(program: str) -> LocalError:
     return LocalError(
         f"the program {program!r} is neither beside this Python ({sys.executable}) nor on the "
         "PATH; in a checkout of this project type: pip install './workloads[mxnet]'"
+    )
+
+
+def _missing_command(command: str) -> LocalError:
+    return LocalError(
+        f"spec.training.workers.template: the command {command!r} is not on the PATH; a local run "
+        "takes it from this machine, not from spec.training.image; install it, or add its folder "
+        "to the PATH"
     )
 
 

@@ -41,7 +41,7 @@ class Machine:
         gpus: The GPUs.
         programs: Finds the pods' commands.
         environment: Variables of every pod.
-        images: The images whose programs are installed on this machine.
+        images: The images that this machine replaces.
         logs: The folder of the pods' logs.
         scratch: The folder of their emptyDir volumes and termination messages.
         slots: The most pods of one Job at the same time.

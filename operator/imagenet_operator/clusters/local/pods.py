@@ -2,7 +2,7 @@
 
 Paths below a mount become paths below the volume's folder. POD.SERVICE becomes the peer's address.
 `$(VAR)` is expanded, and downward API fields are filled in. Before anything starts, `check` rejects
-what processes do not support, such as sidecars and foreign images.
+what processes do not support, such as sidecars and images without a command.
 """
 
 import re
@@ -72,7 +72,7 @@ def check(pod: Manifest, images: frozenset[str]) -> None:
 
     Args:
         pod: A pod or a pod template.
-        images: The images whose programs are installed here.
+        images: The images that this machine replaces.
 
     Raises:
         Unsupported: It names what is not supported, and what to do instead.
@@ -113,7 +113,8 @@ def _check_container(where: str, container: Manifest, images: frozenset[str]) ->
         raise _unsupported(
             where,
             f"the image {container.get('image')!r}",
-            "leave out `image` (and its `command`): the programs run as they are installed here",
+            "leave out `image`, or write the `command` of your own program, which then runs as it "
+            "is installed here",
         )
     if not container.get("command"):
         raise _unsupported(where, "an image's own entry point", "give the container a command")

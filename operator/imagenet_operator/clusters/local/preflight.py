@@ -7,6 +7,7 @@ job only after minutes of preparation.
 from dataclasses import dataclass
 
 from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.environments import Programs, is_member
@@ -37,12 +38,18 @@ class Needs:
     ports: frozenset[int]
 
 
-def images(settings: Settings) -> frozenset[str]:
-    """Return the images whose programs are installed on this machine."""
+def images(job: ImageNetJob, settings: Settings) -> frozenset[str]:
+    """Return the images that this machine replaces.
+
+    The programs of the operator's images are installed here. The command of a user's own program
+    is searched on the PATH, whatever its image is.
+    """
+    training = job.spec.training
+    own = {training.image} if own_program.command(training) is not None else set()
     of_training = (
         image for images in settings.images.values() for image in (images.cpu, images.gpu)
     )
-    return frozenset({settings.preparation_image, *of_training})
+    return frozenset({settings.preparation_image, *of_training, *filter(None, own)})
 
 
 def needs(job: ImageNetJob, settings: Settings) -> Needs:
@@ -61,8 +68,9 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
     built = preview.everything(job, settings)
     members = [item for item in built if item["kind"] == "Pod"]
     everything = [item["spec"]["template"] for item in built if item["kind"] == "Job"] + members
+    installed = images(job, settings)
     for pod in everything:
-        pods.check(pod, images(settings))
+        pods.check(pod, installed)
     mounted = frozenset(claim for pod in everything for claim in pods.claims(pod))
     made = {claim["metadata"]["name"] for claim in volumes.claims(job)}
     return Needs(

@@ -142,6 +142,10 @@ def find_program(name: str, folders: Sequence[Path]) -> Path | None:
 
 def program_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of pods' programs: that of this Python, then the PATH."""
+    return (Path(sys.executable).parent, *path_folders(environment))
+
+
+def path_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of the PATH, in order."""
     search_path = environment.get("PATH", os.defpath)
-    on_path = (Path(folder) for folder in search_path.split(os.pathsep) if folder)
-    return (Path(sys.executable).parent, *on_path)
+    return tuple(Path(folder) for folder in search_path.split(os.pathsep) if folder)

@@ -1,14 +1,16 @@
 """Which environment of this machine a pod's program is taken from."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.frameworks import FRAMEWORKS, LocalEnvironment
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.manifests import preview
-from support.job_table import JOBS
+from support.job_table import JOBS, manifest, read
 from support.pod_subset import REPOSITORY
 
 HOROVOD = FRAMEWORKS["MXNet"].local_environment("horovod")
@@ -36,7 +38,7 @@ def prefix(tmp_path: Path) -> Path:
 def programs(prefix: Path, training: LocalEnvironment | None) -> environments.Programs:
     own = environments.programs(training, {"PATH": str(prefix / "bin")}, prefix)
     # Without the programs of the environment that these tests run in.
-    return environments.Programs(own.own[1:], own.training, own.prefix)
+    return replace(own, own=own.own[1:])
 
 
 @pytest.mark.parametrize(("name", "environment"), TRAINS_IN)
@@ -67,6 +69,47 @@ def test_an_environment_that_is_missing_is_named_with_what_to_type(prefix: Path)
         "Horovod with MXNet needs another environment, and there is no "
         f"{prefix}-horovod/bin/train; in a checkout of this project type: make install-horovod"
     )
+
+
+def own_job(command: str) -> ImageNetJob:
+    template = {"spec": {"containers": [{"name": "main", "command": [command, "x"]}]}}
+    workers = {"replicas": 2, "template": template}
+    training = {"image": "mine:1", "strategy": {"horovod": {}}, "workers": workers}
+    return read(manifest(training=training))
+
+
+def test_a_users_own_command_comes_from_the_path(prefix: Path) -> None:
+    command = environments.command_of(own_job("train"))
+    found = replace(programs(prefix, TENSORFLOW), command=command)
+
+    assert found.find("train", trains=True) == prefix / "bin" / "train"
+    beside = prefix.with_name("env-tensorflow")
+    assert found.find("train", trains=False) == prefix / "bin" / "train"
+    (beside / "bin" / "rendezvous").touch(0o755)
+    assert found.find("rendezvous", trains=True) == beside / "bin" / "rendezvous"
+
+
+def test_imagenetctls_own_folder_is_not_a_part_of_the_path(prefix: Path, tmp_path: Path) -> None:
+    found = environments.programs(None, {"PATH": str(tmp_path)}, prefix, "python")
+    assert found.find("python", trains=False).name == "python"
+    with pytest.raises(LocalError):
+        found.find("python", trains=True)
+
+
+def test_a_users_own_command_that_is_missing_is_named(prefix: Path) -> None:
+    found = replace(programs(prefix, TENSORFLOW), command="Rscript")
+    with pytest.raises(LocalError) as caught:
+        found.find("Rscript", trains=True)
+    assert str(caught.value) == (
+        "spec.training.workers.template: the command 'Rscript' is not on the PATH; a local run "
+        "takes it from this machine, not from spec.training.image; install it, or add its folder "
+        "to the PATH"
+    )
+
+
+@pytest.mark.parametrize("command", ["imagenet-slots", "imagenet-train"])
+def test_a_program_of_this_project_comes_from_the_jobs_environment(command: str) -> None:
+    assert environments.command_of(own_job(command)) is None
 
 
 @pytest.mark.parametrize("environment", [HOROVOD, TENSORFLOW])

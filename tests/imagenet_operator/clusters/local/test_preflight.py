@@ -52,6 +52,25 @@ def test_an_image_of_ones_own_cannot() -> None:
         preflight.needs(job_table.JOBS["own image"], DEFAULTS)
 
 
+def test_a_command_of_ones_own_can_whatever_its_image_is() -> None:
+    template = {"spec": {"containers": [{"name": "main", "command": ["train.R", "--epochs=1"]}]}}
+    training = {"image": "mine:1", "workers": {"replicas": 2, "template": template}}
+    job = job_table.read(job_table.manifest(training=training))
+
+    wanted = preflight.needs(job, DEFAULTS)
+
+    # The scheduler and the servers stay those of the operator.
+    assert {name for name, trains in wanted.programs if trains} == {"train.R", "imagenet-train"}
+
+
+def test_a_sidecar_of_ones_own_command_cannot() -> None:
+    containers = [{"name": "main", "command": ["train.R"]}, {"name": "logger", "image": "x"}]
+    workers = {"replicas": 2, "template": {"spec": {"containers": containers}}}
+    job = job_table.read(job_table.manifest(training={"image": "mine:1", "workers": workers}))
+    with pytest.raises(Unsupported, match=r"cannot have sidecars \(logger\)"):
+        preflight.needs(job, DEFAULTS)
+
+
 def test_a_job_that_somebody_else_manages_is_not_run_here() -> None:
     other = {"managedBy": "kueue.x-k8s.io/multikueue"}
     job = job_table.read(job_table.manifest(run_policy=other))
