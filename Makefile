@@ -48,8 +48,9 @@ RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operat
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-horovod install-tensorflow install-pytorch demo test lint format
-.PHONY: generate verify images lock release test-planes test-strategies test-kind test-fresh-machine
+.PHONY: help install install-horovod install-tensorflow install-pytorch install-r demo test lint format
+.PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
+.PHONY: test-fresh-machine
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
 .PHONY: bench-reading bench-recovery chaos-training fidelity clean
 
@@ -103,6 +104,15 @@ install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, 
 		-c constraints/development.txt -c constraints/pytorch.txt -r constraints/pytorch.in \
 		-e './workloads[export,pytorch]'
 	touch $@
+
+install-r: ## Check R and reticulate, make .venv and .venv-tensorflow, and say what to export
+	@Rscript -e 'stopifnot(requireNamespace("reticulate"), requireNamespace("jsonlite"))' \
+		>/dev/null 2>&1 || { echo "R or reticulate is missing; type:" \
+		"apt-get install r-base-core r-cran-reticulate libpython3.11"; exit 1; }
+	@$(MAKE) --no-print-directory $(INSTALLED) .venv-tensorflow/.installed
+	@echo 'type: export PATH=$(CURDIR)/examples/r:$$PATH'
+	@echo 'for TensorFlow: export RETICULATE_PYTHON=$(CURDIR)/.venv-tensorflow/bin/python'
+	@echo 'for MXNet: export RETICULATE_PYTHON=$(CURDIR)/.venv/bin/python'
 
 demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine
 	$(BIN)/python examples/demo.py
@@ -178,6 +188,9 @@ test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all s
 	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
 	.venv-pytorch/bin/pytest $(PYTEST_OPTIONS) tests/with_pytorch
 	$(BIN)/pytest $(PYTEST_OPTIONS) tests/strategies
+
+test-r: install-r ## Run the jobs of examples/r with R on this machine (needs R)
+	$(BIN)/pytest -n 0 tests/with_r
 
 test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
 	$(BIN)/python tests/kind/run.py test

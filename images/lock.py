@@ -79,6 +79,12 @@ LOCKS = {
     "workloads-pytorch": Lock(
         ("workloads", "pytorch"), "workloads", ("pytorch", "s3"), platforms=(X86_64,)
     ),
+    "workloads-r": Lock(
+        ("workloads", "tensorflow", "horovod"),
+        "workloads",
+        ("mxnet", "tensorflow", "s3"),
+        platforms=(X86_64,),
+    ),
     "workloads-tensorflow": Lock(
         ("workloads", "tensorflow", "horovod"),
         "workloads",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from imagenet_operator.api import load
 from support.chart import REPOSITORY
 
 VERSION = version("imagenet-operator")
@@ -65,13 +66,16 @@ def test_the_chart_brings_the_definition_of_the_resource(dist: Path) -> None:
         assert yaml.safe_load(definition)["kind"] == "CustomResourceDefinition"
 
 
-def test_the_names_are_the_chart_and_all_images_that_it_uses(dist: Path) -> None:
+def test_the_names_are_the_chart_and_all_images_that_it_or_a_manifest_uses(dist: Path) -> None:
     chart, *images = (dist / "names.txt").read_text().splitlines()
     assert chart == f"oci://registry.example.com/team/charts/imagenet-operator:{VERSION}"
     values = yaml.safe_load((REPOSITORY / "charts/imagenet-operator/values.yaml").read_text())
+    used = {*repositories(values), "imagenet-workloads-r"}
     assert set(images) == {
-        f"registry.example.com/team/{repository}:{VERSION}" for repository in repositories(values)
+        f"registry.example.com/team/{repository}:{VERSION}" for repository in used
     }
+    (job,) = load(REPOSITORY / "examples" / "r" / "alexnet-digits.yaml")
+    assert job["spec"]["training"]["image"] == f"imagenet-workloads-r:{VERSION}"
 
 
 def repositories(value: object) -> Iterator[str]:

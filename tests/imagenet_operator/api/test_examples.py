@@ -17,7 +17,7 @@ from imagenet_operator.manifests.settings import DEFAULTS
 from support.crd_evaluator import problem_paths
 
 FOLDER = Path(__file__).parents[3] / "examples"
-EXAMPLES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+EXAMPLES = {path.stem: path for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("r/*.yaml")])}
 SCHEMA = root_schema()
 
 
