@@ -20,6 +20,7 @@ from support.pod_subset import REPOSITORY
 
 PREPARATION = {
     "--source": "path",
+    "--prepared": "source.prepared",
     "--path-in-archive": "pathInArchive",
     "--validation-source": "validation.path",
     "--validation-labels": "validation.labels",

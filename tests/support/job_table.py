@@ -114,6 +114,9 @@ TABLE: dict[str, Manifest] = {
     "defaults": manifest(),
     "synthetic": manifest(dataset={"source": SYNTHETIC}),
     "prepared": manifest(dataset={"source": PREPARED, "volume": None}),
+    "resized": manifest(
+        dataset={"source": PREPARED, "preprocessing": {"resize": 256, "parallelism": 2}}
+    ),
     "prepared and verified": manifest(
         dataset={"source": PREPARED, "volume": None, "verify": "Checksums"}
     ),

@@ -52,7 +52,7 @@ def prepare(source: Path | None, data: Path, *options: str, threads: int = 2) ->
     """Runs index, pack and seal in this process; returns the dataset's folder."""
     key = run_index(source, data, *options)["key"]
     sources = [] if source is None else ["--source", str(source)]
-    for option in ("--validation-source", "--path-in-archive"):
+    for option in ("--validation-source", "--path-in-archive", "--prepared"):
         if option in options:
             place = options.index(option)
             sources += options[place : place + 2]

@@ -39,9 +39,12 @@ _VOLUMES = st.just({"claimName": "shared"}) | st.sampled_from(_MODES).map(
 def _datasets(draw: st.DrawFn) -> Manifest:
     source = draw(st.sampled_from([VOLUME, SYNTHETIC, PREPARED]))
     dataset: Manifest = {"source": source, "volume": None}
-    if source is not PREPARED:
+    is_resized = source is PREPARED and draw(st.booleans())
+    if source is not PREPARED or is_resized:
         dataset["volume"] = draw(_VOLUMES)
         dataset["preprocessing"] = {"parallelism": draw(st.integers(1, 12))}
+    if is_resized:
+        dataset["preprocessing"]["resize"] = 256
     if source is VOLUME and draw(st.booleans()):
         dataset["validation"] = LABELS
     return dataset

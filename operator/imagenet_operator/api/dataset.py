@@ -68,7 +68,7 @@ class Validation(Model):
 
 
 class Preprocessing(Model):
-    """The preparation of the images. A `prepared` source uses only `format`."""
+    """The preparation of the images. A `prepared` source without a volume uses only `format`."""
 
     format: Format = DEFAULT_FORMAT
     """The format of the prepared dataset: RecordIO for MXNet, TFRecord for TensorFlow."""
@@ -131,7 +131,7 @@ class DatasetSpec(Model):
 
     volume: VolumeClaim | None = None
     """The volume of the prepared dataset, in ``datasets/KEY``. Required, except for a `prepared`
-    source."""
+    source: with it and `preprocessing.resize`, a dataset of smaller images is made there."""
 
     publish: Publish | None = None
     """Upload the prepared dataset while training runs. A failure sets the condition
@@ -143,6 +143,16 @@ class DatasetSpec(Model):
     damaged shard fails the job, which names it."""
 
     rules = DATASET_RULES
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether training reads the source as it is: a sealed dataset that stays as large."""
+        return self.source.fields.is_sealed and self.volume is None
+
+    @property
+    def sealed_path(self) -> str | None:
+        """The folder of such a dataset on the claim of the source. None: it is not there."""
+        return self.source.fields.sealed_path if self.is_sealed else None
 
     @property
     def publish_url(self) -> str | None:

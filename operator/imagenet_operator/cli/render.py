@@ -91,7 +91,7 @@ def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[s
         yield f"{uid} is set by the cluster; paths contain its first 8 characters."
     if name == f"{job.metadata.generate_name}{files.GENERATED}":
         yield f"{files.GENERATED} is chosen by the cluster."
-    if job.spec.dataset.source.fields.is_sealed:
+    if job.spec.dataset.is_sealed:
         return
     if arguments.key == preview.PLACEHOLDER_KEY:
         yield f"{preview.PLACEHOLDER_KEY} is reported by {name}-index; give it with --key."

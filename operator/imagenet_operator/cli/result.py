@@ -100,7 +100,7 @@ def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
     if claim is None:
         return None
     root = found.path(claim)
-    sealed, status = job.spec.dataset.source.fields.sealed_path, job.status.listed
+    sealed, status = job.spec.dataset.sealed_path, job.status.listed
     if sealed is not None:
         return root / sealed
     return None if status is None else root / names.dataset_folder(status.key)

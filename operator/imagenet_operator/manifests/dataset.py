@@ -1,8 +1,8 @@
 """Preparation: the Jobs that fetch and index the source, pack its shards and seal the dataset.
 
 `decide` creates them one after the other: what `index` returned (the dataset's key and how many
-shards it has) is part of the manifests of `pack` and `seal`. A `prepared` source has none of them,
-unless `verify` asks for its checksums: `seal` compares them.
+shards it has) is part of the manifests of `pack` and `seal`. A `prepared` source without a volume
+has none of them, unless `verify` asks for its checksums: `seal` compares them.
 """
 
 from __future__ import annotations
@@ -172,10 +172,9 @@ def _preparation_job(
 def _program(
     job: ImageNetJob, role: str, arguments: list[str], settings: Settings, parallelism: int
 ) -> pod.Program:
-    images = job.spec.dataset.source.fields
     # Seal and publish read nothing but the dataset, and fetch does not know it.
     source = None if role in (SEAL, PUBLISH) else volumes.source(job, read_only=role != FETCH)
-    is_only_read = images.is_sealed or role == PUBLISH
+    is_only_read = job.spec.dataset.is_sealed or role == PUBLISH
     data = None if role == FETCH else volumes.data(job, read_only=is_only_read)
     mounts = tuple(mount for mount in (source, data) if mount is not None)
     return pod.Program(

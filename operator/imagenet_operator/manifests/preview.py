@@ -62,10 +62,10 @@ def everything(
 
 def _preparation(job: ImageNetJob, settings: Settings, known: DatasetStatus) -> list[Manifest]:
     """Return the preparation's Jobs; none for a prepared dataset without verification."""
-    source = job.spec.dataset.source.fields
-    if not source.is_sealed:
+    is_fetched = job.spec.dataset.source.fields.is_fetched
+    if not job.spec.dataset.is_sealed:
         return [
-            *([dataset.fetch_job(job, settings)] if source.is_fetched else []),
+            *([dataset.fetch_job(job, settings)] if is_fetched else []),
             dataset.index_job(job, settings),
             dataset.pack_job(job, known, settings),
             dataset.seal_job(job, known, settings),

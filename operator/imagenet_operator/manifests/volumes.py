@@ -90,7 +90,7 @@ def dataset_path(job: ImageNetJob) -> str:
     remote = job.spec.dataset.source.fields.remote_url
     if remote is not None:
         return remote
-    sealed = job.spec.dataset.source.fields.sealed_path
+    sealed = job.spec.dataset.sealed_path
     if sealed is not None:
         return f"$({DATA})/{sealed}"
     if job.status.listed is None:
@@ -131,7 +131,7 @@ def existing(job: ImageNetJob) -> list[Existing]:
     found = []
     if images.claim is not None:
         path = f"spec.dataset.source.{spec.dataset.source.kind}.{images.claim_field}"
-        is_sealed = images.sealed_path is not None
+        is_sealed = spec.dataset.sealed_path is not None
         # Without an output volume, results are written beside a sealed dataset.
         written = images.is_fetched or (is_sealed and output(job) is None)
         users = training if is_sealed else packing
@@ -208,7 +208,7 @@ def _output_volume(job: ImageNetJob) -> VolumeClaim | None:
 def dataset_claim(job: ImageNetJob) -> str | None:
     """Return the claim with the prepared dataset; None if that is in a bucket or on a server."""
     dataset = job.spec.dataset
-    if dataset.source.fields.is_sealed:
+    if dataset.is_sealed:
         return dataset.source.fields.claim
     named = None if dataset.volume is None else dataset.volume.claim_name
     return named or names.claim(job.metadata.name, DATASET_PURPOSE)

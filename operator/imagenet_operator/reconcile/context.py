@@ -78,7 +78,7 @@ class ReconcileContext:
     @property
     def is_prepared(self) -> bool:
         """Whether the job trains on a dataset that was prepared before."""
-        return self.job.spec.dataset.source.fields.is_sealed
+        return self.job.spec.dataset.is_sealed
 
     @property
     def verifies(self) -> bool:

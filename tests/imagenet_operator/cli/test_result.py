@@ -129,6 +129,7 @@ def test_a_success_without_a_result_still_ends_well(tmp_path: Path) -> None:
     [
         ("output on the dataset's claim", "shared", "shared/datasets/0123456789abcdef"),
         ("prepared with its own output", "results", "shared/datasets/imagenet"),
+        ("resized", "digits-dataset", "digits-dataset/datasets/0123456789abcdef"),
         ("deletes its volumes", "digits-output", "digits-dataset/datasets/0123456789abcdef"),
     ],
 )

@@ -18,6 +18,7 @@ Manifest = dict[str, Any]
 
 DATA = ["--data", "$(IMAGENET_DATA)"]
 RAW = ["--source", "$(IMAGENET_SOURCE)/fall11_whole.tar"]
+PREPARED = ["--prepared", "$(IMAGENET_SOURCE)/datasets/imagenet"]
 OPTIONS = [
     *("--format", "RecordIO", "--quality", "90", "--shards", "8"),
     *("--min-images-per-class", "500", "--seed", "0", "--max-skipped-fraction", "0.001"),
@@ -51,6 +52,15 @@ def program(job_manifest: Manifest) -> tuple[str, list[str]]:
                 *("--synthetic-image-shape", "3,64,48", "--default-validation-per-class", "50"),
                 *DATA,
                 *OPTIONS,
+            ],
+        ),
+        (
+            "resized",
+            [
+                *PREPARED,
+                *("--default-validation-per-class", "50"),
+                *DATA,
+                *("--format", "RecordIO", "--resize", "256", *OPTIONS[2:]),
             ],
         ),
         (
@@ -115,6 +125,8 @@ def test_pack_and_seal_are_told_the_key() -> None:
     assert seal == ("imagenet-seal", location)
     _, pack, _ = map(program, all_jobs(JOBS["synthetic"]))
     assert pack == ("imagenet-pack", location)
+    _, pack, _ = map(program, all_jobs(JOBS["resized"]))
+    assert pack == ("imagenet-pack", [*location, *PREPARED])
 
 
 def test_a_dataset_that_was_sealed_before_is_read_again() -> None:

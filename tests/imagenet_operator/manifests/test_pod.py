@@ -21,7 +21,7 @@ Manifest = dict[str, Any]
 def pods(job: ImageNetJob, given_settings: Settings = DEFAULTS) -> list[Manifest]:
     """Return every kind of pod that a job makes."""
     built = members(job, 2, given_settings)
-    if job.spec.dataset.source.prepared is None:
+    if not job.spec.dataset.is_sealed:
         assert job.status.dataset is not None
         preparation = (
             dataset.index_job(job, given_settings),

@@ -21,9 +21,9 @@ def test_it_is_what_the_single_builders_make(name: str) -> None:
     assert status is not None
     preparation = (
         []
-        if job.spec.dataset.source.prepared and job.spec.dataset.verify == "Lengths"
+        if job.spec.dataset.is_sealed and job.spec.dataset.verify == "Lengths"
         else [*protection.of_preparation(job, DEFAULTS), dataset.verify_job(job)]
-        if job.spec.dataset.source.prepared
+        if job.spec.dataset.is_sealed
         else [
             *protection.of_preparation(job, DEFAULTS),
             *([dataset.fetch_job(job)] if name.startswith("fetched") else []),

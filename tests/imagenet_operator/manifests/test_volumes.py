@@ -20,6 +20,7 @@ Manifest = dict[str, Any]
         ("defaults", {"digits-dataset": ("200Gi", ["ReadWriteMany"], None)}),
         ("prepared", {}),
         ("prepared with its own output", {}),
+        ("resized", {"digits-dataset": ("200Gi", ["ReadWriteMany"], None)}),
         ("output on the dataset's claim", {}),
         ("one node", {"digits-dataset": ("9Gi", ["ReadWriteOnce"], None)}),
         ("output on one node", {"digits-output": ("1Gi", ["ReadWriteOnce"], "local")}),
@@ -83,6 +84,7 @@ def mounted(pod: Manifest) -> dict[str, tuple[str, bool]]:
         ("defaults", ("digits-dataset", True), ("digits-dataset", True)),
         ("prepared", ("shared", True), ("shared", True)),
         ("prepared with its own output", ("shared", False), ("results", True)),
+        ("resized", ("digits-dataset", True), ("digits-dataset", True)),
         ("output on one node", ("shared", False), ("digits-output", True)),
         ("output on the dataset's claim", ("shared", True), ("shared", True)),
     ],
@@ -123,6 +125,8 @@ def test_preparation_reads_the_source_and_writes_the_dataset() -> None:
     assert mounted(seal) == {"IMAGENET_DATA": data}
     synthetic = dataset.index_job(JOBS["synthetic"])["spec"]["template"]
     assert mounted(synthetic) == {"IMAGENET_DATA": data}
+    resized = dataset.index_job(JOBS["resized"])["spec"]["template"]
+    assert mounted(resized) == {**both, "IMAGENET_SOURCE": ("shared", False)}
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def worker(document: Manifest) -> Manifest:
     ("name", "dataset", "results"),
     [
         ("defaults", f"$(IMAGENET_DATA)/datasets/{KEY}", f"$(IMAGENET_OUTPUT)/{RESULTS}"),
+        ("resized", f"$(IMAGENET_DATA)/datasets/{KEY}", f"$(IMAGENET_OUTPUT)/{RESULTS}"),
         ("prepared", "$(IMAGENET_DATA)/datasets/imagenet", f"$(IMAGENET_OUTPUT)/{RESULTS}"),
         ("output on one node", f"$(IMAGENET_DATA)/datasets/{KEY}", f"$(IMAGENET_OUTPUT)/{RESULTS}"),
     ],

@@ -78,6 +78,15 @@ def test_a_prepared_source_needs_no_preparation() -> None:
     assert condition_of(cluster.status, "DatasetReady")[:2] == ("True", "Prepared")
 
 
+def test_a_prepared_source_with_a_volume_is_prepared_again() -> None:
+    resized = manifest(dataset={"source": PREPARED, "preprocessing": {"resize": 256}})
+    cluster = SimulatedCluster(resized, ROOMY)
+    play(cluster, is_running)
+    assert names(cluster, "Job") == ["digits-index", "digits-pack", "digits-seal"]
+    assert names(cluster, "PersistentVolumeClaim") == ["digits-dataset"]
+    assert condition_of(cluster.status, "DatasetReady")[:2] == ("True", "Sealed")
+
+
 def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     cluster = running()
     cluster.document["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"

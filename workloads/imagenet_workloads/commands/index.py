@@ -185,22 +185,25 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
     drawn = parsed.validation_per_class
     if validation is None and drawn is None:
         validation = source.own_validation() if source.own_validation else None
-        drawn = parsed.default_validation_per_class if validation is None else None
+        is_drawn = validation is None and source.sealed is None
+        drawn = parsed.default_validation_per_class if is_drawn else None
+    kept = {} if source.sealed is None else source.sealed.class_words
     return index.IndexRequest(
         source=source,
         validation=validation,
         data=parsed.data,
-        options=_options(parsed, drawn or 0),
+        options=_options(parsed, drawn or 0, is_sealed=source.sealed is not None),
         codec=parsed.codec,
         max_skipped_fraction=parsed.max_skipped_fraction,
         class_words=parsed.class_words or sources.class_words(parsed) or source.own_words,
-        words_of_classes=dict(parsed.class_word),
+        words_of_classes={**kept, **dict(parsed.class_word)},
         bounding_boxes=parsed.bounding_boxes,
         expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )
 
 
-def _options(parsed: argparse.Namespace, drawn: int) -> "DatasetOptions":
+def _options(parsed: argparse.Namespace, drawn: int, *, is_sealed: bool) -> "DatasetOptions":
+    """Return the options of the key; a sealed dataset keeps its classes and its order."""
     from imagenet_workloads.prepare.dataset_key import DatasetOptions
 
     return DatasetOptions(
@@ -208,8 +211,8 @@ def _options(parsed: argparse.Namespace, drawn: int) -> "DatasetOptions":
         resize=parsed.resize,
         quality=parsed.quality,
         shards=parsed.shards,
-        min_images_per_class=parsed.min_images_per_class,
-        seed=parsed.seed,
+        min_images_per_class=1 if is_sealed else parsed.min_images_per_class,
+        seed=0 if is_sealed else parsed.seed,
         validation_per_class=drawn,
     )
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.annotations import LARGEST, Box, parse
@@ -57,6 +57,21 @@ class AnnotatedImage(NamedTuple):
     class_name: str
     name: str
     is_validation: bool
+
+
+class Boxes(Protocol):
+    """The boxes of a dataset's images."""
+
+    def fingerprint(self) -> str:
+        """Return what identifies them, for the dataset's key."""
+
+    def count(self, images: Iterable[AnnotatedImage], classes: Collection[str]) -> dict[str, int]:
+        """Return the counts of the images' boxes, as JSON values."""
+
+    def added(
+        self, images: Iterable[PlannedImage], classes: Sequence[str], is_validation: bool
+    ) -> Iterator[PlannedImage]:
+        """Yield the images of a split with their boxes."""
 
 
 class _Stored(NamedTuple):

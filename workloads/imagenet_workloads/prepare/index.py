@@ -30,16 +30,18 @@ from imagenet_workloads.prepare import (
     split,
 )
 from imagenet_workloads.prepare import plan as plans
-from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes
+from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes, Boxes
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
 from imagenet_workloads.prepare.expected_classes import ExpectedClasses
+from imagenet_workloads.prepare.kept_boxes import KeptBoxes
 from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.prepared import SealedSplit
 from imagenet_workloads.prepare.sources.source import Source, Validation
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
@@ -138,8 +140,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     """
     codec = choose(request.codec)
     atomic_files.make_folder(request.data / "datasets")
-    archives = request.bounding_boxes
-    boxes = BoundingBoxes(archives, request.data) if archives else None
+    boxes = _boxes(request)
     with (
         atomic_files.unnamed_file(request.data) as rows,
         atomic_files.unnamed_file(request.data) as own_rows,
@@ -159,6 +160,16 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         _leave_plan(dataset, plan, parts, boxes)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
     return _result(plan, sealed)
+
+
+def _boxes(request: IndexRequest) -> Boxes | None:
+    """Return the boxes of the archives, or of the sealed dataset that the source is a part of."""
+    if request.bounding_boxes:
+        return BoundingBoxes(request.bounding_boxes, request.data)
+    validation = None if request.validation is None else request.validation.source
+    splits = [one for one in (request.source, validation) if isinstance(one, SealedSplit)]
+    kept = None if request.source.sealed is None else request.source.sealed.bounding_boxes
+    return None if kept is None else KeptBoxes(Path(request.source.where), kept, splits)
 
 
 def _result(plan: Plan, sealed: datasets.Dataset | None) -> IndexResult:
@@ -210,7 +221,9 @@ def _divide(
     elif len(drawn):
         parts[VALIDATION] = Part(request.source, found, drawn, class_of, classes.labels)
     for name, part in parts.items():
-        split.shuffle(part.numbers, options.seed, name)
+        # Those of a sealed dataset are shuffled already.
+        if part.source.sealed is None:
+            split.shuffle(part.numbers, options.seed, name)
     return parts
 
 
@@ -270,7 +283,7 @@ def _plan(
     classes: Classes,
     parts: dict[str, Part],
     codec: Codec,
-    boxes: BoundingBoxes | None,
+    boxes: Boxes | None,
 ) -> Plan:
     writer = datasets.WriterVersion(version=WRITER_VERSION, codec=codec.name)
     validation = _validation_fingerprints(request, parts)
@@ -282,7 +295,9 @@ def _plan(
     boxes_hash = None if boxes is None else boxes.fingerprint()
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
     return Plan(
-        key=make_key(writer, request.options, found.fingerprint(), validation, words, boxes_hash),
+        key=make_key(
+            writer, request.options, _fingerprint(parts[TRAIN]), validation, words, boxes_hash
+        ),
         writer=writer,
         options=request.options,
         classes=classes.names,
@@ -311,8 +326,13 @@ def _validation_fingerprints(
     if request.validation is None:
         return None
     file = request.validation.labels
-    own = parts[VALIDATION].scan.fingerprint()
+    own = _fingerprint(parts[VALIDATION])
     return own, "" if file is None else labels.fingerprint(file)
+
+
+def _fingerprint(part: Part) -> str:
+    """Return what identifies the images of a source: a sealed dataset has its key."""
+    return part.scan.fingerprint() if part.source.sealed is None else part.source.sealed.key
 
 
 def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
@@ -336,9 +356,7 @@ def _leave(
     limits.write(dataset, max_skipped_fraction)
 
 
-def _leave_plan(
-    dataset: Path, plan: Plan, parts: dict[str, Part], boxes: BoundingBoxes | None
-) -> None:
+def _leave_plan(dataset: Path, plan: Plan, parts: dict[str, Part], boxes: Boxes | None) -> None:
     """Write the plan, unless an earlier run has; one that was cut off is written again."""
     if plans.is_whole(dataset):
         # The same images may be in another version of the archive now.

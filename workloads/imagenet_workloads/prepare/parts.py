@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage, BoundingBoxes
+from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage, Boxes
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
 from imagenet_workloads.prepare.scan import Scan
 from imagenet_workloads.prepare.sources.source import Source
@@ -45,9 +45,7 @@ class Part:
             yield PlannedImage(position, label, *self.scan.row(number))
 
 
-def count_boxes(
-    boxes: BoundingBoxes, classes: Sequence[str], parts: dict[str, Part]
-) -> dict[str, int]:
+def count_boxes(boxes: Boxes, classes: Sequence[str], parts: dict[str, Part]) -> dict[str, int]:
     """Return the counts of the boxes of all planned images.
 
     Raises:
@@ -64,7 +62,7 @@ def count_boxes(
 
 
 def planned_images(
-    plan: Plan, parts: dict[str, Part], boxes: BoundingBoxes | None
+    plan: Plan, parts: dict[str, Part], boxes: Boxes | None
 ) -> dict[str, Iterator[PlannedImage]]:
     """Return the images of each shard, in their order, with their boxes if there are any."""
     images: dict[str, Iterator[PlannedImage]] = {}

@@ -28,6 +28,8 @@ Read = Callable[[int, int], bytes]
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
+# The features before the image take a few hundred bytes.
+_HEAD = 2048
 _ENCODED, _LABEL = b"image/encoded", b"image/class/label"
 # How their entries of the map of features begin: every writer of protobuf puts the key first.
 _WANTED = tuple(b"\n" + bytes((len(name),)) + name for name in (_ENCODED, _LABEL))
@@ -97,6 +99,38 @@ def record_io_identity(read: Read, size: int) -> int:
         return parse_record_io(read(0, size)).identity
     identity: int = _IMAGE_HEADER.unpack_from(head, _PIECE.size)[2]
     return identity
+
+
+def record_io_label(read: Read, size: int) -> int:
+    """Return the label of a record, as `parse_record_io` does, without reading its image.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    head = read(0, min(size, _PIECE.size + _IMAGE_HEADER.size))
+    _, length = _piece(head[: _PIECE.size])
+    if length >= _IMAGE_HEADER.size:
+        labels, label, _, _ = _IMAGE_HEADER.unpack_from(head, _PIECE.size)
+        if not labels:
+            return int(label)
+    return parse_record_io(read(0, size)).label
+
+
+def tf_record_label(read: Read, size: int) -> int:
+    """Return the label of a record, as `parse_tf_record` does, from its head if that has it.
+
+    Raises:
+        ValueError: the record is damaged, or is no image.
+    """
+    head = read(0, min(size, _HEAD))
+    data = head[_LENGTH.size :][: _record_length(head[: _LENGTH.size])]
+    try:
+        for name, kind, value in _features(data):
+            if name == _LABEL and kind == 3:
+                return _varint(next(_fields(value))[1], 0)[0] - 1
+    except (IndexError, KeyError, StopIteration, ValueError):
+        pass  # The head ends within a feature before the label.
+    return parse_tf_record(read(0, size)).label
 
 
 def tf_record_identity(read: Read, size: int) -> int:

@@ -35,17 +35,20 @@ class _Format:
     offsets: Callable[..., Iterator[int]]
     parse: Callable[[bytes], LabelledImage]
     identity: Callable[[record_formats.Read, int], int]
+    label: Callable[[record_formats.Read, int], int]
 
 
 RECORD_IO_FORMAT = _Format(
     record_formats.record_io_offsets,
     record_formats.parse_record_io,
     record_formats.record_io_identity,
+    record_formats.record_io_label,
 )
 TF_RECORD_FORMAT = _Format(
     record_formats.tf_record_offsets,
     record_formats.parse_tf_record,
     record_formats.tf_record_identity,
+    record_formats.tf_record_label,
 )
 
 
@@ -146,14 +149,25 @@ class Records:
         """
         found = np.zeros(self.count, np.uint64)
         for number in range(self.count):
-            file, place = self._place(number)
-            begin, end = int(file.edges[place]), int(file.edges[place + 1])
-            read = partial(self._part, file, begin)
-            try:
-                found[number] = file.format.identity(read, end - begin)
-            except ValueError as error:
-                raise self.damaged(number, str(error)) from None
+            found[number] = self._of_head(number, self._place(number)[0].format.identity)
         return found
+
+    def label(self, number: int) -> int:
+        """Return the label of a record, without reading its image.
+
+        Raises:
+            InputError: the record is damaged.
+            WorkloadError: its file cannot be read.
+        """
+        return self._of_head(number, self._place(number)[0].format.label)
+
+    def _of_head(self, number: int, found: Callable[[record_formats.Read, int], int]) -> int:
+        file, place = self._place(number)
+        begin, end = int(file.edges[place]), int(file.edges[place + 1])
+        try:
+            return found(partial(self._part, file, begin), end - begin)
+        except ValueError as error:
+            raise self.damaged(number, str(error)) from None
 
     def damaged(self, number: int, what: str) -> InputError:
         """Return the error for a damaged record; the caller raises it."""

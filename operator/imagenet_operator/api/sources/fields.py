@@ -45,12 +45,12 @@ class SourceFields(Model):
 
     @property
     def sealed_path(self) -> str | None:
-        """The folder of a sealed dataset on `claim`. None: the dataset is not there."""
+        """The folder of a sealed dataset on `claim`. None: no sealed dataset is there."""
         return None
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the dataset needs no preparation."""
+        """Whether the source is a sealed dataset, which needs no preparation without a volume."""
         return False
 
     @property

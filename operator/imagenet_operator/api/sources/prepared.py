@@ -1,4 +1,8 @@
-"""The source `prepared`: a dataset that an earlier job sealed; nothing is prepared again."""
+"""The source `prepared`: a dataset that an earlier job sealed.
+
+Without `spec.dataset.volume`, training reads it as it is. With a volume, a dataset of smaller
+images is made from its records there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
-from imagenet_operator.api.sources.fields import SourceFields
+from imagenet_operator.api.sources.fields import SOURCE, SourceFields
 
 
 class ServedFolder(Model):
@@ -53,12 +57,22 @@ REMOTE_CEL = "has(self.source.prepared) && !has(self.source.prepared.claimName)"
 """The same in CEL."""
 
 
+def _explain_volume(dataset: Any) -> tuple[str, str]:
+    if dataset.source.prepared.claim_name is None:
+        where = "is in a bucket or on a server, and prepared again only from a claim"
+        return f"is given, but the dataset {where}", "remove it, or copy the dataset to a claim"
+    return (
+        "is given, but the prepared dataset needs no other one without preprocessing.resize",
+        "remove it, or write preprocessing.resize for a dataset of smaller images",
+    )
+
+
 class PreparedSource(SourceFields):
     """A sealed dataset (a folder with dataset.json): on a claim, in a bucket or on a server."""
 
     claim_name: ObjectName | None = None
-    """The PersistentVolumeClaim that holds the dataset. It is the job's data volume too: without
-    `training.output` the results are written beside the dataset."""
+    """The PersistentVolumeClaim that holds the dataset. Without `dataset.volume` it is the job's
+    data volume too: without `training.output` the results are written beside the dataset."""
 
     path: RelativePath | None = None
     """The folder of dataset.json from the claim's root, as ``datasets/KEY``."""
@@ -89,11 +103,23 @@ class PreparedSource(SourceFields):
 
     dataset_rules = (
         Rule(
-            cel="!has(self.source.prepared) || !has(self.volume)",
-            message="must not be given for a prepared source, whose claim is the dataset's volume",
+            cel=(
+                "!has(self.source.prepared) || !has(self.volume)"
+                " || (has(self.source.prepared.claimName) && has(self.preprocessing.resize))"
+            ),
+            message=(
+                "must not be given for a prepared source: a dataset on a claim is prepared again "
+                "only with preprocessing.resize, and one in a bucket or on a server never"
+            ),
             field="volume",
-            holds=lambda dataset: dataset.source.prepared is None or dataset.volume is None,
-            hint="remove it",
+            holds=lambda dataset: (
+                None in (dataset.source.prepared, dataset.volume)
+                or (
+                    dataset.source.prepared.claim_name is not None
+                    and dataset.preprocessing.resize is not None
+                )
+            ),
+            explain=_explain_volume,
         ),
         Rule(
             cel="!has(self.source.prepared) || !has(self.validation)",
@@ -132,6 +158,11 @@ class PreparedSource(SourceFields):
     def is_sealed(self) -> bool:
         """It is."""
         return True
+
+    def reading_arguments(self, validation: Any) -> list[str]:
+        """Return the folder of the dataset that is made smaller."""
+        del validation
+        return ["--prepared", f"$({SOURCE})/{self.path}"]
 
     @property
     def secret(self) -> str | None:

@@ -152,7 +152,7 @@ def _or_smaller_images(job: ImageNetJob) -> str:
     """Return the advice to store smaller images, if they are larger than the network needs."""
     dataset = job.spec.dataset
     resize, edge = dataset.preprocessing.resize, max(job.spec.training.model.image_shape[1:])
-    if dataset.source.fields.is_sealed or (resize is not None and resize < _LARGE * edge):
+    if dataset.is_sealed or (resize is not None and resize < _LARGE * edge):
         return ""
     return f", or write a smaller {_RESIZE}" if resize else f", or write {_RESIZE}"
 

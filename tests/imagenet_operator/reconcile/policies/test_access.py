@@ -22,6 +22,9 @@ JOBS = {
         manifest(dataset={**SHARED, "preprocessing": {"parallelism": 1}}, training=ONE)
     ),
     "trains what is prepared": read(manifest(dataset={"source": PREPARED, "volume": None})),
+    "makes smaller images": read(
+        manifest(dataset={"source": PREPARED, "preprocessing": {"resize": 9}, **RESULTS})
+    ),
     "writes elsewhere": read(
         manifest(dataset={"source": PREPARED, "volume": None}, training={"output": RESULTS})
     ),
@@ -45,6 +48,8 @@ JOBS = {
         ("trains what is prepared", {"shared": [ONCE, MANY]}, ()),
         ("trains what is prepared", {"shared": [ONCE]}, ("shared",)),
         ("trains what is prepared", {"shared": [ONCE, READ]}, ("shared",)),
+        ("makes smaller images", {"shared": [READ], "results": [MANY]}, ()),
+        ("makes smaller images", {"shared": [ONCE], "results": [MANY]}, ("shared",)),
         ("writes elsewhere", {"shared": [READ], "results": [MANY]}, ()),
         ("writes elsewhere", {"shared": [READ], "results": [ONCE]}, ("results",)),
         ("has its claims made", {"digits-dataset": [ONCE], "raw": [MANY]}, ()),

@@ -15,6 +15,7 @@ from imagenet_workloads.prepare.sources.http import HttpKind
 from imagenet_workloads.prepare.sources.hugging_face import HuggingFaceKind
 from imagenet_workloads.prepare.sources.kaggle import KaggleKind
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.prepared import PreparedKind
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3 import S3Kind
 from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation
@@ -28,6 +29,7 @@ KINDS: tuple[SourceKind, ...] = (
     S3Kind(),
     HuggingFaceKind(),
     KaggleKind(),
+    PreparedKind(),
 )
 
 REMOTE_KINDS = tuple(kind for kind in KINDS if isinstance(kind, RemoteKind))

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from imagenet_workloads.dataset import Dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.label_file import LabelFile
@@ -152,6 +153,7 @@ class Source(ABC):
             less than in any other order.
         version: by what a change since the scan is noticed, as JSON values; empty for a volume.
         listing: what the scan takes; None if it needs no estimate.
+        sealed: the sealed dataset of which it is a split; None for raw images.
         journal: where the scan of a source of many archives finds those that are listed already.
     """
 
@@ -164,6 +166,7 @@ class Source(ABC):
     reads_in_order: bool = False
     version: Mapping[str, Any] = MappingProxyType({})
     listing: ListingEstimate | None = None
+    sealed: Dataset | None = None
     journal: Journal = Journal()
 
     @property

@@ -1,0 +1,182 @@
+"""The kind `prepared`: the records of a sealed dataset, from which another one is made.
+
+Classes, words, boxes, the validation images and the order of the records stay. So records are read
+from end to end, and the new dataset depends only on the key of the old one and on the options.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagenet_workloads import arguments as types
+from imagenet_workloads.dataset import RECORD_IO, Dataset, read_dataset, require_whole
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources.source import (
+    Image,
+    Notes,
+    Source,
+    SourceKind,
+    Validation,
+    changed,
+)
+
+if TYPE_CHECKING:
+    from imagenet_workloads.reading.records import Records
+
+TRAIN, VALIDATION = "train", "validation"
+
+# A feature of each Example with boxes, and of no other.
+_BOXES = b"image/object/bbox/xmin"
+
+
+class SealedSplit(Source):
+    """The images of one split; an image's offset is the number of its record."""
+
+    kind = "sealed dataset"
+
+    def __init__(self, folder: Path, dataset: Dataset, split: str) -> None:
+        """Finds the records; reads none.
+
+        Raises:
+            InputError: a shard is missing or damaged.
+        """
+        # Imported here: the parsers must be importable without NumPy.
+        from imagenet_workloads.reading.records import open_split
+
+        content = dataset.train if split == TRAIN else dataset.validation
+        self.where = str(folder)
+        self.place = {"split": split}
+        self.version = {"key": dataset.key}
+        self.sealed: Dataset = dataset
+        self._records: Records = open_split(content, dataset.format, folder)
+        if split == TRAIN and dataset.validation.images:
+            self.own_validation = partial(_validation, folder, dataset)
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in packed order; reads the head of each record.
+
+        Raises:
+            InputError: a record is damaged.
+        """
+        classes, split = self.sealed.classes, self.place["split"]
+        for number in range(self._records.count):
+            label = self._records.label(number)
+            if not 0 <= label < len(classes):
+                raise self._records.damaged(number, f"has the label {label}")
+            notes.share = number / self._records.count
+            size = self._records.size([number])
+            yield Image(classes[label], f"{split}/{number}.jpeg", number, size, 0)
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The image of one record."""
+        if offset >= self._records.count or self._records.size([offset]) != size:
+            raise changed(self.where, f"{name} has another size")
+        return self._records.parse(offset, self._record(offset)).encoded
+
+    def with_boxes(self, keys: Sequence[int]) -> list[int]:
+        """The numbers of the records with boxes, of which these are the ascending keys.
+
+        Raises:
+            InputError: there are more or fewer such records.
+        """
+        if self.sealed.format == RECORD_IO:
+            numbers = {int(key): number for number, key in enumerate(self._records.identities())}
+            found = [numbers[key] for key in keys if key in numbers]
+        else:
+            found = [one for one in range(self._records.count) if _BOXES in self._record(one)]
+        if len(found) != len(keys):
+            raise InputError(
+                f"{self.where}: {len(found)} of its {self.place['split']} images have bounding "
+                f"boxes, and its file of boxes has {len(keys)}; prepare the raw images again"
+            )
+        return found
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._records.close()
+
+    def _record(self, number: int) -> bytes:
+        return self._records.read(range(number, number + 1))[0]
+
+
+def _validation(folder: Path, dataset: Dataset) -> Validation:
+    return Validation(SealedSplit(folder, dataset, VALIDATION), None)
+
+
+class PreparedKind(SourceKind):
+    """The folder of a sealed dataset."""
+
+    name = "prepared"
+    options = "--prepared"
+    planned_as = (SealedSplit.kind,)
+
+    def add_index_options(self, parser: ArgumentParser) -> None:
+        """Adds --prepared."""
+        group = parser.add_argument_group("a sealed dataset")
+        group.add_argument(
+            "--prepared",
+            type=types.path,
+            metavar="FOLDER",
+            help="the folder of a dataset.json, to make a dataset of smaller images or of another "
+            "format: classes, order and validation images stay",
+        )
+
+    def add_pack_options(self, parser: ArgumentParser) -> None:
+        """Adds --prepared."""
+        parser.add_argument(
+            "--prepared", type=types.path, metavar="FOLDER", help="as given to imagenet-index"
+        )
+
+    def is_given(self, parsed: Namespace) -> bool:
+        """Whether --prepared is given."""
+        return parsed.prepared is not None
+
+    def is_given_again(self, parsed: Namespace) -> bool:
+        """Whether --prepared is given."""
+        return parsed.prepared is not None
+
+    def mistake(self, parsed: Namespace) -> str | None:
+        """What the dataset has itself cannot be given."""
+        if parsed.prepared is None:
+            return None
+        given = {
+            "--validation-per-class": parsed.validation_per_class is not None,
+            "--bounding-boxes": bool(parsed.bounding_boxes),
+        }
+        wrong = next((option for option, is_given in given.items() if is_given), None)
+        return (
+            None if wrong is None else f"{wrong} does not go with --prepared, which keeps its own"
+        )
+
+    def open(self, parsed: Namespace) -> Source:
+        """Opens the training images.
+
+        Raises:
+            InputError: the folder has no whole sealed dataset, or its images are smaller than
+                --resize.
+        """
+        folder, dataset = parsed.prepared, read_dataset(parsed.prepared)
+        stored = dataset.options.get("resize")
+        if None not in (stored, parsed.resize) and parsed.resize > stored:
+            raise InputError(
+                f"--resize (preprocessing.resize): {parsed.resize} pixels are more than the "
+                f"{stored} of {folder}, whose images cannot grow; write at most {stored}, or "
+                "prepare the raw images again"
+            )
+        require_whole(dataset, folder)
+        return SealedSplit(folder, dataset, TRAIN)
+
+    def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
+        """Opens the split of the plan, which must be of the same dataset."""
+        if parsed.prepared is None:
+            raise InputError(
+                f"--prepared (source.prepared) is missing: the plan needs a {SealedSplit.kind}"
+            )
+        dataset = read_dataset(parsed.prepared)
+        key = planned.object("version").text("key")
+        if dataset.key != key:
+            raise changed(str(parsed.prepared), f"is the dataset {dataset.key}, not {key}")
+        return SealedSplit(parsed.prepared, dataset, planned.text("split"))
