@@ -6,6 +6,7 @@ All three read a `Blob`, so an archive can come from anything that serves ranges
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from imagenet_workloads.errors import InputError
@@ -140,9 +141,9 @@ class ArchiveOfArchives(ArchiveSource):
         self._require_classes(seen)
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
-        """The images of one inner archive after the other."""
+        """The images of one inner archive after the other, each with the requests of `scan`."""
         for class_name, outer in self._class_archives({}, notes):
-            for image in self._scan_class(class_name, outer, notes):
+            for image in _in_new_thread(self._scan_class(class_name, outer, notes)):
                 notes.share = min(1.0, image.offset / self.archive.blob.size)
                 yield image
 
@@ -202,6 +203,17 @@ class ArchiveOfArchives(ArchiveSource):
         if self._inner is TarArchive:
             require_uncompressed(part.read(0, BLOCK), part.where)
         return ((member, part.start) for member in self._inner(part).members())
+
+
+def _in_new_thread(images: Iterator[Image]) -> Iterator[Image]:
+    """Yields images that another thread lists, each when it is asked for.
+
+    A thread reads ahead of its own last header. In one thread, a request would have the headers of
+    many small archives; in the threads of `scan`, no two archives share one.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="in-turn") as thread:
+        while (image := thread.submit(next, images, None).result()) is not None:
+            yield image
 
 
 class ArchiveOfFolders(ArchiveSource):
