@@ -1,6 +1,7 @@
 """A competition and a dataset of Kaggle: in place or from a cache, by links that expire."""
 
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -169,6 +170,21 @@ def test_one_file_may_be_parquet(kaggle: Kaggle, tmp_path: Path) -> None:
     options = dataset(kaggle, "--kaggle-file=x.parquet", "--kaggle-version=2")
     found = prepare_remote(tmp_path / "data", options, *SHARDS)
     assert read_dataset(found).train.per_class == (6, 5)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_the_zip_may_hold_parquet_files(kaggle: Kaggle, method: int, tmp_path: Path) -> None:
+    every = rows(IMAGES)
+    parts = {"0.parquet": every[:7], "1.parquet": every[7:]}
+    content = {name: hugging_face(part, tuple(IMAGES)) for name, part in parts.items()}
+    archive = zipped(content, method)
+    kaggle.files = {"datasets/download/pets/photos@1": archive}
+    found = prepare_remote(tmp_path / "data", dataset(kaggle), *SHARDS)
+    assert read_dataset(found).train.per_class == (6, 5)
+    again = prepare_fetched(tmp_path / "cache", tmp_path / "d", dataset(kaggle), *SHARDS)
+    assert again.name == found.name
+    (tmp_path / "x.zip").write_bytes(archive)
+    assert prepare(tmp_path / "x.zip", tmp_path / "local", *SHARDS).name == found.name
 
 
 def test_a_token_is_sent_as_one(kaggle: Kaggle, secret: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Parquet files as a source: on a volume, on a server and in a bucket, read by row groups."""
 
 import sys
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,13 +10,14 @@ import pytest
 from imagenet_workloads.commands import pack
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.sources import volume
+from imagenet_workloads.prepare.sources import archive_files, volume
 from imagenet_workloads.prepare.sources.parquet_file import ParquetFile, open_parquet
 from imagenet_workloads.prepare.sources.source import Blob, Notes
+from imagenet_workloads.prepare.sources.zip import ZipArchive
 from support.blobs import BytesBlob
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, plain, rows, written
-from support.pictures import collection, jpeg, write_folder
+from support.pictures import collection, jpeg, tar, write_folder, zipped
 from support.preparation import contents, prepare, records, refused, run_index
 from support.remote_preparation import prepare_fetched, prepare_remote
 
@@ -162,6 +164,92 @@ def test_without_pyarrow_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(InputError, match=r"pip install 'imagenet-workloads\[parquet\]'"):
         list(volume.open_source(root).scan(Notes()))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("folder", ["", "data/", "imagenet/train/"])
+def test_a_zip_of_files_is_the_dataset_of_these(
+    folder: str, method: int, root: Path, tmp_path: Path
+) -> None:
+    every = rows(IMAGES)
+    parts = {f"{n:04}.parquet": hugging_face(part, NAMES) for n, part in
+             enumerate((every[:4], every[4:7], every[7:]))}  # fmt: skip
+    for name, content in parts.items():
+        (root / name).write_bytes(content)
+    path = tmp_path / "x.zip"
+    named = {f"{folder}{name}": content for name, content in parts.items()}
+    path.write_bytes(zipped({"README.md": b"x", **named}, method))
+    dataset = prepare(path, tmp_path / "zip", *DATASET)
+    assert read_dataset(dataset).classes == ("cat", "dog")
+    assert jpegs(dataset) == jpegs(prepare(root, tmp_path / "data", *DATASET))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_files_of_a_validation_split_in_a_zip_validate(method: int, tmp_path: Path) -> None:
+    every = rows(IMAGES)
+    content = {
+        "data/train-0.parquet": hugging_face(every[:8], NAMES),
+        "data/validation-0.parquet": hugging_face(every[8:], NAMES),
+        "other/train-0.parquet": hugging_face(every[8:], NAMES),
+    }
+    (tmp_path / "x.zip").write_bytes(zipped(content, method))
+    options = ("--shards", "2", "--path-in-archive", "data")
+    sealed = read_dataset(prepare(tmp_path / "x.zip", tmp_path / "data", *options))
+    assert (sealed.train.images, sealed.validation.images) == (8, 3)
+
+
+def test_a_tar_of_files_is_read_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(tar({"x.parquet": hugging_face(rows(IMAGES), NAMES)}))
+    assert read_dataset(prepare(path, tmp_path / "data", *DATASET)).train.per_class == (5, 4)
+
+
+@pytest.mark.parametrize("cut", ["content", "checksum"])
+def test_a_damaged_file_in_a_zip_is_named(
+    cut: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = zipped({"a/x.parquet": hugging_face(rows(IMAGES), NAMES)}, zipfile.ZIP_DEFLATED)
+    # The first deflated block, or the checksum in the local header.
+    place = 30 + len("a/x.parquet") + 40 if cut == "content" else 14
+    damaged = content[:place] + bytes((content[place] ^ 0xFF,)) + content[place + 1 :]
+    (tmp_path / "x.zip").write_bytes(damaged)
+    error = refused(capfd, "--source", tmp_path / "x.zip", "--data", tmp_path / "data")
+    assert "x.zip: a/x.parquet " in error
+    assert "the archive is damaged; copy or download it again" in error
+
+
+def test_a_large_deflated_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = hugging_face(rows(IMAGES), NAMES)
+    monkeypatch.setattr(archive_files, "LARGEST", len(content) - 1)
+    for method, is_refused in ((zipfile.ZIP_DEFLATED, True), (zipfile.ZIP_STORED, False)):
+        (tmp_path / "x.zip").write_bytes(zipped({"x.parquet": content}, method))
+        if not is_refused:
+            run_index(tmp_path / "x.zip", tmp_path / "data", "--shards", "1")
+            continue
+        error = refused(capfd, "--source", tmp_path / "x.zip", "--data", tmp_path / "data")
+        assert "and is compressed; at most" in error
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_few_inflated_files_are_kept(tmp_path: Path) -> None:
+    content = {f"{n}.parquet": hugging_face(rows(IMAGES), NAMES) for n in range(5)}
+    blob = BytesBlob(zipped(content, zipfile.ZIP_DEFLATED))
+    archive = ZipArchive(blob)
+    files = archive_files.FilesOfArchive(archive, list(archive.members()))
+    before = open_files()
+    opened = [files.open(name) for name in files.names]
+    for one, expected in zip(opened, content.values(), strict=True):
+        assert one.read(0, one.size) == expected
+        one.close()
+    assert open_files() - before == 2
+    files.close()
+    files.close()
+    assert open_files() == before
 
 
 def test_a_file_on_a_server_is_read_by_ranges(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from itertools import islice
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import cifar
+from imagenet_workloads.prepare.sources import cifar, parquet
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive import (
     Archive,
@@ -17,6 +17,7 @@ from imagenet_workloads.prepare.sources.archive import (
     prefix,
     require_data,
 )
+from imagenet_workloads.prepare.sources.archive_files import FilesOfArchive
 from imagenet_workloads.prepare.sources.archive_layouts import (
     ArchiveOfArchives,
     ArchiveOfFolders,
@@ -36,6 +37,9 @@ from imagenet_workloads.prepare.sources.source import (
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive, header_size
 from imagenet_workloads.prepare.sources.tree import Tree
 from imagenet_workloads.prepare.sources.zip import END, LOCAL, ZipArchive
+
+IN_ARCHIVE = "inArchive"
+"""The field of a plan whose Parquet files are in an archive."""
 
 _FORMATS = (TarArchive, ZipArchive)
 _SUFFIXES = {f".{archive.format}": archive for archive in _FORMATS}
@@ -64,6 +68,8 @@ def open_archive(blob: Blob, within: str | None = None) -> Source:
         if (found := _cifar(archive, root)) is not None:
             return found
         first = _first_name(archive, root)
+        if first.endswith(parquet.SUFFIX):
+            return _parquet_files(archive, root)
         if first.endswith(tuple(_SUFFIXES)):
             inner = next(one for suffix, one in _SUFFIXES.items() if first.endswith(suffix))
             return ArchiveOfArchives(archive, inner, root)
@@ -95,6 +101,9 @@ def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None)
         InputError: it has another layout than was planned.
     """
     kind = planned.text("kind")
+    if kind == parquet.KIND:
+        archive, root = _enter(blob, within)
+        return parquet.open_planned(planned, _members_of_parquet(archive, root))
     if kind in FLAT and not planned.has("within"):
         source: Source = open_flat_archive(blob)
     elif planned.has("within"):
@@ -119,6 +128,37 @@ def open_flat_archive(blob: Blob) -> Source:
     except BaseException:
         blob.close()
         raise
+
+
+def _parquet_files(archive: Archive, root: str | None) -> Source:
+    """The images of the Parquet files below a root."""
+    source = parquet.open_files(_members_of_parquet(archive, root))
+    assert source is not None
+    return _marked(source)
+
+
+def _marked(source: Source) -> Source:
+    """Notes in the plan that the Parquet files are in an archive, for the validation images too."""
+    source.place = {**source.place, IN_ARCHIVE: True}
+    open_own = source.own_validation
+    if open_own is not None:
+
+        def own_validation() -> Validation:
+            validation = open_own()
+            _marked(validation.source)
+            return validation
+
+        source.own_validation = own_validation
+    return source
+
+
+def _members_of_parquet(archive: Archive, root: str | None) -> FilesOfArchive:
+    found = (
+        member
+        for member in archive.members()
+        if member.name.startswith(prefix(root)) and member.name.endswith(parquet.SUFFIX)
+    )
+    return FilesOfArchive(archive, (member for member in found if is_file(member)))
 
 
 def _enter(blob: Blob, within: str | None) -> tuple[Archive, str | None]:
@@ -250,7 +290,7 @@ def _first_name(archive: Archive, root: str | None = None) -> str:
                 f"{where}: its inner archive {member.name} is compressed, and images are "
                 "read in place, by offset; decompress the inner archives first"
             )
-        if member.name.endswith(tuple(_SUFFIXES)) or is_image(member.name):
+        if member.name.endswith((*_SUFFIXES, parquet.SUFFIX)) or is_image(member.name):
             return member.name
     under = f" under {root} (pathInArchive)" if root else ""
     raise InputError(f"{where}: holds neither images nor archives of images{under}")

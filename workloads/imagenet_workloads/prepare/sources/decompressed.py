@@ -29,10 +29,11 @@ MAGIC = 16
 """The first bytes of a file by which its format is known."""
 
 
-class _Unnamed:
+class UnnamedFile:
     """An open file without a name as a `Blob`."""
 
     def __init__(self, where: str, descriptor: int) -> None:
+        """Takes over a descriptor."""
         self.where = where
         self.size = os.fstat(descriptor).st_size
         self._descriptor = descriptor
@@ -66,7 +67,7 @@ def decompressed(blob: Blob, folder: Path) -> Blob:
             if file.tell() > LARGEST:
                 return blob
         file.flush()
-        content = _Unnamed(blob.where, os.dup(file.fileno()))
+        content = UnnamedFile(blob.where, os.dup(file.fileno()))
     blob.close()
     return content
 

@@ -8,6 +8,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import decompressed, parquet, webdataset
 from imagenet_workloads.prepare.sources.archives import (
+    IN_ARCHIVE,
     open_archive,
     open_flat_archive,
     open_planned_archive,
@@ -175,7 +176,8 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
         return parquet.Parquet(files, files.names)
     source = _open_shard_or_archive(blob, within)
     try:
-        if blob.at_once > 1:
+        # The labels of a Parquet file take a few requests.
+        if blob.at_once > 1 and source.kind != parquet.KIND:
             most = most_requests or MOST_REQUESTS
             source.listing = require_few_requests(source, most, blob.cache_field)
     except BaseException:
@@ -230,7 +232,7 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
     Raises:
         InputError: it has changed since it was indexed.
     """
-    if planned.text("kind") == parquet.KIND:
+    if planned.text("kind") == parquet.KIND and not planned.has(IN_ARCHIVE):
         return parquet.open_planned(planned, _single(blob))
     if planned.text("kind") == webdataset.KIND:
         return webdataset.WebDataset(_single(blob), (), planned.object("version"))
@@ -291,8 +293,11 @@ def _require_version(planned: Fields, now: Version) -> None:
 
 
 def _remote(source: Source, blob: RemoteBlob) -> Source:
-    source.version = blob.version.to_document()
-    source.reads_at_once = blob.at_once
+    # Parquet files in an archive have tags of their own.
+    source.version = {**source.version, **blob.version.to_document()}
+    # Those of an archive are read one after the other.
+    if source.kind != parquet.KIND:
+        source.reads_at_once = blob.at_once
     open_own = source.own_validation
     if open_own is not None:
 

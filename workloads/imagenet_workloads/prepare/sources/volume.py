@@ -234,7 +234,7 @@ class VolumeKind(SourceKind):
             option = _VALIDATION if is_validation else "--source"
             raise InputError(f"{option} is missing: the plan needs a {kind}")
         is_folder = regular_files.is_folder(path)
-        if kind == parquet.KIND:
+        if kind == parquet.KIND and not planned.has(archives.IN_ARCHIVE):
             return parquet.open_planned(planned, _files_of(path))
         if kind == webdataset.KIND:
             root = path if is_folder else path.parent

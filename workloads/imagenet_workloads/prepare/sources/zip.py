@@ -89,6 +89,41 @@ class ZipArchive:
             raise DamagedImageError("has another checksum than the archive says")
         return content
 
+    def is_stored(self, member: Member) -> bool:
+        """Whether a member is not compressed, so that ranges of it can be read."""
+        return self._local(member.name, member.offset, 0)[0] == STORED
+
+    def chunks(self, member: Member) -> Iterator[bytes]:
+        """Yields the content of a deflated member, checked by its checksum.
+
+        Raises:
+            InputError: it does not decompress, or is cut off.
+        """
+        _, flags, checksum, start, _ = self._local(member.name, member.offset, 0)
+        inflate, found, length = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
+        position = member.offset + start
+        while not inflate.eof:
+            block = _read(self.blob, position, min(_BLOCK, self.blob.size - position))
+            position += len(block)
+            try:
+                # An empty block is the end of a cut-off archive.
+                chunk = inflate.decompress(block) if block else inflate.flush()
+            except zlib.error as error:
+                raise self._damaged_member(member, f"does not decompress: {error}") from None
+            found, length = zlib.crc32(chunk, found), length + len(chunk)
+            if length > member.size or not (block or inflate.eof):
+                break
+            yield chunk
+        is_right = flags & _IS_STREAMED or found == checksum
+        if length != member.size or not is_right:
+            raise self._damaged_member(member, "has another length or checksum than it says")
+
+    def _damaged_member(self, member: Member, what: str) -> InputError:
+        return InputError(
+            f"{self.blob.where}: {readable(member.name)} {what}: the archive is damaged; copy or "
+            "download it again"
+        )
+
     def part(self, member: Member) -> Part:
         """A stored member that is an archive."""
         method, _, _, start, _ = self._local(member.name, member.offset, 0)
