@@ -80,13 +80,13 @@ def is_visible(before: Sample, after: Sample) -> bool:
 
 def message(job: ImageNetJob, found: DataWaitStatus) -> str:
     """Return a comparison in words, and what to change if the workers wait for too long."""
-    workers = job.spec.training.workers
-    count = "the worker" if workers.replicas == 1 else f"{workers.replicas:,} workers"
-    is_one, percent = workers.replicas == 1, round(100 * found.share)
+    workers, percent = _workers(job), round(100 * found.share)
+    is_one = workers == 1
+    count = "the worker" if is_one else f"{workers:,} workers"
     speed = f"decode{'s' if is_one else ''} {found.images_per_second:,.0f} images/s"
     if not percent:
         return f"{count} {speed} and {'does' if is_one else 'do'} not wait for data"
-    whose = "GPU time waits" if workers.gpus else "the workers' time waits"
+    whose = "GPU time waits" if job.spec.training.workers.gpus else "the workers' time waits"
     network = f"the network takes {found.network_images_per_second:,.0f}"
     speeds = f"{count} {speed}, {network}: {percent} % of {whose}"
     return f"{speeds}; {advice(job, found)}" if is_too_long(found) else speeds
@@ -121,7 +121,7 @@ def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
     if not core:
         return f"raise {_THREADS} and {_CPUS}{_or_smaller_images(job)}, or {_faster_reads(job)}"
     # Rounded up: a part of a core is a thread of its own.
-    needed = math.ceil(found.network_images_per_second / core / training.workers.replicas)
+    needed = math.ceil(found.network_images_per_second / core / _workers(job))
     what = f"at {core:,.0f} images/s a core, decoding needs {needed} a worker"
     cpus, threads = _cpus_of_a_worker(job), training.data_threads
     short = []
@@ -155,6 +155,12 @@ def _or_smaller_images(job: ImageNetJob) -> str:
     if dataset.is_sealed or (resize is not None and resize < _LARGE * edge):
         return ""
     return f", or write a smaller {_RESIZE}" if resize else f", or write {_RESIZE}"
+
+
+def _workers(job: ImageNetJob) -> int:
+    """Return the workers of the attempt, which may have fewer than the job asks for."""
+    attempt = job.status.training
+    return (attempt.workers if attempt is not None else None) or job.spec.training.workers.replicas
 
 
 def _cpus_of_a_worker(job: ImageNetJob) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import DataWaitStatus
+from imagenet_operator.api.status import DataWaitStatus, TrainingStatus
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.step_window import Steps, StepWindow
@@ -117,6 +117,18 @@ def test_a_long_wait_names_what_to_change(found: ImageNetJob, advice: str) -> No
         message=HEAD + advice,
     )
     assert data_wait.compared(found, WINDOW) == expected
+
+
+def test_an_attempt_with_fewer_workers_is_told_of_these() -> None:
+    elastic = job(core=250.0, dataThreads=8, workers={"template": CPUS})
+    training = TrainingStatus(workers=6)
+    elastic = elastic.model_copy(
+        update={"status": elastic.status.model_copy(update={"training": training})}
+    )
+    found = data_wait.compared(elastic, WINDOW)
+    assert found is not None
+    assert found.message.startswith("6 workers decode 9,000 images/s")
+    assert "decoding needs 8 a worker" in found.message
 
 
 @pytest.mark.parametrize(
