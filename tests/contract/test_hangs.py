@@ -119,6 +119,9 @@ class StandIn:
     def predict(self, batch: Batch) -> Outputs:
         return Outputs(np.full((2, 2), 0.5, np.float32), LABELS)
 
+    def gradients_ready(self) -> None:
+        """There are no others."""
+
     def settle(self) -> None:
         """Nothing is computed."""
 

@@ -38,6 +38,10 @@ class DdpProcesses(Members):
             self.start(index)
         return self
 
+    def host(self, index: int) -> str:
+        """A pod's address."""
+        return f"{self._network}.{index + 1}"
+
     def start(self, index: int) -> None:
         """Have a pod come."""
         environment = plain_environment(
@@ -47,7 +51,7 @@ class DdpProcesses(Members):
             WORLD_SIZE=str(self.pods * self.slots),
             LOCAL_RANK="0",
             LOCAL_WORLD_SIZE=str(self.slots),
-            POD_IP=f"{self._network}.{index + 1}",
+            POD_IP=self.host(index),
             IMAGENET_METRICS_PORT=str(METRICS_PORT),
         )
         command = [str(self.programs / "imagenet-train"), *STRATEGY, *self.arguments]

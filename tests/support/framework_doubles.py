@@ -40,6 +40,9 @@ class Learner:
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         return flags, self.predict(batch)
 
+    def gradients_ready(self) -> float | None:
+        return None
+
     def settle(self) -> None:
         pass
 

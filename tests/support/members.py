@@ -49,6 +49,12 @@ class Members:
     def output(self, name: str) -> str:
         return self._path(name).read_text(errors="replace")
 
+    def process(self, name: str) -> int:
+        """The process that works in a member without slots, whose first process is its init."""
+        init = self.members[name].pid
+        (child,) = Path(f"/proc/{init}/task/{init}/children").read_text().split()
+        return int(child)
+
     def wait(self, *names: str) -> dict[str, int]:
         """Exit codes of these members (all of them, if none is named), when they have ended."""
         wanted = names or tuple(self.members)

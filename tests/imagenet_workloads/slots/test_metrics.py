@@ -49,6 +49,7 @@ def slot(rank: int, images: int, seconds: float, loss: float | None = None) -> s
     recorder.phase(Phase.TRAINING)
     recorder.position(epoch=1, batch=3)
     recorder.step(images, seconds, 0.001)
+    recorder.exchange(seconds)
     recorder.speed(images / seconds)
     recorder.learning_rate(0.1)
     recorder.accuracy(loss=loss)
@@ -86,6 +87,24 @@ def test_what_a_pod_shows_of_two_slots(name: str, expected: float) -> None:
     assert values(page)[name] == pytest.approx(expected)
 
 
+def of_slots(page: str, name: str) -> dict[str, float]:
+    """A metric's values by slot."""
+    return {
+        sample.labels.get("slot", ""): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def test_the_time_before_an_exchange_is_shown_of_each_slot() -> None:
+    page = merged(slot(4, 64, 0.02), slot(5, 32, 0.08))
+    name = "imagenet_train_before_exchange_seconds_total"
+    assert of_slots(page, name) == pytest.approx({"0": 0.02, "1": 0.08})
+    assert of_slots(page, "imagenet_train_exchanges_total") == {"0": 1.0, "1": 1.0}
+    assert of_slots(page, "imagenet_train_images_total") == {"": 96.0}
+
+
 def test_memory_is_the_pods() -> None:
     pages = slot(0, 1, 1.0), slot(1, 1, 1.0)
     name = "process_resident_memory_bytes"
@@ -95,7 +114,7 @@ def test_memory_is_the_pods() -> None:
 def test_the_page_of_the_most_slots_is_no_longer_than_the_operator_reads() -> None:
     """The operator leaves out a member whose page is longer (tests/contract/test_metrics.py)."""
     pages = [slot(rank, 2**40, 0.02, loss=1 / 3) for rank in range(64)]
-    assert len(merged(*pages).encode()) < 16 << 10
+    assert len(merged(*pages).encode()) < 32 << 10
 
 
 def test_one_slot_is_shown_as_it_is() -> None:

@@ -28,6 +28,8 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     training.position(epoch=2, batch=40)
     training.step(images=512, step_seconds=0.5, data_wait_seconds=0.01)
     training.step(images=512, step_seconds=0.7, data_wait_seconds=0.02)
+    training.exchange(0.3)
+    training.exchange(0.4)
     training.speed(853.3)
     training.learning_rate(0.1)
     training.accuracy(loss=2.5, top1=0.4, top5=0.7)
@@ -43,6 +45,8 @@ def test_a_worker_s_figures(registry: Registry) -> None:
         "imagenet_train_step_seconds_sum": pytest.approx(1.2),
         "imagenet_train_data_wait_seconds_count": 2,
         "imagenet_train_data_wait_seconds_sum": pytest.approx(0.03),
+        "imagenet_train_before_exchange_seconds_total": pytest.approx(0.7),
+        "imagenet_train_exchanges_total": 2,
         "imagenet_train_images_per_second": 853.3,
         "imagenet_train_learning_rate": 0.1,
         "imagenet_train_loss": 2.5,
@@ -91,6 +95,7 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     training.phase(names.Phase.TRAINING)
     training.position(0, 0)
     training.step(1, 1.0, 1.0)
+    training.exchange(1.0)
     training.speed(1.0)
     training.learning_rate(0.1)
     training.accuracy(1.0, 1.0, 1.0)

@@ -1,8 +1,10 @@
 """What of the loop only a clock shows."""
 
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import pytest
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.environment import Environment
@@ -91,6 +93,56 @@ def test_what_was_begun_is_computed_before_time_counts_as_waiting_for_data() -> 
     )
     assert fit.run(Position(0, 0)).stopped
     assert order.asked == ["settle", "read", "train"] * 2
+
+
+class Exchanging(Order):
+    """A learner that takes a second for each step, and one more to exchange gradients."""
+
+    batches_per_epoch = 4
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now, self._ready = 100.0, 0.0
+        self._updated = False
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
+        self.now += 1
+        self._updated, self._ready = updates, self.now
+        self.now += updates
+        return super().train(batch, updates, flags)
+
+    def gradients_ready(self) -> float | None:
+        return self._ready if self._updated else None
+
+
+@pytest.mark.parametrize(
+    ("accumulation_steps", "exchanges", "seconds"), [(1, 4, 4.0), (2, 2, 4.0), (8, None, None)]
+)
+def test_the_time_before_an_exchange_is_that_of_its_steps_without_the_exchange(
+    monkeypatch: pytest.MonkeyPatch,
+    accumulation_steps: int,
+    exchanges: int | None,
+    seconds: float | None,
+) -> None:
+    registry, learner = Registry(Environment()), Exchanging(monkeypatch)
+    fit = TrainingLoop(
+        epochs=1,
+        accumulation_steps=accumulation_steps,
+        top_k=0,
+        data=Data(learner, None, plain_inputs(SHAPE), (), 2, None),
+        learner=learner,
+        schedule=Schedule(0.1, 10, 1),
+        group=Alone(),
+        checkpointer=Checkpointer(),  # type: ignore[arg-type]
+        reporter=Reporter(TrainingRecorder(registry), None, 1, 10),
+        termination=Termination(grace=1),
+    )
+    fit.run(Position(0, 0))
+    labels = {"imagenet_job": "local", "namespace": "default", "role": "", "attempt": ""}
+    names = ("imagenet_train_exchanges_total", "imagenet_train_before_exchange_seconds_total")
+    found = [registry.exported.get_sample_value(name, labels) for name in names]
+    assert found == [exchanges, seconds]
 
 
 def test_the_speed_of_training_does_not_count_evaluation() -> None:

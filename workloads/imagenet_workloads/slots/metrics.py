@@ -2,7 +2,8 @@
 
 `launcher` lets `telemetry.server` serve it; each scrape asks the slots, over loopback.
 
-Counters, histograms, speed and memory are added up. All else, such as the epoch, the accuracy or
+Counters, histograms, speed and memory are added up. The time before an exchange of gradients has a
+series for each slot, because the slowest slot counts. All else, such as the epoch, the accuracy or
 the account of time, is the same in every slot or reported by the first rank: the first slot that
 has it counts.
 """
@@ -17,7 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from imagenet_workloads.telemetry.names import TRAIN_IMAGES_PER_SECOND, TRAIN_SECONDS
+from imagenet_workloads.telemetry.names import (
+    SLOT_LABEL,
+    TRAIN_BEFORE_EXCHANGE,
+    TRAIN_EXCHANGES,
+    TRAIN_IMAGES_PER_SECOND,
+    TRAIN_SECONDS,
+)
 
 ADDED_TYPES = ("counter", "histogram", "summary")
 ADDED_GAUGES = (
@@ -28,6 +35,9 @@ ADDED_GAUGES = (
 )
 # Seconds of several slots at once are no wall time. The parser names a counter without its suffix.
 NOT_ADDED = (TRAIN_SECONDS.name.removesuffix("_total"),)
+OF_EACH_SLOT = tuple(
+    metric.name.removesuffix("_total") for metric in (TRAIN_BEFORE_EXCHANGE, TRAIN_EXCHANGES)
+)
 
 # A series: its name and its labels.
 _Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -105,10 +115,15 @@ def aggregate(pages: Iterable[str]) -> list[Family]:
     """
     found: dict[str, Family] = {}
     samples: dict[str, dict[_Key, Sample]] = {}
-    for page in pages:
+    every = list(pages)
+    for slot, page in enumerate(every):
         for family in text_string_to_metric_families(page):
             found.setdefault(family.name, family)
-            _add(samples.setdefault(family.name, {}), family.samples, _is_added(family))
+            more = family.samples
+            if family.name in OF_EACH_SLOT and len(every) > 1:
+                label = {SLOT_LABEL: str(slot)}
+                more = [sample._replace(labels={**sample.labels, **label}) for sample in more]
+            _add(samples.setdefault(family.name, {}), more, _is_added(family))
     for name, family in found.items():
         family.samples = list(samples[name].values())
     return list(found.values())

@@ -11,6 +11,9 @@ from enum import StrEnum
 # configuration.
 LABELS = ("imagenet_job", "namespace", "role", "attempt")
 
+# A pod of several slots has it on the series that are not added up over its slots.
+SLOT_LABEL = "slot"
+
 # From a digits batch on a CPU (milliseconds) to a large batch with mirroring on (a minute).
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 # A pipeline that is fast enough waits much less than a millisecond.
@@ -97,6 +100,19 @@ TRAIN_DATA_WAIT_SECONDS = Metric(
     "seconds",
     "Time of one training step that was spent waiting for its data.",
     WAIT_BUCKETS,
+)
+TRAIN_BEFORE_EXCHANGE = Metric(
+    "imagenet_train_before_exchange_seconds_total",
+    MetricType.COUNTER,
+    "seconds",
+    "Time of this worker from asking for a batch until its gradients were ready for the exchange "
+    "with the other workers. A pod with several slots has a series for each, with the label slot.",
+)
+TRAIN_EXCHANGES = Metric(
+    "imagenet_train_exchanges_total",
+    MetricType.COUNTER,
+    "exchanges",
+    "Exchanges of gradients that imagenet_train_before_exchange_seconds_total has counted.",
 )
 TRAIN_EPOCH = Metric(
     "imagenet_train_epoch", MetricType.GAUGE, "epochs", "The current epoch, from 0."
@@ -268,6 +284,8 @@ TRAINING = (
     TRAIN_IMAGES_PER_SECOND,
     TRAIN_STEP_SECONDS,
     TRAIN_DATA_WAIT_SECONDS,
+    TRAIN_BEFORE_EXCHANGE,
+    TRAIN_EXCHANGES,
     TRAIN_EPOCH,
     TRAIN_EPOCHS,
     TRAIN_BATCH,

@@ -99,6 +99,11 @@ class TrainingRecorder:
         self._registry.observe(names.TRAIN_STEP_SECONDS, step_seconds)
         self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, data_wait_seconds)
 
+    def exchange(self, seconds: float) -> None:
+        """Count an exchange of gradients, which was ready after so many seconds of this worker."""
+        self._registry.add(names.TRAIN_BEFORE_EXCHANGE, seconds)
+        self._registry.add(names.TRAIN_EXCHANGES, 1)
+
     def speed(self, images_per_second: float) -> None:
         """Set the images per second of this worker over the last display interval."""
         self._registry.set(names.TRAIN_IMAGES_PER_SECOND, images_per_second)

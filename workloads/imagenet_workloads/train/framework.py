@@ -65,6 +65,13 @@ class Learner(Protocol):
             the weights moved.
         """
 
+    def gradients_ready(self) -> float | None:
+        """Return when this worker's gradients were ready for the exchange, by time.monotonic.
+
+        It is asked once after each `train`. None after a step without an update, without other
+        workers, and where the moment is not known.
+        """
+
     def settle(self) -> None:
         """Return when what reading a batch would wait for as well is computed.
 

@@ -5,7 +5,7 @@ hanging.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.process.termination import Termination
@@ -67,6 +67,7 @@ class TrainingLoop:
     reporter: Reporter
     termination: Termination
     ledger: Ledger | None = None
+    _accumulated: float = field(default=0.0, init=False)  # seconds of steps without an update
 
     def run(self, start: Position, first_image: int = 0) -> TrainingOutcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave.
@@ -117,6 +118,7 @@ class TrainingLoop:
             flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
             counts += count(outputs.probabilities, outputs.labels, self.top_k)
             step_ended = time.monotonic()
+            self._report_exchange(asked, step_ended)
             self.reporter.step(
                 Position(epoch, done),
                 batch.images,
@@ -144,6 +146,15 @@ class TrainingLoop:
         if self.ledger is not None:
             self.ledger.record(batch.read)
         return trained
+
+    def _report_exchange(self, asked: float, ended: float) -> None:
+        """Report the time before the exchange of a step that asked for its batch and has ended."""
+        ready = self.learner.gradients_ready()
+        if ready is None:
+            self._accumulated += ended - asked
+            return
+        self.reporter.exchange(self._accumulated + ready - asked)
+        self._accumulated = 0.0
 
     def _after(self, epoch: int, done: int) -> Position:
         if done == self.data.training.batches_per_epoch:

@@ -97,6 +97,10 @@ class Reporter:
         if due or elapsed >= LONGEST_SILENCE:
             self._display(position, elapsed, rate, counts)
 
+    def exchange(self, seconds: float) -> None:
+        """Report for how many seconds this worker computed before an exchange of gradients."""
+        self._recorder.exchange(seconds)
+
     def epoch(self, epoch: int, seconds: float, counts: Counts, workers: int) -> None:
         """Report a finished epoch.
 

@@ -143,6 +143,7 @@ class MXNetLearner:
         """
         self._replicas, self._strategy, self._monitor = replicas, strategy, monitor
         self._updates, self._steps, self._seed = updates_done, 0, seed
+        self._has_updated = False
         self.statistics = MovingStatistics(
             DeviceStatistics(replicas.read_statistics, replicas.write_statistics, strategy.gather),
             strategy,
@@ -160,6 +161,7 @@ class MXNetLearner:
         if self._monitor is not None:
             self._monitor.toc_print()
         flags_of_all = Flags()
+        self._has_updated = updates
         if updates:
             # The optimizer's noise is the same on every worker, as the weights are.
             self._draw_from(_UPDATE)
@@ -167,6 +169,10 @@ class MXNetLearner:
             self._updates, self._steps = self._updates + 1, 0
             self._replicas.clear_gradients()
         return flags_of_all, self._outputs(batch)
+
+    def gradients_ready(self) -> float | None:
+        """Return when the backward pass of an update was over."""
+        return self._strategy.gradients_ready if self._has_updated else None
 
     def settle(self) -> None:
         """Wait for the backward pass and the update if the CPU computes them.

@@ -7,7 +7,8 @@ numbers of BatchNorm cost as much as a hundred thousand. Imports MXNet.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -213,6 +214,24 @@ class Replicas:
     def gradient_buckets(self) -> list[list[mx.nd.NDArray]]:
         """Return all gradients in their buckets: each bucket on each device."""
         return [list(parts) for parts in zip(*self._buckets, strict=True)]
+
+    def gradients_marker(self) -> Callable[[], float | None]:
+        """Return a function that waits for the backward pass; it returns when that was over.
+
+        MXNet's engine keeps the order of the operations on an array. So one that reads a gradient
+        follows the backward pass, and precedes the exchange that is queued later and overwrites it.
+        On GPUs the function returns None at once: the program would not be ahead of them any more.
+        """
+        if not self.on_cpu:
+            return lambda: None
+        read = [bucket[:1].copy() for bucket in itertools.chain(*self._buckets)]
+
+        def over() -> float:
+            for number in read:
+                number.wait_to_read()
+            return time.monotonic()
+
+        return over
 
     def statistics(self, name: str) -> list[mx.nd.NDArray]:
         """Return one moving statistic on each device."""

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import export, save
+from imagenet_workloads.frameworks.pytorch.gradients_ready import GradientsReady
 from imagenet_workloads.frameworks.pytorch.mixing import mix_images, summed_loss
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy
@@ -72,6 +73,7 @@ class PyTorchLearner:
             DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
             strategy,
         )
+        self._ready = GradientsReady(strategy.device) if strategy.workers > 1 else None
         self._scale = strategy.workers / plan.images_per_update
         self._mean = _of_channels(inputs.mean, inputs, strategy)
         self._std = _of_channels(inputs.std, inputs, strategy)
@@ -80,11 +82,15 @@ class PyTorchLearner:
         """Compute gradients; with an update, average them over all processes, and move weights."""
         counted = self._strategy.start_sum([flags.save, flags.stop]) if updates else None
         self._begin_step()
+        if self._ready is not None:
+            self._ready.begin()
         with nullcontext() if updates else self._strategy.accumulating():
             with self.updater.precision.autocast():
                 scores = self._module(self._mixed(batch))[: batch.images]
             labels = batch.label.to(self._strategy.device, non_blocking=True)[: batch.images]
             loss = summed_loss(scores.float(), labels, self._smoothing, batch.mixing)
+            if self._ready is not None and updates:
+                self._ready.watch(loss)
             self.updater.backward(loss * self._scale)
         if counted is None:
             return Flags(), _outputs(scores, batch)
@@ -94,6 +100,10 @@ class PyTorchLearner:
         self._updates, self._steps = self._updates + 1, 0
         save_now, stop = counted()
         return Flags(bool(save_now), bool(stop)), _outputs(scores, batch)
+
+    def gradients_ready(self) -> float | None:
+        """Return when the backward pass began to wait for the other processes."""
+        return None if self._ready is None else self._ready.at()
 
     def settle(self) -> None:
         """Do nothing: `reading` reads and decodes in separate threads, beside the step."""

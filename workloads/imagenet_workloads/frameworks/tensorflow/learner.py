@@ -88,6 +88,9 @@ class TensorFlowLearner:
         save_now, stop = self._local(counted)[0].numpy() > 0
         return Flags(bool(save_now), bool(stop)), self._outputs(batch, outputs)
 
+    def gradients_ready(self) -> None:
+        """Return None: one function of TensorFlow computes gradients and exchanges them."""
+
     def settle(self) -> None:
         """Do nothing: the reader's threads work beside the step."""
 

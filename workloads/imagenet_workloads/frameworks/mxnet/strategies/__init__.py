@@ -23,7 +23,13 @@ class Strategy(Group, Protocol):
 
     If `collective` is true, all workers call every method but `states` and `load_states`, in the
     same order.
+
+    Attributes:
+        gradients_ready: when this worker's gradients of the last update were ready, by
+            time.monotonic; None if that is not known, or no other worker waits for them.
     """
+
+    gradients_ready: float | None
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Broadcast rank 0's weights and statistics to every device, and take the optimizer."""

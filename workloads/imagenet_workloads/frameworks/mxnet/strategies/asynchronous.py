@@ -31,6 +31,7 @@ class Asynchronous:
 
     collective = False
     images_divisor = 1
+    gradients_ready: float | None = None
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
         """Join the others."""

@@ -45,6 +45,7 @@ class Horovod:
         hvd.init()
         self.rank, self.workers = int(hvd.rank()), int(hvd.size())
         self.images_divisor = self.workers
+        self.gradients_ready: float | None = None
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
         """Broadcast rank 0's numbers."""
@@ -81,6 +82,7 @@ class Horovod:
 
     def update(self, flags: Flags) -> Flags:
         """Sum the gradients and update the weights; return the flags of all slots."""
+        backward_is_over = self._replicas.gradients_marker()
         flags_sent = mx.nd.array([flags.save, flags.stop], dtype="int32")
         # Before the gradients: no worker's flags wait for another's backward pass.
         hvd.allreduce_(flags_sent, op=hvd.Sum, name="flags", priority=1)
@@ -90,6 +92,8 @@ class Horovod:
             hvd.allreduce_(gradients[0], op=hvd.Sum, name=key, priority=-place)
             _copy_to_others(gradients)
         self._updater()
+        # Before the flags: they wait until each slot has its data.
+        self.gradients_ready = backward_is_over()
         save, stop = _whole(flags_sent)
         return Flags(bool(save), bool(stop))
 

@@ -30,6 +30,7 @@ class Single:
     workers = 1
     collective = True
     images_divisor = 1
+    gradients_ready: float | None = None
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
         """Make the kvstore: `local` adds on the CPU, `device` on a GPU, `nccl` through NCCL."""

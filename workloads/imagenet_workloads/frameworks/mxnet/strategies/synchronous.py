@@ -51,6 +51,7 @@ class Synchronous:
         self.workers = self._server.workers
         self.collective = compression is None
         self.images_divisor = self.workers
+        self.gradients_ready: float | None = None
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
         """Broadcast rank 0's numbers."""
@@ -91,6 +92,7 @@ class Synchronous:
 
     def update(self, flags: Flags) -> Flags:
         """Sum the gradients and update the weights; return the flags of all workers."""
+        backward_is_over = self._replicas.gradients_marker()
         flags_sent = mx.nd.array([flags.save, flags.stop])
         if self.collective:
             # Before the gradients, so that flags do not wait for a backward pass.
@@ -98,6 +100,8 @@ class Synchronous:
             self._server.store.pull(_FLAGS, out=flags_sent, priority=1)
         sum_gradients(self._server.store, self._replicas)
         self._updater()
+        # Before the flags: they wait until each worker has its data.
+        self.gradients_ready = backward_is_over()
         save, stop = flags_sent.asnumpy() > 0
         return Flags(bool(save), bool(stop))
 

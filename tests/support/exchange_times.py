@@ -1,0 +1,54 @@
+"""What two workers report of their time before each exchange of gradients, with one throttled."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imagenet_workloads.telemetry.names import TRAIN_BEFORE_EXCHANGE, TRAIN_EXCHANGES
+from support.processes import wait_until
+from support.throttled import processor_seconds, throttled
+from support.training_cluster import METRICS_PORT, ask
+
+
+@dataclass(frozen=True)
+class Times:
+    """Mean seconds before an exchange.
+
+    Attributes:
+        free: of both workers, without a limit.
+        other: of the first, while the second is throttled.
+        throttled: of the second.
+    """
+
+    free: Sequence[float]
+    other: float
+    throttled: float
+
+
+def with_half(hosts: Sequence[str], process: int, exchanges: int = 30) -> Times:
+    """Measure two workers; then give the second, a process, half of the processor that it used."""
+    wait_until(lambda: all(_totals(host)[1] for host in hosts), "both train")
+    began, used = time.monotonic(), processor_seconds(process)
+    free = _means(hosts, exchanges)
+    cores = (processor_seconds(process) - used) / (time.monotonic() - began)
+    with throttled(process, cores / 2):
+        other, slow = _means(hosts, exchanges)
+    return Times(free, other, slow)
+
+
+def _totals(host: str) -> tuple[float, float]:
+    """The seconds before the exchanges of a worker, and how many these were."""
+    _, text = ask(host, METRICS_PORT, "/metrics")
+    found = {line.partition("{")[0]: line.split()[-1] for line in text.splitlines() if line}
+    seconds, exchanges = (
+        float(found.get(name, 0)) for name in (TRAIN_BEFORE_EXCHANGE.name, TRAIN_EXCHANGES.name)
+    )
+    return seconds, exchanges
+
+
+def _means(hosts: Sequence[str], exchanges: int) -> list[float]:
+    before = [_totals(host) for host in hosts]
+    enough = before[0][1] + exchanges
+    wait_until(lambda: _totals(hosts[0])[1] >= enough, f"{exchanges} exchanges")
+    after = [_totals(host) for host in hosts]
+    return [(b[0] - a[0]) / (b[1] - a[1]) for a, b in zip(before, after, strict=True)]

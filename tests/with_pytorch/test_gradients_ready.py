@@ -1,0 +1,96 @@
+"""When a process has computed its gradients, before it waits for the others."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from imagenet_workloads.frameworks.pytorch.gradients_ready import GradientsReady
+from support.ddp_processes import DdpProcesses
+from support.exchange_times import with_half
+from support.pytorch_learners import learner, trained
+
+CPU = torch.device("cpu")
+
+
+def backward_that_waits(ready: GradientsReady, waited: list[float], watch: bool = True) -> None:
+    """A backward pass at the end of which another queued function waits, as DDP's does."""
+
+    def queue(gradient: torch.Tensor) -> None:
+        torch.autograd.Variable._execution_engine.queue_callback(
+            lambda: waited.append(time.monotonic())
+        )
+
+    weights = torch.ones(3, requires_grad=True)
+    weights.register_hook(queue)
+    ready.begin()
+    loss = (weights * 2).sum()
+    if watch:
+        ready.watch(loss)
+    (loss * 3).backward()
+    assert weights.grad is not None
+    assert weights.grad.tolist() == [6, 6, 6]
+
+
+def test_gradients_are_ready_before_the_wait_for_others() -> None:
+    ready, waited = GradientsReady(CPU), list[float]()
+    for _ in range(3):
+        began = time.monotonic()
+        backward_that_waits(ready, waited)
+        at = ready.at()
+        assert at is not None
+        assert began < at < waited[-1]
+
+
+def test_a_pass_without_an_exchange_has_no_such_time() -> None:
+    ready = GradientsReady(CPU)
+    backward_that_waits(ready, [])
+    backward_that_waits(ready, [], watch=False)
+    assert ready.at() is None
+
+
+class Event:
+    """An event of a GPU that computes for 250 ms between the first and the second."""
+
+    recorded: list["Event"]
+    is_reached = True
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.recorded.append(self)
+
+    def query(self) -> bool:
+        return self.is_reached
+
+    def elapsed_time(self, other: "Event") -> float:
+        assert self.recorded == [self, other]
+        return 250.0
+
+
+def test_a_gpu_says_when_without_being_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Event, "recorded", [], raising=False)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    ready = GradientsReady(torch.device("cuda"))
+    backward_that_waits(ready, [])
+    assert ready.at() == 1000.25
+    monkeypatch.setattr(Event, "is_reached", False)
+    assert ready.at() is None
+
+
+def test_a_process_without_others_exchanges_nothing() -> None:
+    assert trained(1, learner()).gradients_ready() is None
+
+
+def test_a_process_that_is_throttled_to_half_takes_longer_than_the_other(tmp_path: Path) -> None:
+    options = ["--network", "lenet", "--batch-size", "16", "--benchmark", "1"]
+    options += ["--image-shape", "3,28,28", "--num-classes", "10", "--num-examples", "9600"]
+    options += ["--num-epochs", "100000", "--output", str(tmp_path / "out")]
+    with DdpProcesses(tmp_path / "members", options) as running:
+        running.wait_for_line("pod-1", "INFO rank 1 of 2")
+        found = with_half([running.host(0), running.host(1)], running.process("pod-1"))
+    assert found.free[1] < 1.5 * found.free[0]
+    assert found.throttled > 1.5 * found.other
