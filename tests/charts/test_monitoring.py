@@ -131,6 +131,7 @@ def test_the_dashboard_shows_what_a_person_looks_for() -> None:
         "Loss",
         "Accuracy",
         "Data wait",
+        "Stragglers",
         "Restarts",
         "Time by phase",
         "Goodput",

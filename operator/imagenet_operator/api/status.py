@@ -29,6 +29,7 @@ ConditionType = Literal[
     "DatasetPublished",
     "Running",
     "Restarting",
+    "Straggling",
     "Suspended",
     "Succeeded",
     "Failed",
@@ -210,6 +211,19 @@ class DataWaitStatus(Model):
     change."""
 
 
+class Straggler(Model):
+    """A process that computes for longer than the others before each exchange of gradients."""
+
+    name: Text
+    """The pod's name."""
+
+    slot: LongCount | None = None
+    """The process in its pod, from 0, if the pod has several."""
+
+    factor: Annotated[float, Ge(0)]
+    """How many times the median of all processes it took when it was found."""
+
+
 class TrainingFigures(Model):
     """The figures of an attempt; `api.figures` defines each."""
 
@@ -294,6 +308,9 @@ class TrainingStatus(TrainingFigures):
 
     data_wait_reported: bool = False
     """Whether an event of this attempt reported that its workers wait for data."""
+
+    stragglers: Annotated[tuple[Straggler, ...], MaxLen(16)] | None = None
+    """The slowest processes, while there are any that keep the others waiting."""
 
     seconds: WorkerSeconds | None = None
     """The time of rank 0 by phase, since its process started."""

@@ -22,7 +22,7 @@ from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.left_out import LeftOut
 from imagenet_operator.clusters.scraper import Target, scrape
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.policies import data_wait, fetch, listing
+from imagenet_operator.reconcile.policies import data_wait, fetch, listing, stragglers
 from imagenet_operator.reconcile.sample import Asked, Sample, sample_of
 
 LOGGER = logging.getLogger(__name__)
@@ -161,6 +161,8 @@ def _is_visible(before: Sample | None, after: Sample) -> bool:
     if before is None:
         return True
     if (before.attempt, before.left_out) != (after.attempt, after.left_out):
+        return True
+    if stragglers.is_visible(before.comparison, after.comparison):
         return True
     if figures.is_worth_a_write(before.figures, after.figures):
         return True

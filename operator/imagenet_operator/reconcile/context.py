@@ -25,7 +25,12 @@ from imagenet_operator.reconcile.types import (
     Reference,
 )
 
-_UNTIL_THE_END: tuple[ConditionType, ...] = ("Running", "Restarting", "Suspended")
+_UNTIL_THE_END: tuple[ConditionType, ...] = (
+    "Running",
+    "Restarting",
+    "Straggling",
+    "Suspended",
+)
 """Conditions that are True only of an unfinished job."""
 
 EVENT_MAXIMUM = 1024

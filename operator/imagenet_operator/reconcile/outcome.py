@@ -60,6 +60,9 @@ def _stop(context: ReconcileContext, at: datetime) -> None:
     stilled = figures.stilled(context.training)
     stopped = clock.stop(stilled.clock, min(at, context.now))
     context.update(training=stilled.model_copy(update={"clock": stopped}))
+    if context.holds("Straggling"):
+        message = f"attempt {stilled.attempt} has ended"
+        context.set_condition("Straggling", False, "AttemptEnded", message)
 
 
 def end_attempt(context: ReconcileContext, end: End) -> None:

@@ -25,12 +25,8 @@ from typing import Final
 from imagenet_operator.api.figures import COUNT, EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile import step_window
-from imagenet_operator.reconcile.scrape import (
-    TRAIN_PHASE,
-    TRAIN_SECONDS,
-    Scrape,
-    attempt_number,
-)
+from imagenet_operator.reconcile.comparison import Comparison, compared
+from imagenet_operator.reconcile.scrape import LABELLED, Scrape, attempt_number
 from imagenet_operator.reconcile.step_window import TRAIN_IMAGES, StepWindow
 
 TRAIN_WORK = "imagenet_train_phase_work_total"
@@ -130,6 +126,7 @@ class Sample:
         seconds: Rank 0's time by phase; the first worker's, while no rank is known.
         preparation: By role: fetch, index, pack, seal.
         totals: What the next sample is compared with.
+        comparison: Of the workers' times before an exchange of gradients.
         left_out: The pods whose metrics exceed a limit, in words; empty if there are none.
     """
 
@@ -149,6 +146,7 @@ class Sample:
     seconds: Mapping[str, float] = field(default_factory=dict)
     preparation: Mapping[str, Preparation] | None = None
     totals: Totals | None = None
+    comparison: Comparison | None = None
     left_out: str = ""
 
     @property
@@ -180,7 +178,7 @@ class Totals:
 
 
 def _metrics() -> frozenset[str]:
-    training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_PHASE, TRAIN_RANK, TRAIN_SECONDS}
+    training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_RANK, *LABELLED}
     position = {TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES}
     preparation = {PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED}
     preparation |= {PREPARE_FETCHED, PREPARE_TO_FETCH}
@@ -261,7 +259,9 @@ def _with_training(
     if first is not None or former.figures.get(EPOCH) is None:
         sample = replace(sample, seconds=seconds[0] if seconds else former.seconds)
     if is_whole:
-        sample = _with_sums(sample, list(workers.values()))
+        times = {pod: item.before_exchange for pod, item in workers.items()}
+        found = compared(sample.comparison, times, sample.taken_at)
+        sample = replace(_with_sums(sample, list(workers.values())), comparison=found)
     totals = sample.totals or Totals()
     sample = replace(sample, totals=replace(totals, work=_work(workers, former.totals)))
     return replace(sample, progressed_at=_progressed_at(sample, former))

@@ -21,9 +21,17 @@ TRAIN_PHASE: Final = "imagenet_train_phase"
 TRAIN_SECONDS: Final = "imagenet_train_seconds_total"
 """A worker has a series for each phase of its time."""
 
+BEFORE_EXCHANGE: Final = "imagenet_train_before_exchange_seconds_total"
+EXCHANGES: Final = "imagenet_train_exchanges_total"
+"""A worker of several slots has a series of both for each slot."""
+
+LABELLED: Final = (TRAIN_PHASE, TRAIN_SECONDS, BEFORE_EXCHANGE, EXCHANGES)
+"""The series of which a scrape keeps the values by a label."""
+
 ROLE_LABEL: Final = "role"
 ATTEMPT_LABEL: Final = "attempt"
 PHASE_LABEL: Final = "phase"
+SLOT_LABEL: Final = "slot"
 
 LINE_MAXIMUM: Final = 1024
 """Bytes of a line that is read. Lines of the workloads have 300; longer ones are passed over."""
@@ -37,6 +45,18 @@ _LABEL: Final = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"([^"\\]*(?:\\.[^"\\]*)*)"\
 
 
 @dataclass(frozen=True)
+class BeforeExchange:
+    """The seconds of a process before its exchanges of gradients, and how many these were."""
+
+    seconds: float
+    exchanges: float
+
+    def since(self, earlier: BeforeExchange) -> BeforeExchange:
+        """Return what was added since an earlier time."""
+        return BeforeExchange(self.seconds - earlier.seconds, self.exchanges - earlier.exchanges)
+
+
+@dataclass(frozen=True)
 class Scrape:
     """One pod's series: name → value, with the labels that all of them carry."""
 
@@ -46,6 +66,8 @@ class Scrape:
     phase: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By phase of a worker's time."""
+    before_exchange: Mapping[str, BeforeExchange] = field(default_factory=dict)
+    """By slot; the slot is empty if the worker has only one process."""
 
 
 class ScrapeReader:
@@ -64,6 +86,7 @@ class ScrapeReader:
         self._values: dict[str, float] = {}
         self._phase = ""
         self._seconds: dict[str, float] = {}
+        self._slots: dict[str, dict[str, float]] = {BEFORE_EXCHANGE: {}, EXCHANGES: {}}
 
     def feed(self, piece: bytes) -> None:
         """Read the next piece of the text."""
@@ -81,8 +104,21 @@ class ScrapeReader:
             return None
         attempt = attempt_number(self._labels.get(ATTEMPT_LABEL, ""))
         return Scrape(
-            self._labels.get(ROLE_LABEL, ""), attempt, self._values, self._phase, self._seconds
+            self._labels.get(ROLE_LABEL, ""),
+            attempt,
+            self._values,
+            self._phase,
+            self._seconds,
+            self._before_exchange(),
         )
+
+    def _before_exchange(self) -> dict[str, BeforeExchange]:
+        seconds, exchanges = self._slots[BEFORE_EXCHANGE], self._slots[EXCHANGES]
+        return {
+            slot: BeforeExchange(spent, exchanges[slot])
+            for slot, spent in seconds.items()
+            if slot in exchanges
+        }
 
     def _extend(self, text: bytes) -> None:
         """Keep the beginning of a line; no more of it than a line may have."""
@@ -110,6 +146,7 @@ class ScrapeReader:
             return
         name, labels, value = _parts(line)
         is_wanted = name in self._wanted
+        self._labels.pop(SLOT_LABEL, None)  # not every series has it
         if is_wanted or not self._labels:
             self._labels |= _kept(labels)
         phase = self._labels.get(PHASE_LABEL, "")
@@ -117,6 +154,9 @@ class ScrapeReader:
             self._phase = phase[:_LONGEST_PHASE]
         if name == TRAIN_SECONDS and phase in WORKER_PHASES:
             self._seconds[phase] = value
+        slot = self._labels.get(SLOT_LABEL, "")
+        if name in self._slots and isfinite(value) and _is_slot(slot):
+            self._slots[name][slot] = value
         # NaN and infinity, which a gauge may hold, are ignored.
         if is_wanted and isfinite(value):
             self._values[name] = self._values.get(name, 0.0) + value
@@ -125,6 +165,11 @@ class ScrapeReader:
 def attempt_number(text: str) -> int | None:
     """Return the number of an attempt; None for any other text that an image may report."""
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def _is_slot(text: str) -> bool:
+    """Whether a label is the number of a slot, or empty."""
+    return not text or (text.isdecimal() and len(text) <= _MOST_DIGITS)
 
 
 def _parts(line: str) -> tuple[str, str, float]:
@@ -152,6 +197,6 @@ def _kept(labels: str) -> dict[str, str]:
         if label is None:
             raise ValueError("a label is malformed")
         position = label.end()
-        if label[1] in (ROLE_LABEL, ATTEMPT_LABEL, PHASE_LABEL):
+        if label[1] in (ROLE_LABEL, ATTEMPT_LABEL, PHASE_LABEL, SLOT_LABEL):
             found[label[1]] = label[2]
     return found

@@ -30,6 +30,7 @@ from imagenet_operator.reconcile.policies import (
     restart,
     result,
     start_errors,
+    stragglers,
     suspend,
     unsupported,
 )
@@ -197,6 +198,7 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
         return
     context.delete(cleanup.attempts(_late_pods(context)))
     _record_running(context, waiting=_lift_gates(context, seen))
+    _record_stragglers(context)
     context.requeue_at(
         clock.ends_at(training.clock, policy.active_deadline_seconds),
         restart.deadline(training.members, settings.exit_grace_period),
@@ -232,6 +234,26 @@ def _record_running(context: ReconcileContext, waiting: str) -> None:
         context.set_condition("Running", False, "Starting", message)
     else:
         context.set_condition("Running", False, _SCHEDULING, waiting)
+
+
+def _record_stragglers(context: ReconcileContext) -> None:
+    """Name the workers that keep the others waiting."""
+    sample, former = context.sample, context.training
+    if sample is None or sample.attempt != former.attempt:
+        return
+    if sample.comparison is None or not sample.comparison.factors:
+        return  # as after a restart of the operator
+    context.update_training(stragglers=stragglers.found(former, sample.comparison) or None)
+    training = context.training
+    if training.stragglers:
+        message = stragglers.message(training)
+        context.set_condition("Straggling", True, stragglers.REASON, message)
+        if stragglers.new(former, training):
+            context.record_warning("Straggling", message)
+    elif context.holds("Straggling"):
+        message = "no worker keeps the others waiting"
+        context.set_condition("Straggling", False, "Recovered", message)
+        context.record_event("StragglerRecovered", message)
 
 
 def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str:

@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from imagenet_operator.reconcile.scrape import LINE_MAXIMUM, Scrape, ScrapeReader
+from imagenet_operator.reconcile.scrape import (
+    BEFORE_EXCHANGE,
+    EXCHANGES,
+    LINE_MAXIMUM,
+    BeforeExchange,
+    Scrape,
+    ScrapeReader,
+)
 
-WANTED = frozenset({"images_total", "speed"})
+WANTED = frozenset({"images_total", "speed", BEFORE_EXCHANGE, EXCHANGES})
 TEXT = b"""\
 # HELP images_total Images.
 # TYPE images_total counter
@@ -63,6 +70,36 @@ def test_a_line_is_read_as_prometheus_reads_it(labels: dict[str, str], value: fl
         if sample.name in WANTED and abs(sample.value) < float("inf")
     }
     assert read(text) == Scrape("w", 7, expected)
+
+
+def of_slots(*lines: tuple[str, str, float]) -> Scrape | None:
+    """What is read of series of slots: name, slot, value."""
+    labels = 'role="worker",attempt="0"'
+    text = "".join(f'{name}{{{labels},slot="{slot}"}} {value}\n' for name, slot, value in lines)
+    return read(f"images_total{{{labels}}} 1\n{text}speed{{{labels}}} 2\n".encode())
+
+
+def test_the_times_before_an_exchange_are_kept_by_slot() -> None:
+    found = of_slots((BEFORE_EXCHANGE, "0", 1.5), (BEFORE_EXCHANGE, "11", 2.5), (EXCHANGES, "0", 3))
+    assert found is not None
+    assert found.before_exchange == {"0": BeforeExchange(1.5, 3)}
+    text = f"{BEFORE_EXCHANGE} 1.5\n{EXCHANGES} 3\n".encode()
+    alone = read(text)
+    assert alone is not None
+    assert alone.before_exchange == {"": BeforeExchange(1.5, 3)}
+
+
+@pytest.mark.parametrize("slot", ["x", "-1", "1" * 11, "1.0"])
+def test_a_slot_that_is_no_number_is_ignored(slot: str) -> None:
+    found = of_slots((BEFORE_EXCHANGE, slot, 1.5), (EXCHANGES, slot, 3))
+    assert found is not None
+    assert found.before_exchange == {}
+
+
+def test_a_time_that_is_no_number_is_ignored() -> None:
+    found = of_slots((BEFORE_EXCHANGE, "0", float("nan")), (EXCHANGES, "0", 3))
+    assert found is not None
+    assert found.before_exchange == {}
 
 
 @pytest.mark.parametrize(

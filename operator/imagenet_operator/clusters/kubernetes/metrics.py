@@ -31,6 +31,9 @@ MOST_WAITING: Final = 1000
 MOST_TIMED: Final = 1000
 """How many jobs have series of their time."""
 
+MOST_STRAGGLERS: Final = 1000
+"""How many stragglers have a series."""
+
 NO_PHASE = "New"
 """The phase of a job that was not reconciled yet."""
 
@@ -64,6 +67,13 @@ GPU_HOURS = Gauge(
     f"{PREFIX}job_gpu_hours",
     "Hours in which members of an ImageNetJob had nodes, times their GPUs; for 1,000 jobs at most.",
     ["namespace", "imagenet_job"],
+    registry=REGISTRY,
+)
+STRAGGLERS = Gauge(
+    f"{PREFIX}job_straggler_ratio",
+    "How many times the median a straggler takes before each exchange of gradients; a series for "
+    "each straggler in the status of an ImageNetJob, for 1,000 at most.",
+    ["namespace", "imagenet_job", "pod", "slot"],
     registry=REGISTRY,
 )
 RECONCILES = Counter(
@@ -171,6 +181,17 @@ def set_time(jobs: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
             GOODPUT.labels(namespace, name).set(time["goodput"])
         if "gpuHours" in time:
             GPU_HOURS.labels(namespace, name).set(time["gpuHours"])
+
+
+def set_stragglers(found: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+    """Set the stragglers of jobs.
+
+    Args:
+        found: Namespace, name of the job and an item of ``status.training.stragglers`` for each.
+    """
+    STRAGGLERS.clear()
+    for namespace, name, item in islice(found, MOST_STRAGGLERS):
+        STRAGGLERS.labels(namespace, name, item["name"], item.get("slot", "")).set(item["factor"])
 
 
 def report_holders(holders: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -246,13 +247,37 @@ class Operator:
         if not self._is_at_work:
             return
         jobs = [_summary(job) for job in self.cluster.jobs.all()]
-        metrics.count_jobs((namespace, phase) for namespace, _, phase, _, _ in jobs)
-        metrics.set_waiting((place, name, reason) for place, name, _, reason, _ in jobs if reason)
-        metrics.set_time((place, name, time) for place, name, _, _, time in jobs if time)
+        metrics.count_jobs((job.namespace, job.phase) for job in jobs)
+        metrics.set_waiting((job.namespace, job.name, job.waits) for job in jobs if job.waits)
+        metrics.set_time((job.namespace, job.name, job.time) for job in jobs if job.time)
+        metrics.set_stragglers(
+            (job.namespace, job.name, item) for job in jobs for item in job.stragglers
+        )
 
 
-def _summary(job: Stored) -> tuple[str, str, str, str | None, Manifest | None]:
-    """Return a job's namespace, name, phase, why it does not start if so, and its time."""
+@dataclass(frozen=True)
+class _Summary:
+    """What the metrics show of a job.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        phase: Its phase.
+        waits: Why it does not start, if so: the reason.
+        time: ``status.time``.
+        stragglers: ``status.training.stragglers``.
+    """
+
+    namespace: str
+    name: str
+    phase: str
+    waits: str | None
+    time: Manifest | None
+    stragglers: list[Manifest]
+
+
+def _summary(job: Stored) -> _Summary:
+    """Return what the metrics show of a job."""
     manifest = orjson.loads(job.text)
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     phase = status.get("phase") or metrics.NO_PHASE
@@ -262,7 +287,10 @@ def _summary(job: Stored) -> tuple[str, str, str, str | None, Manifest | None]:
         conditions = status.get("conditions") or ()
         reasons = [item["reason"] for item in conditions if item["status"] == "False"]
         reason = next((item for item in reversed(reasons) if item in WAITING_REASONS), None)
-    return metadata["namespace"], metadata["name"], phase, reason, status.get("time")
+    found = (status.get("training") or {}).get("stragglers") or []
+    return _Summary(
+        metadata["namespace"], metadata["name"], phase, reason, status.get("time"), found
+    )
 
 
 def _has_begun(job: Manifest) -> bool:

@@ -99,7 +99,7 @@ def remaining_seconds(sample: Sample, global_batch_size: int) -> int | None:
 def stilled(training: TrainingStatus) -> TrainingStatus:
     """Return the status of an attempt that has ended: only with the figures that last."""
     still = figures.with_values(training, _lasting(training))
-    return still.model_copy(update={"eta": None})
+    return still.model_copy(update={"eta": None, "stragglers": None})
 
 
 def final(training: TrainingStatus) -> TrainingStatus:

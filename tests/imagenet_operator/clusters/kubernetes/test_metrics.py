@@ -176,6 +176,42 @@ async def test_a_job_that_runs_does_not_wait_though_its_spec_is_from_a_newer_ope
         assert waiting_jobs() == {}
 
 
+def stragglers() -> dict[tuple[str, str], float]:
+    """The stragglers by pod and slot."""
+    (family,) = metrics.STRAGGLERS.collect()
+    return {(item.labels["pod"], item.labels["slot"]): item.value for item in family.samples}
+
+
+@asynchronous
+async def test_the_stragglers_in_the_status_of_a_job_are_exported_with_their_factor() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        found = [
+            {"name": "digits-r0-worker-1", "factor": 1.8},
+            {"name": "digits-r0-worker-0", "slot": 5, "factor": 1.5},
+        ]
+        await harness.server.change(
+            "ImageNetJob",
+            "digits",
+            lambda item: item["status"]["training"].update(stragglers=found),
+        )
+        await harness.settle()
+        harness.operator.measure()
+        assert stragglers() == {("digits-r0-worker-1", ""): 1.8, ("digits-r0-worker-0", "5"): 1.5}
+        await harness.end_pod("digits-r0-worker-1", code=1)
+        await harness.settle()
+        harness.operator.measure()
+        assert stragglers() == {}
+
+
+def test_stragglers_are_bounded() -> None:
+    many = (("vision", "digits", {"name": f"w-{number}", "factor": 2}) for number in range(5000))
+    metrics.set_stragglers(many)
+    assert len(stragglers()) == metrics.MOST_STRAGGLERS
+    metrics.set_stragglers(())
+    assert stragglers() == {}
+
+
 def test_waiting_jobs_are_bounded() -> None:
     metrics.set_waiting(("vision", f"job-{number}", "Unschedulable") for number in range(5000))
     assert len(waiting_jobs()) == metrics.MOST_WAITING
