@@ -39,6 +39,7 @@ export PATH := $(PATH):$(abspath $(TOOLS))
 CHART := charts/imagenet-operator
 # The folder of `make release`.
 DIST ?= dist
+NOISY_STEPS := tests/imagenet_operator/reconcile/policies/noisy_steps.jsonl
 SNAPSHOT := tests/charts/snapshot.yaml
 # Without the definition of ImageNetJob, which is another generated file.
 RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operator \
@@ -52,7 +53,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
 .PHONY: test-fresh-machine
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
-.PHONY: bench-reading bench-recovery chaos-training fidelity clean
+.PHONY: bench-reading bench-recovery chaos-training noisy-steps fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -221,6 +222,9 @@ bench-large-job: $(INSTALLED) ## Measure the status and a reconcile of 5,000 mem
 
 bench-recovery: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Measure the time from a killed worker to the next step
 	$(BIN)/python -m benchmarks.recovery
+
+noisy-steps: $(INSTALLED) .venv-pytorch/.installed ## Record 100 trainings on a busy machine, for a test
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.noisy_steps --output $(NOISY_STEPS)
 
 bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the bare program
 	$(BIN)/python -m benchmarks.scaling
