@@ -43,6 +43,28 @@ def test_only_the_framework_that_is_asked_for_is_built() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("framework", "newest", "beside"),
+    [("mxnet", "86", "mxnet"), ("tensorflow", "90", "tensorflow;$ORIGIN/../../tensorflow/python")],
+)
+def test_with_a_toolkit_it_reduces_over_nccl(framework: str, newest: str, beside: str) -> None:
+    cuda = Path("/cuda")
+    plain, made = build_horovod.settings(framework), build_horovod.settings(framework, cuda)
+    capabilities = made.pop("HOROVOD_BUILD_CUDA_CC_LIST")
+    assert capabilities.rpartition(",")[2] == newest
+    assert made == plain | {
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_NCCL_LINK": "SHARED",
+        "HOROVOD_WITHOUT_NVTX": "1",
+    }
+    assert build_horovod.environment(framework, {}, cuda)["HOROVOD_CUDA_HOME"] == "/cuda"
+    assert "HOROVOD_CUDA_HOME" not in build_horovod.environment(framework, {})
+    text = build_horovod.toolchain(framework, cuda).replace("\\$", "$")
+    assert f'set(CMAKE_INSTALL_RPATH "$ORIGIN/../../{beside};' in text
+    assert "set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)\n" in text
+    assert "CUDA" not in build_horovod.toolchain(framework, None)
+
+
 @pytest.mark.parametrize("variables", [{}, {"MAKEFLAGS": ""}, {"MAKEFLAGS": "w"}])
 def test_a_build_takes_the_cores_that_it_has(variables: dict[str, str]) -> None:
     """Also from a recipe of make, which sets flags."""
@@ -75,6 +97,34 @@ def test_what_variables_tell_the_build_is_an_ingredient(monkeypatch: pytest.Monk
     # What the build sets itself counts as it sets it.
     others |= {"HOROVOD_WITH_MXNET": "0"}
     assert build_horovod.ingredients("mxnet", "c++", others) == plain
+
+
+def test_the_toolkit_is_an_ingredient_but_not_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
+    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
+    found = []
+    for place, build in (("here", "11.8"), ("there", "11.8"), ("newer", "12.4")):
+        nvcc = tmp_path / place / "bin/nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.write_text(f"#!/bin/sh\necho 'nvcc: a compiler'\necho 'Build cuda_{build}'\n")
+        nvcc.chmod(0o755)
+        found.append(build_horovod.ingredients("mxnet", "c++", {}, tmp_path / place))
+    here, there, newer = found
+    assert here == there
+    assert here["nvcc"] == "Build cuda_11.8"
+    assert newer == here | {"nvcc": "Build cuda_12.4"}
+    assert here != build_horovod.ingredients("mxnet", "c++", {})
+
+
+def test_without_a_compiler_in_the_toolkit_it_says_what_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
+    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
+    with pytest.raises(build_horovod.BuildError, match=r"bin/nvcc is missing; images/cuda_toolkit"):
+        build_horovod.ingredients("mxnet", "c++", {}, tmp_path)
 
 
 def test_another_patch_makes_another_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +199,8 @@ def test_a_wheel_that_make_has_put_beside_the_program_is_taken(
 def test_a_kept_wheel_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
 
-    def build(framework: str, into: Path) -> Path:
+    def build(framework: str, into: Path, cuda: Path | None) -> Path:
+        assert cuda is None
         built.append(framework)
         wheel = into / "horovod-0.28.1-cp311.whl"
         wheel.write_text("wheel")
@@ -185,7 +236,7 @@ def test_a_cache_that_cannot_be_written_decides_nothing(
 ) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
 
-    def build(framework: str, into: Path) -> Path:
+    def build(framework: str, into: Path, cuda: Path | None) -> Path:
         wheel = into / "horovod-0.28.1-cp311.whl"
         wheel.write_text("wheel")
         return wheel
