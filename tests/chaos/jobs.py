@@ -101,7 +101,7 @@ def draw_job(name: str, draw: random.Random, strategy: str | None = None) -> Job
                 "scheduleTimeoutSeconds": 120,
             },
         },
-        # No published image has Horovod for GPUs.
+        # Another draw would change the schedules behind the page of `make chaos`.
         gpus=0 if strategy == "horovod" else draw.choice([0, 1]),
         delay=draw.uniform(0, 20),
     )

@@ -294,7 +294,6 @@ TABLE: dict[str, Manifest] = {
         training={
             "strategy": {"horovod": {"slotsPerWorker": 2}},
             "workers": {"replicas": 4, "gpus": 8},
-            "image": "registry.example/team/mxnet-cu112-horovod:7",
         }
     ),
     "horovod of tensorflow": tensorflow({"horovod": {}}, workers={"replicas": 2, "gpus": 4}),

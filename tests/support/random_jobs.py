@@ -71,8 +71,6 @@ def jobs(draw: st.DrawFn) -> ImageNetJob:
         "workers": {"replicas": replicas, "gpus": gpus},
         "batchSize": replicas * share * draw(st.integers(1, 64)),
     }
-    if kind == "horovod" and framework == "MXNet" and gpus:
-        training["image"] = "registry.example/team/mxnet-cu112-horovod:7"
     if draw(st.booleans()):
         training["output"] = {"volume": draw(_VOLUMES)}
     run_policy = {

@@ -61,8 +61,6 @@ def _rules_of(framework: Framework) -> Iterator[Rule]:
     yield from (_field(framework, path) for path in framework.lacks_fields)
     if framework.lacks_options:
         yield _options(framework)
-    if not all(support.gpu_image for support in framework.strategies.values()):
-        yield _images(framework)
     yield from framework.training_rules
 
 
@@ -312,41 +310,6 @@ def _options(framework: Framework) -> Rule:
         message=f"must not have these with the framework {framework.name}: {listing}",
         field="extraArgs",
         holds=lambda training: not repeated(training),
-        explain=explain,
-    )
-
-
-def _images(framework: Framework) -> Rule:
-    """Return the rule that a job names an image if the published ones cannot train it on GPUs."""
-    kinds = [kind for kind, support in framework.strategies.items() if not support.gpu_image]
-    others = [kind for kind in framework.strategies if kind not in kinds]
-
-    def explain(training: Any) -> tuple[str, str]:
-        kind = next(kind for kind in kinds if kind in training.strategy.given)
-        strategies = f", or strategy: {' or '.join(others)}" if others else ""
-        return (
-            f"is required: no published image has {framework.name} with {kind} for GPUs",
-            _or(
-                lambda other: kind in other.strategies and other.strategies[kind].gpu_image,
-                f"write an image that has it{strategies}",
-            ),
-        )
-
-    return Rule(
-        cel=(
-            "self.workers.gpus < 1 || has(self.image)"
-            f" || !({' || '.join(f'has(self.strategy.{kind})' for kind in kinds)})"
-        ),
-        message=(
-            f"is required for workers.gpus with the framework {framework.name} and the strategy"
-            f" {' or '.join(kinds)}"
-        ),
-        field="image",
-        holds=lambda training: (
-            training.workers.gpus < 1
-            or training.image is not None
-            or not set(kinds) & set(training.strategy.given)
-        ),
         explain=explain,
     )
 

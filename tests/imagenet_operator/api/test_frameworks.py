@@ -36,7 +36,7 @@ NUMPY = Framework(
     name="NumPy",
     formats=("RecordIO",),
     networks={"softmax": Family()},
-    strategies={"single": StrategySupport(gpu_image=False)},
+    strategies={"single": StrategySupport()},
     images=Images("numpy:1", "numpy:1"),
     lacks_optimizers=("adam",),
     lacks_augmentations=("random_crop", "min_random_aspect_ratio"),
@@ -153,9 +153,8 @@ def test_what_a_third_framework_lacks_is_refused_for_it_alone(broken: Any) -> No
         "augmentation": {"randomCrop": True, "minRandomAspectRatio": 0.5},
         "optimizer": {"name": "adam"},
         "extraArgs": ["--dtype", "float16"],
-        "workers": {"gpus": 1},
     }
     assert set(broken(training("NumPy", **lacking))) == {
-        *("model.network", "optimizer.name", "augmentation", "extraArgs", "image"),
+        *("model.network", "optimizer.name", "augmentation", "extraArgs"),
     }
     assert broken(training("MXNet", **lacking)) == []

@@ -265,15 +265,9 @@ STRATEGY_SENTENCES = [
         "spec.training.batchSize: 128 is not divisible by 6 devices; write 126 or 132",
     ),
     (
-        of_horovod({"slotsPerWorker": 3}, workers={"gpus": 8}, image="own:1"),
+        of_horovod({"slotsPerWorker": 3}, workers={"gpus": 8}),
         "spec.training.strategy.horovod.slotsPerWorker: 8 GPUs are not divisible by 3 slots; write "
         "one of 1, 2, 4, 8",
-    ),
-    (
-        of_horovod({}, workers={"gpus": 8}),
-        "spec.training.image: is required: no published image has MXNet with horovod for GPUs; "
-        "write an image that has it, or strategy: parameterServer or single, or framework: "
-        "TensorFlow",
     ),
     (
         changed(

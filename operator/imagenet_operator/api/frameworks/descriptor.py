@@ -95,15 +95,12 @@ class StrategySupport:
     Attributes:
         options: The options of `imagenet-train` for the strategy. A strategy's builder
             adds those that follow from its fields, such as `--kv-store dist_sync`.
-        gpu_image: Whether the published GPU image can train with the strategy. If not, a job with
-            GPUs must give `image`.
         one_gpu_a_process: Whether a process of this framework uses one GPU at most. The strategy
             `horovod` then rejects slots with several GPUs.
         environment: The environment of a local run, if it is not the framework's.
     """
 
     options: tuple[str, ...] = ()
-    gpu_image: bool = True
     one_gpu_a_process: bool = False
     environment: LocalEnvironment | None = None
 

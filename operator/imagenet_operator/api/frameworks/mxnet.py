@@ -74,8 +74,6 @@ MXNET = Framework(
         "single": StrategySupport(),
         "horovod": StrategySupport(
             options=("--kv-store", "horovod"),
-            # Horovod for MXNet on GPUs is built with CUDA's compiler, which PyPI does not have.
-            gpu_image=False,
             environment=LocalEnvironment("-horovod", "Horovod with MXNet", "install-horovod"),
         ),
     },

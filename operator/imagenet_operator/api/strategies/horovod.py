@@ -1,4 +1,4 @@
-"""The strategy `horovod`: all-reduce over Gloo, one process a slot."""
+"""The strategy `horovod`: all-reduce over NCCL or, on CPUs, Gloo; one process a slot."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Horovod(StrategyFields):
         "HOROVOD_HOSTNAME",
         *(f"HOROVOD_{among}{what}" for among in _AMONG for what in ("RANK", "SIZE")),
     )
-    tuning = ("HOROVOD_*",)
+    tuning = ("HOROVOD_*", "NCCL_*")
     devices_cel = (
         f"(has({_SLOTS}) && {_SLOTS} > self.workers.gpus ? {_SLOTS}"
         " : self.workers.gpus > 0 ? self.workers.gpus : 1)"

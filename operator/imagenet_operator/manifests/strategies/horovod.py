@@ -1,4 +1,4 @@
-"""The strategy `horovod`: workers with an all-reduce over Gloo, and their rendezvous.
+"""The strategy `horovod`: workers with an all-reduce over NCCL or Gloo, and their rendezvous.
 
 It uses neither ssh nor MPI: the environment is that of `horovodrun`. A worker's variables are those
 of its first slot; `imagenet-slots` starts the others and derives theirs. In the rendezvous, one for
