@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.frameworks.tensorflow.strategies import horovod
 from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import Distributed
 from support.horovod_cluster import HorovodCluster
 from support.listed_workers import ListedWorkers
@@ -63,6 +65,22 @@ def test_every_image_is_counted_once_over_the_workers(
     assert found["validation"]["top1"] > 0.3
     log = (tmp_path / "out/attempts/r0/evaluation.log").read_text().splitlines()
     assert len(log) == 5
+
+
+def test_horovod_leaves_memory_of_the_gpu_to_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
+    growing: list[tuple[str, bool]] = []
+
+    def initialize() -> list[str]:
+        assert growing == [("GPU:0", True), ("GPU:1", True)], "it is too late afterwards"
+        return ["GPU:0", "GPU:1"]
+
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [f"{kind}:0", f"{kind}:1"])
+    monkeypatch.setattr(
+        tf.config.experimental, "set_memory_growth", lambda gpu, grows: growing.append((gpu, grows))
+    )
+    monkeypatch.setattr(horovod, "device_names", initialize)
+    with pytest.raises(InputError, match="one GPU, not 2"):
+        horovod.join()
 
 
 ENDLESS = ("--network", "mlp", "--num-epochs", "100000", "--disp-batches", "1")

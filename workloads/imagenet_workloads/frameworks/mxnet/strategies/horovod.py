@@ -1,9 +1,9 @@
 """Horovod: each update uses one batch from every slot, without a server.
 
-The slots sum gradients among themselves, over Gloo. Each bucket is a separate operation: gradients
-of the last layers are sent while the backward pass computes those of the first. In place of
-Horovod's DistributedTrainer, the optimizer of this package runs on equal sums and equal weights, as
-with dist_sync. So its state can be saved and weights never differ.
+The slots sum gradients over NCCL, or over Gloo on CPUs. Each bucket is a separate operation:
+gradients of the last layers are sent while the backward pass computes those of the first. In place
+of Horovod's DistributedTrainer, the optimizer of this package runs on equal sums and equal weights,
+as with dist_sync. So its state can be saved and weights never differ.
 """
 
 from collections.abc import Mapping, Sequence

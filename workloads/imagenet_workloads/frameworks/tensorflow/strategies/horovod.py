@@ -1,4 +1,4 @@
-"""Horovod: one process a device; the processes sum gradients in rings, here over Gloo.
+"""Horovod: one process a device; the processes sum over NCCL, or over Gloo on CPUs.
 
 Each process is a worker. HOROVOD_RANK, HOROVOD_SIZE and others name its rank and the rendezvous.
 """
@@ -55,6 +55,9 @@ class Horovod:
 
 def join() -> Horovod:
     """Join; return when every process has joined."""
+    # Before TensorFlow initializes a GPU. By default it takes all memory, which NCCL needs too.
+    for gpu in tf.config.get_visible_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
     devices = device_names()
     if len(devices) > 1:
         raise InputError(
