@@ -25,6 +25,7 @@ HEADER = (
 )
 # What Horovod's wheel imports; it is installed without dependencies.
 _HOROVOD = ("cloudpickle", "packaging", "psutil", "PyYAML")
+_HOROVOD_BUILD = (*_HOROVOD, "cmake", "setuptools", "wheel")
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
@@ -63,7 +64,13 @@ class Lock:
 
 LOCKS = {
     "build": Lock(("build",), more=("hatchling",)),
-    "horovod": Lock(("horovod",), more=(*_HOROVOD, "cmake", "setuptools", "wheel")),
+    "horovod": Lock(("horovod",), more=_HOROVOD_BUILD),
+    # With the headers of CUDA's compiler.
+    "horovod-cu112": Lock(
+        ("horovod", "workloads-cu112"),
+        more=(*_HOROVOD_BUILD, "nvidia-cuda-nvcc-cu11"),
+        platforms=(X86_64,),
+    ),
     "sbom": Lock(("sbom",), more=("cyclonedx-bom",)),
     "operator": Lock(("operator",), "operator"),
     "workloads-preparation": Lock(
@@ -71,10 +78,11 @@ LOCKS = {
     ),
     "workloads-mxnet": Lock(("workloads", "horovod"), "workloads", ("mxnet", "s3"), _HOROVOD),
     "workloads-mxnet-cu112": Lock(
-        ("workloads", "workloads-cu112"),
+        ("workloads", "workloads-cu112", "horovod"),
         "workloads",
         ("mxnet-cu112", "s3"),
-        platforms=(X86_64,),
+        _HOROVOD,
+        (X86_64,),
     ),
     "workloads-pytorch": Lock(
         ("workloads", "pytorch"), "workloads", ("pytorch", "s3"), platforms=(X86_64,)
