@@ -200,11 +200,16 @@ def test_states_are_read_as_the_api_server_shows_them() -> None:
         {"type": "DatasetReady", "status": "True", "message": "sealed"},
         {"type": "Running", "status": "True", "message": "all members of attempt 0 run"},
     ]
-    job = {
+    job: dict[str, Any] = {
         "metadata": {"namespace": "chaos-a"},
+        "spec": {"dataset": {"source": {"volume": {"claimName": "raw"}}}},
         "status": {"phase": "Running", "conditions": conditions},
     }
     assert job_state(job, 0.0) == JOB
+    new = {**job, "status": {}}
+    assert not job_state(new, 0.0).is_sealed
+    new["spec"] = {"dataset": {"source": {"prepared": {"claimName": "data"}}}}
+    assert job_state(new, 0.0).is_sealed
     lease = {"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
     assert lease_state(lease, 0.0) == LEASES[0]
     assert lease_state({"spec": {"holderIdentity": THIEF}}, 0.0).holder == ""

@@ -76,7 +76,7 @@ class JobState:
         time: In seconds of the monotonic clock.
         namespace: The job's; each job has one of its own.
         phase: As in its status; empty before the first.
-        is_sealed: Whether its dataset is complete.
+        is_sealed: Whether its dataset is complete; one that was prepared before always is.
         is_waiting: Whether it neither prepares, trains, is suspended nor has ended.
         message: The message of the condition that holds it up.
         failure: The message of Failed; empty unless it is True.
@@ -227,15 +227,16 @@ def job_state(job: Manifest, at: float) -> JobState:
     """Return the state of a job as the API server shows it."""
     status = job.get("status") or {}
     conditions = {item["type"]: item for item in status.get("conditions") or ()}
-    is_sealed = _holds(conditions, "DatasetReady")
+    is_ready = _holds(conditions, "DatasetReady")
     # The last condition that is written while a job waits: of its pods, or of its dataset.
-    held_up = conditions.get("Running" if is_sealed else "DatasetReady", {})
+    held_up = conditions.get("Running" if is_ready else "DatasetReady", {})
     phase = status.get("phase", "")
     return JobState(
         time=at,
         namespace=job["metadata"]["namespace"],
         phase=phase,
-        is_sealed=is_sealed,
+        # Of a prepared dataset, the status says so only after the first pods are created.
+        is_sealed=is_ready or "prepared" in job["spec"]["dataset"]["source"],
         is_waiting=phase in ("Created", "Starting", "Restarting"),
         message=held_up.get("message", ""),
         failure=conditions["Failed"]["message"] if _holds(conditions, "Failed") else "",
