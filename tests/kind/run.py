@@ -42,10 +42,13 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 # Those for GPUs are left out: they cannot run here, and have several gigabytes.
 IMAGES = ("operator", "workloads-preparation", "workloads-mxnet", "workloads-tensorflow")
-# Of programs that stories need: the folder of the Dockerfile, and the context of its build.
+PYTORCH = "imagenetjob.test/workloads-pytorch:bookworm"
+# Of programs that stories need: the folder of the Dockerfile, and the context of its build. That of
+# PyTorch is built on an image of the project.
 OF_STORIES = {
     PROMETHEUS: (HERE / "prometheus", HERE / "prometheus"),
     SEAWEEDFS: (HERE / "seaweedfs", REPOSITORY / "constraints"),
+    PYTORCH: (HERE / "pytorch", HERE / "pytorch"),
 }
 # While one waits for packages, another works; what each has to say comes in one piece.
 TWO_AT_A_TIME = ("--jobs=2", "--output-sync=target")
@@ -179,6 +182,7 @@ def build_images(environment: Environment) -> None:
     )
     for image, (folder, context) in OF_STORIES.items():
         command = ["docker", "build", "--quiet", *options.split(), f"--tag={image}"]
+        command.append(f"--build-arg=VERSION={version()}")
         where = [f"--file={folder / 'Dockerfile'}", str(context)]
         subprocess.run([*command, *where], check=True, stdout=subprocess.DEVNULL)
 

@@ -46,6 +46,9 @@ CASES = {
     "tensorflow horovod": tensorflow({"horovod": {"slotsPerWorker": 1}}),
     "multi-worker mirrored": tensorflow({"multiWorkerMirrored": {}}, is_killed=True),
     "mirrored": tensorflow({"mirrored": {}}, workers=1),
+    "distributed data parallel": Case(
+        {"distributedDataParallel": {}}, "PyTorch", "TFRecord", is_killed=True
+    ),
 }
 
 
