@@ -31,7 +31,7 @@ def test_every_pod_that_the_builders_make_can_run_here(name: str) -> None:
     job = job_table.JOBS[name]
     dataset = job.spec.dataset
     # A sealed dataset that is resized is prepared too.
-    preparation = set() if dataset.source.fields.is_sealed else PREPARATION
+    preparation = set() if dataset.is_sealed else PREPARATION
     if dataset.verify == "Checksums":
         preparation = preparation | {"imagenet-seal"}
     if dataset.source.fields.is_fetched:
