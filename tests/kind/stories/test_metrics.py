@@ -141,4 +141,5 @@ def for_all(query: str) -> str:
     return re.sub(r"\$(namespace|job)\b", ".*", query.replace("$__rate_interval", "1m"))
 
 
-QUESTIONS = list(questions())
+# No worker of this story keeps the others waiting, so none has the series.
+QUESTIONS = [query for query in questions() if "straggler_ratio" not in query]
