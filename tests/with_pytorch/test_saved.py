@@ -111,7 +111,8 @@ def test_padding_trains_nothing() -> None:
     labels[4:] = -1
     made.train(Batch(half.data, labels, 4), True, Flags())
     expected.train(Batch(half.data[:4], half.label[:4], 4), True, Flags())
-    assert differing(made, expected) == []
+    # Some processors round products of 8 rows and of 4 in different ways.
+    torch.testing.assert_close(made.network.state_dict(), expected.network.state_dict())
     none = learner(NetworkRequest("mlp", None, CLASSES, SHAPE), "--wd", "0")
     before = none.network.fc1.weight.clone()
     _, outputs = none.train(Batch(half.data, labels, 0), True, Flags())
