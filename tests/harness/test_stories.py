@@ -9,8 +9,8 @@ from kind.stories.test_strategies import CASES
 
 def test_every_strategy_is_told_in_every_framework() -> None:
     told = {(strategy, case.framework) for case in CASES.values() for strategy in case.strategy}
-    # PyTorch's image has several gigabytes of CUDA's packages.
-    assert told == {
+    # The cluster has no image of PyTorch, but one in its place for the workers of one story.
+    assert told == {("distributedDataParallel", "PyTorch")} | {
         (row.strategy, row.framework)
         for row in COMBINATIONS
         if f"workloads-{row.framework.lower()}" in IMAGES
