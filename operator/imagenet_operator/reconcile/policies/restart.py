@@ -66,24 +66,8 @@ def verdict(
         (member for member in members if member.phase == "Failed"),
         key=lambda item: str(item.finished_at),
     )
-    for member in failed:
-        if member.reason in _NEVER_STARTED:
-            words = (
-                f"{member.name}: the container cannot be started: {member.message or 'no message'}"
-            )
-            return End(
-                start_errors.NOT_STARTED, f"{words}; correct the template", Charge.START_ERROR
-            )
-    ours = [member for member in failed if not (own_program and member.role == "worker")]
-    for member in ours:
-        if member.exit_code in (BAD_ARGUMENTS, PERMANENT):
-            return End("PermanentFailure", _termination_message(member), Charge.PERMANENT)
-    for member in ours:
-        if member.exit_code == VOLUME_FULL:
-            message = f"waiting for room on the output volume: {_termination_message(member)}"
-            return End(FULL_VOLUME, message, Charge.FULL_VOLUME)
     if failed:
-        return End("MemberFailed", _termination_message(failed[0]), Charge.FAILURE)
+        return _failure(failed, own_program=own_program)
     early_helper = _early_helper(members)
     if early_helper is not None and now >= _leave(early_helper, grace_period):
         message = f"{early_helper.name} exited with 0 while a worker still runs"
@@ -128,6 +112,24 @@ def _disruption(member: MemberStatus, pod: MemberPod | None) -> str | None:
     if pod.terminating and (member.phase != "Failed" or member.exit_code in _KILLED):
         return "Deleted"
     return None
+
+
+def _failure(failed: Sequence[MemberStatus], *, own_program: bool) -> End:
+    """The end of an attempt by members that failed, the first of them first."""
+    for member in failed:
+        if member.reason in _NEVER_STARTED:
+            why = f"the container cannot be started: {member.message or 'no message'}"
+            message = f"{member.name}: {why}; correct the template"
+            return End(start_errors.NOT_STARTED, message, Charge.START_ERROR)
+    ours = [member for member in failed if not (own_program and member.role == "worker")]
+    for member in ours:
+        if member.exit_code in (BAD_ARGUMENTS, PERMANENT):
+            return End("PermanentFailure", _termination_message(member), Charge.PERMANENT)
+    for member in ours:
+        if member.exit_code == VOLUME_FULL:
+            message = f"waiting for room on the output volume: {_termination_message(member)}"
+            return End(FULL_VOLUME, message, Charge.FULL_VOLUME)
+    return End("MemberFailed", _termination_message(failed[0]), Charge.FAILURE)
 
 
 def _early_helper(members: Sequence[MemberStatus]) -> MemberStatus | None:
