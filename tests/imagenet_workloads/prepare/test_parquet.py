@@ -1,6 +1,7 @@
 """Parquet files as a source: on a volume, on a server and in a bucket, read by row groups."""
 
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -291,3 +292,27 @@ def test_a_server_that_goes_away_is_no_damage_of_the_file() -> None:
     with pytest.raises(WorkloadError, match="cannot be reached") as raised:
         file.labels(0, blob)
     assert not isinstance(raised.value, InputError)
+
+
+class Watched(BytesBlob):
+    """A blob that notes which thread reads which range."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.ranges: list[tuple[int, int]] = []
+        self.threads: set[int] = set()
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.ranges.append((offset, size))
+        self.threads.add(threading.get_ident())
+        return super().read(offset, size)
+
+
+def test_a_column_is_one_range_that_the_thread_that_asks_reads() -> None:
+    """A thread of pyarrow that holds a file when Python ends would end it by SIGABRT."""
+    blob = Watched(hugging_face(rows(IMAGES), NAMES))
+    file = open_parquet(blob)
+    blob.ranges.clear()
+    assert len(file.labels(0, blob)) == len(file.images(0, blob)) == 4
+    assert len(blob.ranges) == 2
+    assert blob.threads == {threading.get_ident()}

@@ -91,7 +91,9 @@ class ParquetFile:
     def _column(self, group: int, path: str, blob: Blob) -> "pa.ChunkedArray":
         import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(_as_file(blob), metadata=self.metadata, pre_buffer=True)
+        # Buffered before, a column is read by a thread of pyarrow, which aborts the program if
+        # Python ends while it still holds the file. So this thread reads it, also as one range.
+        file = pq.ParquetFile(_as_file(blob), metadata=self.metadata, pre_buffer=False)
         column = file.read_row_group(group, columns=[path], use_threads=False).column(0)
         if len(column) != self.rows(group):
             raise _damaged(self.where, f"row group {group} has {len(column)} rows of {path}")
