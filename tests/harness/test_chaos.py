@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from kind.chaos import report
 from kind.chaos import run as chaos
 from kind.chaos.faults import Fault
@@ -220,6 +221,13 @@ def test_twenty_jobs_train_by_every_strategy() -> None:
     jobs = all_jobs(epochs=1)
     assert len({job.name for job in jobs}) == 20
     assert {job.name for job in jobs if job.trains} == STRATEGIES.keys()
+    # One process without peers is the same case for each framework.
+    assert {(framework, *strategy) for framework, strategy, _ in STRATEGIES.values()} == {
+        (name, strategy)
+        for name, framework in FRAMEWORKS.items()
+        for strategy in framework.strategies
+        if strategy != "single" or name == DEFAULT_FRAMEWORK
+    }
 
 
 def test_tables_are_appended_to_a_page_and_then_replaced(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ STRATEGIES: dict[str, tuple[str, Manifest, int]] = {
     "tensorflow-horovod": ("TensorFlow", {"horovod": {"slotsPerWorker": 1}}, 2),
     "multi-worker-mirrored": ("TensorFlow", {"multiWorkerMirrored": {}}, 2),
     "mirrored": ("TensorFlow", {"mirrored": {}}, 1),
+    "distributed-data-parallel": ("PyTorch", {"distributedDataParallel": {}}, 2),
 }
 """The framework, the strategy and the number of workers of each job that trains."""
 
@@ -73,13 +74,12 @@ def all_jobs(epochs: int) -> list[ChaosJob]:
 def _training(epochs: int) -> list[ChaosJob]:
     jobs = []
     for name, (framework, strategy, workers) in STRATEGIES.items():
-        records = framework == "MXNet"
-        dataset = None if records else from_archive(format="TFRecord")
+        archive = from_archive(format="TFRecord") if framework == "TensorFlow" else None
         manifest = trained(
             epochs=epochs,
             strategy=strategy,
             workers={"replicas": workers},
-            dataset=dataset,
+            dataset=archive,
             training={"framework": framework},
             template={"tolerations": _AT_ONCE, "terminationGracePeriodSeconds": 2},
             run_policy=_POLICY,
@@ -90,7 +90,7 @@ def _training(epochs: int) -> list[ChaosJob]:
 
 def _playing() -> list[ChaosJob]:
     held = {"worker": "hold"}
-    plain = [ChaosJob(f"plays-{index}", _play(held)) for index in range(4)]
+    plain = [ChaosJob(f"plays-{index}", _play(held)) for index in range(3)]
     gangs = [
         ChaosJob(f"waits-{index}", _play(held, gang="Wait", gpus=GPUS_OF_A_WORKER))
         for index in range(3)
