@@ -76,7 +76,7 @@ install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXN
 	$(PYTHON) -m venv .venv-horovod
 	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -r constraints/horovod.in \
-		-e './workloads[mxnet]'
+		-e './workloads[mxnet,s3]'
 	.venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod/mxnet
 	.venv-horovod/bin/pip install --quiet --no-deps --force-reinstall build/horovod/mxnet/*.whl
 	touch $@
@@ -89,7 +89,7 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
-		-r constraints/horovod.in -e './workloads[tensorflow]'
+		-r constraints/horovod.in -e './workloads[s3,tensorflow]'
 	.venv-tensorflow/bin/python images/build_horovod.py tensorflow --into build/horovod/tensorflow
 	.venv-tensorflow/bin/pip install --quiet --no-deps --force-reinstall \
 		build/horovod/tensorflow/*.whl
@@ -103,7 +103,7 @@ install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, 
 	$(PYTHON) -m venv .venv-pytorch
 	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt -c constraints/export.txt \
 		-c constraints/development.txt -c constraints/pytorch.txt -r constraints/pytorch.in \
-		-e './workloads[export,pytorch]'
+		-e './workloads[export,pytorch,s3]'
 	touch $@
 
 install-r: ## Check R and reticulate, make .venv and .venv-tensorflow, and say what to export

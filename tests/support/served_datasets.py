@@ -1,6 +1,6 @@
-"""A sealed dataset on a server of files, as publishing leaves it, and a training that reads it.
+"""A published dataset on a server of files or in a bucket, and a training that reads it.
 
-For the environments of frameworks, which have no client of buckets.
+For the environments of frameworks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from imagenet_workloads.dataset import Shard, Split, read_dataset
 from imagenet_workloads.reading import record_sums
 from imagenet_workloads.reading.records import open_split
 from support.file_server import FileServer, basic
+from support.published import publish_to
 from support.remote_preparation import write_secret
+from support.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 from support.training_cluster import train
 
 LOGIN = {"username": "rea-der", "password": "pass-word"}
@@ -52,14 +54,31 @@ def train_from_server(dataset: Path, folder: Path, *options: str) -> ServedTrain
     secret = write_secret(folder / "secret", **LOGIN)
     content = {f"/digits/{name}": one for name, one in files.items()}
     with FileServer(content, basic(*LOGIN.values())).running() as server:
-        where = ["--dataset-url", f"{server.url}/digits", "--cache", str(folder / "cache")]
-        output = ["--output", str(folder / "output")]
-        ended = train([*where, *output, *options], IMAGENET_CREDENTIALS=str(secret))
+        where = ["--dataset-url", f"{server.url}/digits"]
+        result, stderr = _train(secret, folder, *where, *options)
         sent = server.sent
-    assert ended.returncode == 0, ended.stderr
-    result = json.loads((folder / "output/attempts/r0/result.json").read_text())
     shards = (*sealed.train.shards, *sealed.validation.shards)
-    return ServedTraining(result, ended.stderr, sent, sum(shard.bytes for shard in shards))
+    return ServedTraining(result, stderr, sent, sum(shard.bytes for shard in shards))
+
+
+def train_from_bucket(dataset: Path, folder: Path, *options: str) -> dict[str, Any]:
+    """Publish a dataset to a bucket and train from there with keys; return the result."""
+    (folder / "s3").mkdir()
+    with serve_s3(folder / "s3") as server:
+        secret = server.secret(folder / "secret")
+        url = publish_to(server, dataset, "digits")
+        where = ["--dataset-url", url, "--dataset-endpoint", server.endpoint]
+        result, stderr = _train(secret, folder, *where, *options)
+    assert not any(key in stderr for key in (ACCESS_KEY, SECRET_KEY))
+    return result
+
+
+def _train(secret: Path, folder: Path, *options: str) -> tuple[dict[str, Any], str]:
+    """Train with a cache; return the content of result.json, and what the program said."""
+    where = ["--cache", str(folder / "cache"), "--output", str(folder / "output")]
+    ended = train([*where, *options], IMAGENET_CREDENTIALS=str(secret))
+    assert ended.returncode == 0, ended.stderr
+    return json.loads((folder / "output/attempts/r0/result.json").read_text()), ended.stderr
 
 
 def _sums(dataset: Path, format: str, shard: Shard) -> bytes:

@@ -1,11 +1,11 @@
-"""PyTorch trains from a published dataset on a server, and fetches each record once."""
+"""PyTorch trains from a published dataset on a server and in a bucket."""
 
 from pathlib import Path
 
 import pytest
 
 from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
-from support.served_datasets import train_from_server
+from support.served_datasets import train_from_bucket, train_from_server
 
 OPTIONS = (
     *("--framework", "PyTorch", "--network", "lenet", "--image-shape", "3,28,28"),
@@ -25,3 +25,13 @@ def test_digits_are_learned_from_a_server(record_format: str, tmp_path: Path) ->
     assert ended.result["validation"]["top1"] >= 0.9
     # Three epochs fetch the records once, besides dataset.json and the sums.
     assert ended.bytes_sent < 1.2 * ended.bytes_of_records
+
+
+def test_digits_are_learned_from_a_bucket(tmp_path: Path) -> None:
+    (tmp_path / "digits").mkdir()
+    dataset = prepare_digits(tmp_path / "digits", "RecordIO")
+    result = train_from_bucket(dataset, tmp_path, *OPTIONS)
+    assert result["framework"] == "PyTorch"
+    assert result["train"]["images"] == 3 * TRAIN
+    assert result["validation"]["images"] == VALIDATION
+    assert result["validation"]["top1"] >= 0.9

@@ -1,8 +1,8 @@
-"""TensorFlow trains from a published dataset on a server, and fetches each record once."""
+"""TensorFlow trains from a published dataset on a server and in a bucket."""
 
 from pathlib import Path
 
-from support.served_datasets import train_from_server
+from support.served_datasets import train_from_bucket, train_from_server
 from support.tiny_records import write_dataset
 
 TRAIN, VALIDATION = 600, 101
@@ -21,3 +21,12 @@ def test_digits_are_learned_from_a_server(tmp_path: Path) -> None:
     assert ended.result["validation"]["top1"] >= 0.9
     # Five epochs fetch the records once, besides dataset.json and the sums.
     assert ended.bytes_sent < 1.2 * ended.bytes_of_records
+
+
+def test_digits_are_learned_from_a_bucket(tmp_path: Path) -> None:
+    dataset = write_dataset(tmp_path / "digits", TRAIN, VALIDATION, shards=3)
+    result = train_from_bucket(dataset, tmp_path, *OPTIONS)
+    assert result["framework"] == "TensorFlow"
+    assert result["train"]["images"] == 5 * TRAIN
+    assert result["validation"]["images"] == VALIDATION
+    assert result["validation"]["top1"] >= 0.9
