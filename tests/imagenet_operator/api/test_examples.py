@@ -136,3 +136,18 @@ def test_the_snapshot_is_of_one_example_s_dataset_and_for_the_other() -> None:
         "name": snapshot["metadata"]["name"],
     }
     assert claim["metadata"]["name"] == second
+
+
+def test_one_example_publishes_what_the_other_trains_from() -> None:
+    first, second = (
+        parse(load(EXAMPLES[f"imagenet-{name}"])[0]).spec.dataset
+        for name in ("publish", "published")
+    )
+    assert first.publish is not None
+    assert first.publish.s3 is not None
+    assert second.source.prepared is not None
+    assert second.source.prepared.s3 is not None
+    secret = {"secret_name"}
+    assert first.publish.s3.model_dump(exclude=secret) == second.source.prepared.s3.model_dump(
+        exclude=secret
+    )
