@@ -1,14 +1,27 @@
-"""Images in a bucket, with the keys of a Secret: by way of a cache, and read in place."""
+"""Images in a bucket, with the keys of a Secret: from a cache, in place, and published."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
+
 from kind.seaweedfs import server as bucket
 from kind.stories.author import Author
-from kind.stories.jobs import ARCHIVE, CLAIM, Manifest, from_archive, trained
-from kind.stories.namespace import StoryNamespace
+from kind.stories.jobs import (
+    ARCHIVE,
+    AT_CHECKPOINT,
+    CLAIM,
+    VALIDATED,
+    Manifest,
+    from_archive,
+    trained,
+)
+from kind.stories.namespace import ROLE, StoryNamespace
 from kind.stories.release import Release
 
 STEPS = {"story-index", "story-pack", "story-seal"}
+PLACE = {"bucket": bucket.BUCKET, "endpoint": bucket.ENDPOINT, "secretName": bucket.SECRET}
+PUBLISHED = {"s3": {**PLACE, "prefix": "published/digits"}}
 
 
 def test_a_job_trains_on_an_archive_that_it_fetches_from_a_bucket(story: StoryNamespace) -> None:
@@ -41,6 +54,31 @@ def test_an_author_under_the_strict_profile_needs_the_right_to_get_the_secret(
     assert steps_with_keys(story) == STEPS - {"story-seal"}
 
 
+def test_a_job_trains_from_the_dataset_that_another_one_publishes(story: StoryNamespace) -> None:
+    fill_bucket(story)
+    at = {"worker": AT_CHECKPOINT.format(1)}
+    story.kubectl.apply(from_bucket(publish=PUBLISHED, hold_at=at))
+    story.wait_until_held("worker")
+    story.wait_for_condition("DatasetPublished")
+    story.release("worker")
+    check_training(story)
+    assert steps(story) == {*STEPS, "story-publish"}
+    assert steps_with_keys(story) == {"story-index", "story-pack", "story-publish"}
+
+    key = story.job()["status"]["dataset"]["key"]
+    shutil.rmtree(story.data / "datasets")
+    story.kubectl.apply(from_published("second"))
+
+    status = story.wait_for_condition("Succeeded", "second")
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+    result = story.result(status, "second")
+    assert (result["dataset"]["key"], result["validation"]["images"]) == (key, VALIDATED)
+    assert not (story.data / "datasets").exists()
+    pods = story.pods(job="second")
+    assert {role(pod) for pod in pods} == {"scheduler", "server", "worker"}
+    assert {role(pod) for pod in pods if bucket.SECRET in str(pod["spec"])} == {"worker"}
+
+
 def fill_bucket(story: StoryNamespace) -> None:
     """Leave the archive of raw images in a bucket alone."""
     story.make_archive()
@@ -50,23 +88,35 @@ def fill_bucket(story: StoryNamespace) -> None:
 
 
 def from_bucket(
-    name: str = "story", cache: Manifest | None = None, template: Manifest | None = None
+    name: str = "story",
+    cache: Manifest | None = None,
+    template: Manifest | None = None,
+    publish: Manifest | None = None,
+    hold_at: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Return a job with one worker that trains on the archive in the bucket."""
-    place = {
-        "bucket": bucket.BUCKET,
-        "key": ARCHIVE,
-        "endpoint": bucket.ENDPOINT,
-        "secretName": bucket.SECRET,
-    }
-    source = {"s3": {**place, **({} if cache is None else {"cache": cache})}}
+    source = {"s3": {**PLACE, "key": ARCHIVE, **({} if cache is None else {"cache": cache})}}
+    dataset = {**from_archive(), "source": source}
     return trained(
         name,
         epochs=2,
         strategy={"single": {"kvStore": "local"}},
         workers={"replicas": 1},
-        dataset={**from_archive(), "source": source},
+        dataset=dataset if publish is None else {**dataset, "publish": publish},
+        hold_at=hold_at,
         template=template,
+    )
+
+
+def from_published(name: str) -> Manifest:
+    """Return a job whose two workers train from the published dataset; all its pods stay."""
+    return trained(
+        name,
+        epochs=1,
+        dataset={"source": {"prepared": PUBLISHED}},
+        workers={"cache": {"size": "100Mi"}},
+        training={"output": {"volume": {"claimName": CLAIM}}},
+        run_policy={"cleanPodPolicy": "None"},
     )
 
 
@@ -89,3 +139,8 @@ def steps_with_keys(story: StoryNamespace) -> set[str]:
         for name in steps(story)
         if bucket.SECRET in str(story.kubectl.get("jobs", name)["spec"])
     }
+
+
+def role(pod: Manifest) -> str:
+    """The role of a job's pod."""
+    return str(pod["metadata"]["labels"][ROLE])
