@@ -89,7 +89,8 @@ def manifests(draw: st.DrawFn) -> dict[str, Any]:
 def worker_arguments(job: ImageNetJob) -> list[str]:
     """Return what `imagenet-train` gets in the last worker, as the kubelet hands it over."""
     built = preview.everything(job, status=preview.placeholder_status(job, KEY))
-    container = built[-1]["spec"]["containers"][0]
+    pods = [item for item in built if item["kind"] == "Pod"]
+    container = pods[-1]["spec"]["containers"][0]
     variables = {item["name"]: item.get("value", "10.0.0.1") for item in container["env"]}
     expanded = [
         REFERENCE.sub(lambda match: variables[match[1]], text) for text in container["args"]

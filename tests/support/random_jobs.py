@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.frameworks import FRAMEWORKS, with_strategy
-from support.job_table import LABELS, PREPARED, SYNTHETIC, VOLUME, Manifest, manifest, read
+from support.job_table import BUCKET, LABELS, PREPARED, SYNTHETIC, VOLUME, Manifest, manifest, read
 
 
 def _strategies(gpus: int) -> st.SearchStrategy[Manifest]:
@@ -47,6 +47,8 @@ def _datasets(draw: st.DrawFn) -> Manifest:
         dataset["preprocessing"]["resize"] = 256
     if source is VOLUME and draw(st.booleans()):
         dataset["validation"] = LABELS
+    if draw(st.booleans()):
+        dataset["publish"] = {"s3": BUCKET}
     return dataset
 
 

@@ -18,10 +18,10 @@ from imagenet_operator.api.time_status import seconds_of
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
+from imagenet_operator.manifests.dataset import PUBLISH
 from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.observe import sort
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import (
     DEFAULTS,
@@ -42,10 +42,11 @@ from support.simulated_objects import (
     condition,
     is_terminating,
     owner_of,
-    succeeded_workers,
+    role_of,
     true_ends,
     written_by,
 )
+from support.simulated_status import check_change, check_published
 from support.simulated_world import START, Manifest, SimulatedWorld
 
 
@@ -157,17 +158,7 @@ class SimulatedCluster(SimulatedWorld):
         return decision
 
     def _check_status(self, old: Status, new: Status) -> None:
-        read_back = Status.model_validate_json(json.dumps(new.to_manifest()))
-        assert not is_worth_a_write(new, read_back), "a status changes by being stored"
-        kinds = [condition.type for condition in new.conditions]
-        assert len(kinds) == len(set(kinds))
-        assert len(true_ends(new)) < 2, "two ends"
-        assert not is_finished(old) or true_ends(old) <= true_ends(new), "an end was undone"
-        assert succeeded_workers(old) <= succeeded_workers(new) or not (
-            old.training is not None
-            and new.training is not None
-            and old.training.attempt == new.training.attempt
-        ), "the success of a worker was undone"
+        check_change(old, new)
         assert "Succeeded" not in true_ends(new) or self.everybody_succeeded(), "no true success"
         failed = condition(new, "Failed")
         if failed is not None and failed.status == "True":
@@ -183,6 +174,7 @@ class SimulatedCluster(SimulatedWorld):
         last = self.reconcile()
         assert (last.create, last.delete, last.patch, last.events) == ((), (), (), ()), "no rest"
         assert last.status == self.status, "no rest"
+        check_published(self.job)
         keeps = self.job.spec.run_policy.clean_pod_policy == "None"
         assert keeps or not self.running(), "pods of a finished job run on"
 
@@ -300,6 +292,7 @@ class SimulatedCluster(SimulatedWorld):
         self._act()
         if reference.kind == "ImageNetJob":
             assert reference.uid == self.job.metadata.uid
+            check_published(self.job)
             self.is_deleted = True
             return
         found = self._identified(reference)
@@ -353,7 +346,12 @@ class SimulatedCluster(SimulatedWorld):
     def _check_new(self, manifest: Manifest) -> None:
         check_names(manifest)
         metadata = manifest["metadata"]
-        assert not self.job.spec.run_policy.suspend, f"created while suspended: {metadata['name']}"
+        publishes = manifest["kind"] == "Job" and role_of(manifest) == PUBLISH
+        assert self.is_sealed or not publishes, "published before the dataset is sealed"
+        may_create = not self.job.spec.run_policy.suspend or (
+            publishes and is_finished(self.status)
+        )
+        assert may_create, f"created while suspended: {metadata['name']}"
         if manifest["kind"] != "Pod":
             return
         number = int(metadata["labels"][labels.ATTEMPT])

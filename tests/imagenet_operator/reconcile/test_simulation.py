@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import ReconcileSettings
-from support.job_table import FETCHED, PREPARED, SERVERS, TFRECORD, manifest
+from support.job_table import BUCKET, FETCHED, PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import attempt_of
 
@@ -76,6 +76,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             **({"source": FETCHED} if fetched else {}),
             **(TFRECORD if is_tensorflow else {}),
             **({"verify": "Checksums"} if draw(st.integers(0, 3)) == 0 else {}),
+            **({"publish": {"s3": BUCKET}} if draw(st.booleans()) else {}),
         },
         training={
             "strategy": strategy,
