@@ -23,7 +23,7 @@ from imagenet_operator.api import ImageNetJob, validate
 TEXT = (Path(__file__).parents[2] / "docs" / "from-the-tutorials.md").read_text()
 PROGRAMS = ("index", "pack", "seal", "train", "predict", "plot")
 # Options of the tutorial's programs that the text speaks of beside their replacement.
-THEIRS = {"--list", "--model"}
+THEIRS = {"--list"}
 
 
 def blocks(language: str) -> list[str]:
