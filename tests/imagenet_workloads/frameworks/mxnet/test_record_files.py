@@ -6,7 +6,7 @@ from pathlib import Path
 import mxnet as mx
 import pytest
 
-from imagenet_workloads.dataset import Shard, Split
+from imagenet_workloads.dataset import RECORD_IO, TF_RECORD, Shard, Split
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.record_files import join, of_paths, of_split
 
@@ -75,13 +75,14 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, damage: str) -> None:
 def test_a_split_whose_index_lost_lines_is_refused(tmp_path: Path) -> None:
     record, index = write(tmp_path, "a", CONTENTS)
     split = Split(5, (Shard(record.name, index.name, 5, record.stat().st_size, "0"),))
-    assert of_split(split, tmp_path, tmp_path / "joined.idx").images == 5
+    assert of_split(split, RECORD_IO, tmp_path, tmp_path / "joined.idx").images == 5
     index.write_text("".join(index.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(InputError, match=r"hold 4 records, dataset\.json says 5"):
-        of_split(split, tmp_path, tmp_path / "joined.idx")
+        of_split(split, RECORD_IO, tmp_path, tmp_path / "joined.idx")
 
 
-def test_tfrecord_is_refused_with_the_format_to_prepare(tmp_path: Path) -> None:
-    split = Split(5, (Shard("train-00000-of-00001.tfrecord", None, 5, 100, "0"),))
+@pytest.mark.parametrize("index", [None, "train-00000-of-00001.idx"])
+def test_tfrecord_is_refused_with_the_format_to_prepare(index: str | None, tmp_path: Path) -> None:
+    split = Split(5, (Shard("train-00000-of-00001.tfrecord", index, 5, 100, "0"),))
     with pytest.raises(InputError, match="MXNet reads RecordIO; prepare it with --format RecordIO"):
-        of_split(split, tmp_path, tmp_path / "joined.idx")
+        of_split(split, TF_RECORD, tmp_path, tmp_path / "joined.idx")

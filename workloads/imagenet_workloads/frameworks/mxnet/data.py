@@ -101,8 +101,8 @@ def _find(options: Options, scratch: Path) -> _Found:
         dataset = read_dataset(data.dataset)
         require_whole(dataset, data.dataset)
         return _Found(
-            of_split(dataset.train, data.dataset, train_index),
-            of_split(dataset.validation, data.dataset, validation_index),
+            of_split(dataset.train, dataset.format, data.dataset, train_index),
+            of_split(dataset.validation, dataset.format, data.dataset, validation_index),
             dataset.classes,
             dataset.key,
             dataset.mean,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.dataset import Dataset, Shard, Split, damaged, files_named
+from imagenet_workloads.dataset import RECORD_IO, Dataset, Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError
 
 _MAGIC = 0xCED7230A
@@ -33,14 +33,14 @@ class RecordFiles:
     images: int
 
 
-def of_split(split: Split, folder: Path, index: Path) -> RecordFiles:
+def of_split(split: Split, format: str, folder: Path, index: Path) -> RecordFiles:
     """Join the shards that dataset.json names; writes `index`.
 
     Raises:
         InputError: a file is missing, an index does not hold what dataset.json says, or the
             records are TFRecord.
     """
-    joined = join([_pair(shard, folder) for shard in split.shards], index)
+    joined = join([_pair(shard, format, folder) for shard in split.shards], index)
     if joined.images != split.images:
         raise InputError(
             f"{folder}: the index files hold {joined.images} records, dataset.json says "
@@ -56,7 +56,7 @@ def require_records(dataset: Dataset, folder: Path) -> None:
         InputError: a shard's records are not where its index says.
     """
     for shard in (*dataset.train.shards, *dataset.validation.shards):
-        record, index = _pair(shard, folder)
+        record, index = _pair(shard, dataset.format, folder)
         try:
             listed, there = list(_offsets(record, index)), list(_scan(record))
         except (OSError, ValueError, struct.error) as error:
@@ -65,8 +65,8 @@ def require_records(dataset: Dataset, folder: Path) -> None:
             raise damaged(record, f"its records are not where {index.name} says")
 
 
-def _pair(shard: Shard, folder: Path) -> tuple[Path, Path]:
-    if shard.index is None:
+def _pair(shard: Shard, format: str, folder: Path) -> tuple[Path, Path]:
+    if format != RECORD_IO or shard.index is None:
         raise InputError(
             f"{folder}: the dataset is TFRecord, and MXNet reads RecordIO; prepare it with "
             "--format RecordIO (preprocessing.format), or train with TensorFlow"
