@@ -1,6 +1,7 @@
 """Splits of records in both formats, written by the preparation's own writers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from imagenet_workloads.reading.records import Records, open_split
 from support.stored_images import stored_image
 
 FORMATS = (RECORD_IO, TF_RECORD)
+_WRITERS = {RECORD_IO: (".rec", recordio.Writer), TF_RECORD: (".tfrecord", tfrecord.Writer)}
 
 
 def write_split(folder: Path, format: str, images: Sequence[bytes], shards: int = 1) -> Split:
@@ -26,15 +28,16 @@ def write_split(folder: Path, format: str, images: Sequence[bytes], shards: int 
 
 def _write_shard(path: Path, format: str, images: Sequence[bytes], part: list[int]) -> Shard:
     stored = [stored_image(images[number], number, number) for number in part]
-    if format == RECORD_IO:
-        record, index = path.with_suffix(".rec"), path.with_suffix(".idx")
-        with record.open("wb") as file, index.open("wb") as lines:
-            recordio.Writer(file, lines).append(stored)
-        return Shard(record.name, index.name, len(part), record.stat().st_size, "")
-    record = path.with_suffix(".tfrecord")
-    with record.open("wb") as file:
-        tfrecord.Writer(file).append(stored)
-    return Shard(record.name, None, len(part), record.stat().st_size, "")
+    suffix, writer = _WRITERS[format]
+    record, index = path.with_suffix(suffix), path.with_suffix(".idx")
+    with record.open("wb") as file, index.open("wb") as lines:
+        writer(file, lines).append(stored)
+    return Shard(record.name, index.name, len(part), record.stat().st_size, "")
+
+
+def without_indexes(split: Split) -> Split:
+    """Return a split as other programs write it, of which only the records are used."""
+    return replace(split, shards=tuple(replace(shard, index=None) for shard in split.shards))
 
 
 def open_images(folder: Path, format: str, images: Sequence[bytes], shards: int = 1) -> Records:

@@ -22,6 +22,7 @@ from support.pictures import (
 from support.preparation import prepare
 from support.stored_images import stored_image
 
+PAGE = Path(__file__).parents[2] / "docs" / "dataset.md"
 TEXT = tf.io.FixedLenFeature([], tf.string)
 NUMBER = tf.io.FixedLenFeature([], tf.int64)
 # What ImageNet's readers ask for.
@@ -72,6 +73,14 @@ def test_tensorflow_reads_every_example(dataset: Path) -> None:
             assert name in IMAGES[sealed.classes[label]]
             assert features["image/class/synset"].decode() == sealed.classes[label]
             assert features["image/class/text"].decode() == sealed.classes[label]
+
+
+def test_the_page_s_pattern_finds_the_records_without_their_indexes(dataset: Path) -> None:
+    (pattern,) = re.findall(r'glob\("datasets/KEY/(.+)"\)', PAGE.read_text())
+    found = tf.data.Dataset.list_files(str(dataset / pattern), shuffle=False)
+    names = [Path(name.decode()).name for name in found.as_numpy_iterator()]
+    assert names == [shard.record for shard in read_dataset(dataset).train.shards]
+    assert len(list(dataset.glob("train-*.idx"))) == len(names)
 
 
 def test_tensorflow_decodes_the_pixels(dataset: Path) -> None:

@@ -6,7 +6,7 @@ a class's name in `classes`. This module only knows the file's shape; `prepare` 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,8 +29,8 @@ class Shard:
 
     Attributes:
         record: its name.
-        index: name of RecordIO's .idx file (`key<TAB>byte offset` a line); None for TFRecord, which
-            has none.
+        index: name of its .idx file, `key<TAB>byte offset` a line; None for TFRecord that an older
+            version or another program wrote.
         records: images in it.
         bytes: length of the file of records.
         sha256: hex SHA-256 of the file of records.
@@ -137,6 +137,10 @@ class Dataset:
         """The files beside dataset.json that are of no shard."""
         boxes = () if self.bounding_boxes is None else (self.bounding_boxes.file,)
         return boxes if self.skipped.report is None else (self.skipped.report, *boxes)
+
+    def without_indexes(self) -> Self:
+        """The same images; of TFRecord, only newer versions write an index beside them."""
+        return replace(self, train=_bare(self.train), validation=_bare(self.validation))
 
     def to_json(self) -> str:
         """The text of dataset.json; equal datasets give equal bytes."""
@@ -310,6 +314,10 @@ def _read_boxes(fields: Fields) -> BoundingBoxes:
     return BoundingBoxes(boxes.counts("counts"), boxes.file_name("file"), boxes.text("sha256"))
 
 
+def _bare(split: Split) -> Split:
+    return replace(split, shards=tuple(replace(shard, index=None) for shard in split.shards))
+
+
 def _split_document(split: Split) -> dict[str, Any]:
     document: dict[str, Any] = {"images": split.images}
     if split.per_class is not None:
@@ -333,7 +341,7 @@ def _read_split(fields: Fields, classes: int, format: str) -> Split:
     shards = tuple(
         Shard(
             record=shard.file_name("record"),
-            index=shard.file_name("index") if format == RECORD_IO else None,
+            index=shard.file_name("index") if format == RECORD_IO or shard.has("index") else None,
             records=shard.integer("records"),
             bytes=shard.integer("bytes"),
             sha256=shard.text("sha256"),

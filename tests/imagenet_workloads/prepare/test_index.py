@@ -137,7 +137,8 @@ def test_a_sealed_dataset_needs_nothing_more(source: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("format", "suffix"), [("RecordIO", "rec"), ("RecordIO", "idx"), ("TFRecord", "tfrecord")]
+    ("format", "suffix"),
+    [("RecordIO", "rec"), ("RecordIO", "idx"), ("TFRecord", "tfrecord"), ("TFRecord", "idx")],
 )
 def test_a_sealed_dataset_that_lost_a_file_is_an_error_with_a_way_out(
     format: str, suffix: str, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]

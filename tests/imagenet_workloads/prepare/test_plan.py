@@ -85,13 +85,13 @@ def test_any_plan_survives_the_round_trip(
     ("format", "files"),
     [
         (RECORD_IO, ("train-00001-of-00003.rec", "train-00001-of-00003.idx")),
-        (TF_RECORD, ("train-00001-of-00003.tfrecord",)),
+        (TF_RECORD, ("train-00001-of-00003.tfrecord", "train-00001-of-00003.idx")),
     ],
 )
 def test_a_shard_s_files_are_those_of_its_format(format: str, files: tuple[str, ...]) -> None:
     shard = plan.name_shards(TRAIN, [5, 4, 4], formats.named(format))[1]
     assert shard.files == files
-    assert (shard.record, shard.index) == (files[0], files[1] if files[1:] else None)
+    assert (shard.record, shard.index) == files
     assert shard.sidecar == "train-00001-of-00003.json"
     assert shard.images == 4
 

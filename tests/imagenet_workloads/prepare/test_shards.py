@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.dataset import FORMATS
+from imagenet_workloads.dataset import FORMATS, TF_RECORD
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import formats, plan, shards
@@ -46,8 +46,7 @@ def shard(request: pytest.FixtureRequest, tmp_path: Path) -> PlannedShard:
     (shard,) = plan.name_shards(plan.TRAIN, [1], formats.named(request.param))
     for name in shard.files:
         (tmp_path / name).write_bytes(b"twelve bytes")
-    index = None if shard.index is None else "0"
-    sidecar = Sidecar("k", 1, 12, "0", index, (1,), ChannelStatistics(), ())
+    sidecar = Sidecar("k", 1, 12, "0", "0", (1,), ChannelStatistics(), ())
     (tmp_path / shard.sidecar).write_text(sidecar.to_json())
     return shard
 
@@ -64,6 +63,20 @@ def test_a_shard_is_whole_with_all_its_files_at_their_length(
     for content in (b"", b"twelve bytes and more"):
         (tmp_path / shard.record).write_bytes(content)
         assert not shards.is_whole(tmp_path, shard)
+
+
+def test_only_a_shard_of_tfrecord_may_lack_its_index(shard: PlannedShard, tmp_path: Path) -> None:
+    path = tmp_path / shard.sidecar
+    document = json.loads(path.read_text())
+    del document["indexSha256"]
+    path.write_text(json.dumps(document))
+    (tmp_path / shard.index).unlink()
+    if shard.format.name == TF_RECORD:
+        assert shards.is_whole(tmp_path, shard)
+        return
+    assert not shards.is_whole(tmp_path, shard)
+    with pytest.raises(InputError, match=r"indexSha256 is missing"):
+        shards.read(tmp_path, shard)
 
 
 @pytest.mark.parametrize(

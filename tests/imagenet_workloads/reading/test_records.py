@@ -2,6 +2,8 @@
 
 import re
 import struct
+import subprocess
+import sys
 import warnings
 from errno import EACCES
 from pathlib import Path
@@ -14,7 +16,7 @@ from imagenet_workloads.prepare.formats import recordio
 from imagenet_workloads.reading import records as module
 from imagenet_workloads.reading.record_formats import parse_record_io, record_io_identity
 from imagenet_workloads.reading.records import Records, open_paths, open_split
-from support.image_splits import FORMATS, open_images, write_split
+from support.image_splits import FORMATS, open_images, without_indexes, write_split
 
 MAGIC = struct.pack("<I", recordio.MAGIC)
 # Lengths that are padded and not, and images that RecordIO stores in pieces.
@@ -148,8 +150,11 @@ def test_damage_in_a_record_is_named(format: str, tmp_path: Path) -> None:
             labels_and_images(records, range(3))
         return
     path.write_bytes(content)
+    message = r"train-00000\.tfrecord: record 1 \(from 0\): the checksum of a record's length is"
+    with pytest.raises(InputError, match=message):
+        labels_and_images(open_split(split, format, tmp_path), range(3))
     with pytest.raises(InputError, match=r"train-00000\.tfrecord: the checksum of a record's len"):
-        open_split(split, format, tmp_path)
+        open_split(without_indexes(split), format, tmp_path)
     content[first + 1] ^= 0xFF
     content[first - 1] ^= 0xFF
     path.write_bytes(content)
@@ -171,19 +176,67 @@ def test_a_shard_that_is_cut_off_is_named(format: str, tmp_path: Path) -> None:
         open_split(split, format, tmp_path)
 
 
-def test_an_index_of_another_file_is_refused(tmp_path: Path) -> None:
-    split = write_split(tmp_path, RECORD_IO, IMAGES)
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_index_of_another_file_is_refused(format: str, tmp_path: Path) -> None:
+    split = write_split(tmp_path, format, IMAGES)
     index = tmp_path / "train-00000.idx"
     lines = index.read_text().splitlines(keepends=True)
     index.write_text("".join(lines[:-1]))
     with pytest.raises(InputError, match=r"has 23 records, not 24"):
-        open_split(split, RECORD_IO, tmp_path)
+        open_split(split, format, tmp_path)
     index.write_text("".join(lines[:-1]) + "23\tfar\n")
     with pytest.raises(InputError, match=r"train-00000.idx is not KEY<TAB>OFFSET in each line"):
-        open_split(split, RECORD_IO, tmp_path)
+        open_split(split, format, tmp_path)
     index.write_text("".join(lines) + "24\t999999\n")
     with pytest.raises(InputError, match=r"its index is of another file"):
-        open_split(split, RECORD_IO, tmp_path)
+        open_split(split, format, tmp_path)
+
+
+# Prints the reads of opening a split of so many records, without those of the first opening.
+READS = """
+import sys
+from pathlib import Path
+from support.image_splits import open_split, without_indexes, write_split
+def reads():
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["syscr"])
+format, folder, records, is_indexed = sys.argv[1:]
+split = write_split(Path(folder), format, [b"image"] * int(records), shards=4)
+split = split if is_indexed == "True" else without_indexes(split)
+open_split(split, format, Path(folder))
+before = reads()
+open_split(split, format, Path(folder))
+print(reads() - before)
+"""
+
+
+def reads_at_opening(format: str, folder: Path, records: int, is_indexed: bool) -> int:
+    options = [format, str(folder), str(records), str(is_indexed)]
+    command = [sys.executable, "-c", READS, *options]
+    tests = Path(__file__).parents[2]
+    return int(subprocess.run(command, cwd=tests, check=True, stdout=subprocess.PIPE).stdout)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_opening_reads_the_indexes_and_no_header(format: str, tmp_path: Path) -> None:
+    few = reads_at_opening(format, tmp_path / "few", 4, is_indexed=True)
+    assert reads_at_opening(format, tmp_path / "many", 800, is_indexed=True) == few
+    assert reads_at_opening(format, tmp_path / "bare", 800, is_indexed=False) > 800
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_split_is_the_same_without_indexes(format: str, tmp_path: Path) -> None:
+    split = write_split(tmp_path, format, IMAGES, shards=3)
+    with_index = open_split(split, format, tmp_path)
+    bare = open_split(without_indexes(split), format, tmp_path)
+    # An index that is missing is no damage: the records say where they begin.
+    for path in tmp_path.glob("*.idx"):
+        path.unlink()
+    missing = open_split(split, format, tmp_path)
+    for one in (bare, missing):
+        assert one.identities().tolist() == with_index.identities().tolist()
+        for run in with_index.runs(range(len(IMAGES))):
+            assert one.read(run) == with_index.read(run)
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:

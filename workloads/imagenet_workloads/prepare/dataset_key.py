@@ -13,7 +13,7 @@ from typing import Any, Self
 from imagenet_workloads.dataset import RECORD_IO, WriterVersion
 from imagenet_workloads.fields import Fields
 
-# Incremented with every change of this package that changes a byte of the output.
+# Incremented with every change of this package that changes a byte of the records.
 WRITER_VERSION = "2"
 
 _KEY_LENGTH = 32

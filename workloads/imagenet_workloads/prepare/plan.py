@@ -75,15 +75,14 @@ class PlannedShard:
         return f"{self.name}.{self.format.suffix}"
 
     @property
-    def index(self) -> str | None:
-        """The name of its index; None if the format has none."""
-        suffix = self.format.index_suffix
-        return None if suffix is None else f"{self.name}.{suffix}"
+    def index(self) -> str:
+        """The name of its index."""
+        return f"{self.name}.{self.format.index_suffix}"
 
     @property
     def files(self) -> tuple[str, ...]:
         """The names of the files of pack, records first."""
-        return (self.record,) if self.index is None else (self.record, self.index)
+        return self.record, self.index
 
     @property
     def sidecar(self) -> str:

@@ -231,7 +231,7 @@ def _difference(dataset: Path, plan: Plan, shard: PlannedShard, sidecar: Sidecar
     checks = (
         (sidecar.key == plan.key, "it belongs to another dataset"),
         (digest.hexdigest() == sidecar.record_sha256, "its checksum is wrong"),
-        (_index_sha256(dataset, shard) == sidecar.index_sha256, "its index is damaged"),
+        (_is_index_whole(dataset, shard, sidecar), "its index is damaged"),
         (records == sidecar.records, "its number of records is wrong"),
         (records + len(sidecar.skipped) == shard.images, "it lacks images"),
         (sum(sidecar.per_class) == records, "its images of each class do not add up"),
@@ -240,8 +240,10 @@ def _difference(dataset: Path, plan: Plan, shard: PlannedShard, sidecar: Sidecar
     return next((message for right, message in checks if not right), "")
 
 
-def _index_sha256(dataset: Path, shard: PlannedShard) -> str | None:
-    return None if shard.index is None else _sha256(dataset / shard.index)
+def _is_index_whole(dataset: Path, shard: PlannedShard, sidecar: Sidecar) -> bool:
+    if sidecar.index_sha256 is None:
+        return True
+    return sidecar.index_sha256 == _sha256(dataset / shard.index)
 
 
 def _sha256(path: Path) -> str:
@@ -318,8 +320,10 @@ def _split(plan: Plan, sidecars: dict[str, Sidecar], split: str) -> Split:
     return Split(
         images=sum(part.records for part in parts),
         per_class=tuple(per_class) or (0,) * len(plan.classes),
-        shards=tuple(
-            Shard(shard.record, shard.index, part.records, part.bytes, part.record_sha256)
-            for shard, part in zip(planned, parts, strict=True)
-        ),
+        shards=tuple(_sealed(shard, part) for shard, part in zip(planned, parts, strict=True)),
     )
+
+
+def _sealed(shard: PlannedShard, part: Sidecar) -> Shard:
+    index = None if part.index_sha256 is None else shard.index
+    return Shard(shard.record, index, part.records, part.bytes, part.record_sha256)

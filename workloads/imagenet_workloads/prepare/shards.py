@@ -30,7 +30,7 @@ class ImageBoxes(NamedTuple):
     """The boxes of one image, each xmin, ymin, xmax, ymax as fractions of the image.
 
     Attributes:
-        key: The image's number in the split, which is also its key in a RecordIO index.
+        key: The image's number in the split, which is also its key in the shard's index.
         boxes: The boxes.
     """
 
@@ -51,7 +51,7 @@ class Sidecar:
         records: The number of images.
         bytes: The length of the file of records.
         record_sha256: The hex SHA-256 of the file of records.
-        index_sha256: The hex SHA-256 of its index; None without one.
+        index_sha256: The hex SHA-256 of its index; None if an older version wrote none.
         per_class: The images of each class, by label.
         statistics: The statistics of the images' colours.
         skipped: The damaged images that were skipped.
@@ -116,9 +116,13 @@ def read(dataset: Path, shard: PlannedShard) -> Sidecar:
     """Read the sidecar of a shard.
 
     Raises:
-        InputError: It is missing or invalid.
+        InputError: It is missing or invalid, or lacks the index that the format requires.
     """
-    return Sidecar.from_fields(Fields.read(dataset / shard.sidecar))
+    fields = Fields.read(dataset / shard.sidecar)
+    sidecar = Sidecar.from_fields(fields)
+    if sidecar.index_sha256 is None and shard.format.requires_index:
+        raise fields.wrong("indexSha256", "is missing")
+    return sidecar
 
 
 def index_sha256(sidecar: Path) -> str | None:
@@ -130,15 +134,17 @@ def index_sha256(sidecar: Path) -> str | None:
 
 
 def is_whole(dataset: Path, shard: PlannedShard) -> bool:
-    """Whether a shard is complete: it has a sidecar, and files of the length in it.
+    """Whether a shard is complete: it has a sidecar, and the files in it.
 
-    A sidecar that cannot be read, as one that was cut off, is as good as none.
+    A sidecar that cannot be read, as one that was cut off, is as good as none. A shard of an older
+    version is complete without an index.
     """
     if not (dataset / shard.sidecar).exists():
         return False
     try:
-        length, *_ = [(dataset / name).stat().st_size for name in shard.files]
-        return read(dataset, shard).bytes == length
+        sidecar = read(dataset, shard)
+        has_index = sidecar.index_sha256 is None or (dataset / shard.index).exists()
+        return has_index and sidecar.bytes == (dataset / shard.record).stat().st_size
     except (FileNotFoundError, InputError):
         return False
 

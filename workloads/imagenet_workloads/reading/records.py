@@ -1,7 +1,7 @@
 """Finds the records of a split: in which file each one lies, and from which byte to which.
 
-A record is known by its number in packed order, from 0. The offsets of RecordIO files come from
-their .idx files; without an index, the headers of all records are read once. Those of a published
+A record is known by its number in packed order, from 0. Its offset comes from the .idx file of its
+file. If a file has no index, the headers of all its records are read once. Offsets of a published
 dataset come from its `record_sums`.
 """
 
@@ -243,7 +243,7 @@ def open_split(split: Split, format: str, folder: Path) -> Records:
             raise damaged(file.path, f"has {len(file.edges) - 1} records, not {shard.records}")
         return file
 
-    # Several at a time: TFRecord has no index, and reading a header may take as long as a seek.
+    # Several at a time: without an index, reading each header may take as long as a seek.
     with ThreadPoolExecutor(OPENERS) as executor:
         return Records(list(executor.map(open_shard, split.shards)))
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import struct
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -86,14 +87,21 @@ def test_a_length_that_is_not_true_is_never_followed() -> None:
 
 
 def test_the_writer_counts_and_sums_what_it_writes() -> None:
-    file = io.BytesIO()
-    writer = Writer(file)
-    images = [stored_image(bytes([key]) * 50, key, key % 3) for key in range(5)]
+    file, index = io.BytesIO(), io.BytesIO()
+    writer = Writer(file, index)
+    images = [stored_image(bytes([key]) * 50 * key, 3 * key, key % 3) for key in range(5)]
     writer.append(images[:2])
     writer.append([])
     writer.append(images[2:])
     content = file.getvalue()
     assert (writer.records, writer.bytes) == (5, len(content))
-    assert writer.sha256() == (hashlib.sha256(content).hexdigest(), None)
-    found = [tfrecord.features(record) for record in tfrecord.records(content)]
-    assert [features["image/encoded"] for features in found] == [[image.jpeg] for image in images]
+    assert writer.sha256() == tuple(
+        hashlib.sha256(written).hexdigest() for written in (content, index.getvalue())
+    )
+    found = list(tfrecord.records(content))
+    stored = [tfrecord.features(record)["image/encoded"] for record in found]
+    assert stored == [[image.jpeg] for image in images]
+    # Length, data, and a checksum of each.
+    begins = accumulate((12 + len(record) + 4 for record in found[:-1]), initial=0)
+    lines = [f"{3 * key}\t{begin}\n" for key, begin in enumerate(begins)]
+    assert index.getvalue().decode() == "".join(lines)

@@ -1,15 +1,20 @@
 """The interface of a format: suffixes of files, a writer, and a check."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 from imagenet_workloads.prepare.annotations import Box
 
 # One limit for all formats, so that they have the same images: RecordIO's lengths of 29 bits, less
 # its headers.
 LARGEST_JPEG = (1 << 29) - 1024
+# Of a line of an index; most are shorter.
+INDEX_LINE = 32
+
+Chunks = list[bytes]
 
 
 class StoredImage(NamedTuple):
@@ -38,28 +43,6 @@ class StoredImage(NamedTuple):
     boxes: tuple[Box, ...] = ()
 
 
-class ShardWriter(Protocol):
-    """Appends images to the files of one shard."""
-
-    @property
-    def bytes(self) -> int:
-        """Written to the file of records so far."""
-
-    @property
-    def records(self) -> int:
-        """Likewise."""
-
-    def append(self, images: Iterable[StoredImage]) -> None:
-        """Write a batch of images, because each write and checksum has a cost.
-
-        Raises:
-            ValueError: One is too large for a record.
-        """
-
-    def sha256(self) -> tuple[str, str | None]:
-        """Return the hex SHA-256 of the file of records, and of its index if there is one."""
-
-
 @dataclass(frozen=True)
 class Format:
     """A file format of records.
@@ -67,19 +50,20 @@ class Format:
     Attributes:
         name: The value of `spec.dataset.preprocessing.format`.
         suffix: The suffix of the files of records.
-        index_suffix: The suffix of the index files; None without them.
-        overhead: The approximate bytes of a record besides its JPEG.
-        writer: Creates the writer of a shard from its empty file of records and, if any, its index.
-            The caller closes them.
+        index_suffix: The suffix of the index files.
+        requires_index: Whether each shard has an index; older versions wrote TFRecord without one.
+        overhead: The approximate bytes of a record besides its JPEG, and of its line in the index.
+        writer: Creates the writer of a shard.
         count_records: Counts the records in the blocks of a file; raises ValueError if they are
             damaged.
     """
 
     name: str
     suffix: str
-    index_suffix: str | None
+    index_suffix: str
+    requires_index: bool
     overhead: int
-    writer: Callable[..., ShardWriter]
+    writer: Callable[[BinaryIO, BinaryIO], "ShardWriter"]
     count_records: Callable[[Iterator[bytes]], int]
 
 
@@ -105,6 +89,56 @@ class HashedFile:
     def sha256(self) -> str:
         """Return the hex SHA-256 of all written bytes."""
         return self._hash.hexdigest()
+
+
+class ShardWriter(ABC):
+    """Appends images to a file of records, and lines of `key<TAB>byte offset` to its index.
+
+    Attributes:
+        records: The number of records so far.
+    """
+
+    def __init__(self, record: BinaryIO, index: BinaryIO) -> None:
+        """Take two empty files, which the caller closes."""
+        self._record = HashedFile(record)
+        self._index = HashedFile(index)
+        self.records = 0
+
+    @property
+    def bytes(self) -> int:
+        """The bytes written to the file of records so far."""
+        return self._record.bytes
+
+    def append(self, images: Iterable[StoredImage]) -> None:
+        """Write a batch of images, because each write and checksum has a cost.
+
+        Raises:
+            ValueError: One is too large for a record.
+        """
+        chunks: list[bytes] = []
+        lines: list[bytes] = []
+        position = self.bytes
+        for image in images:
+            lines.append(b"%d\t%d\n" % (image.key, position))
+            record = self.encode(image)
+            chunks += record
+            position += sum(map(len, record))
+        self._record.write(b"".join(chunks))
+        self._index.write(b"".join(lines))
+        self.records += len(lines)
+
+    def sha256(self) -> tuple[str, str]:
+        """Return the hex SHA-256 of the file of records and of its index."""
+        return self._record.sha256(), self._index.sha256()
+
+    @staticmethod
+    @abstractmethod
+    def encode(image: StoredImage) -> Chunks:
+        """Return the chunks of a record.
+
+        Raises:
+            ValueError: The image is too large for a record.
+        """
 
 
 class Stream:

@@ -8,11 +8,17 @@ image's data is an IRHeader (flag u32, label f32, id u64, id2 u64) and the JPEG.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from collections.abc import Iterator
 
 from imagenet_workloads.dataset import RECORD_IO
-from imagenet_workloads.prepare.formats.format import Format, HashedFile, StoredImage, Stream
+from imagenet_workloads.prepare.formats.format import (
+    INDEX_LINE,
+    Chunks,
+    Format,
+    ShardWriter,
+    StoredImage,
+    Stream,
+)
 
 MAGIC = 0xCED7230A
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
@@ -24,45 +30,17 @@ LARGEST_RECORD = (1 << 29) - 1
 WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
-class Writer:
-    """Appends images to a .rec file and their offsets to its .idx file.
+class Writer(ShardWriter):
+    """Appends images to a .rec file and their offsets to its .idx file."""
 
-    Attributes:
-        records: The number of records so far.
-    """
-
-    def __init__(self, record: BinaryIO, index: BinaryIO) -> None:
-        """Take two empty files, which the caller closes."""
-        self._record = HashedFile(record)
-        self._index = HashedFile(index)
-        self.records = 0
-
-    @property
-    def bytes(self) -> int:
-        """The bytes written to the .rec file so far."""
-        return self._record.bytes
-
-    def append(self, images: Iterable[StoredImage]) -> None:
-        """Write a batch of images.
+    @staticmethod
+    def encode(image: StoredImage) -> Chunks:
+        """Return the chunks of a record.
 
         Raises:
-            ValueError: One is too large for a record.
+            ValueError: The image is too large for a record.
         """
-        chunks: list[bytes] = []
-        lines: list[bytes] = []
-        position = self.bytes
-        for image in images:
-            lines.append(b"%d\t%d\n" % (image.key, position))
-            record = encode(_IMAGE_HEADER.pack(0, image.label, image.key, 0), image.jpeg)
-            chunks += record
-            position += sum(map(len, record))
-        self._record.write(b"".join(chunks))
-        self._index.write(b"".join(lines))
-        self.records += len(lines)
-
-    def sha256(self) -> tuple[str, str | None]:
-        """Return the hex SHA-256 of the .rec file and of the .idx file."""
-        return self._record.sha256(), self._index.sha256()
+        return encode(_IMAGE_HEADER.pack(0, image.label, image.key, 0), image.jpeg)
 
 
 def encode(header: bytes, image: bytes) -> list[bytes]:
@@ -128,8 +106,8 @@ FORMAT = Format(
     name=RECORD_IO,
     suffix="rec",
     index_suffix="idx",
-    # With an index line of 32 bytes, which is more than most.
-    overhead=_HEAD.size + _IMAGE_HEADER.size + 3 + 32,
+    requires_index=True,
+    overhead=_HEAD.size + _IMAGE_HEADER.size + 3 + INDEX_LINE,
     writer=Writer,
     count_records=count_records,
 )

@@ -2,52 +2,38 @@
 
 A record is `length u64 | mask(crc of length) u32 | data | mask(crc of data) u32`, all little endian
 (tensorflow/core/lib/io/record_writer.h); the checksums are CRC-32C, masked because CRCs of data
-with CRCs are weak. An image's data is a tf.train.Example (`example`).
+with CRCs are weak. An image's data is a tf.train.Example (`example`). The index is for the readers
+of this package; TensorFlow has none.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
 
 import google_crc32c
 
 from imagenet_workloads.dataset import TF_RECORD
 from imagenet_workloads.prepare.formats import example
-from imagenet_workloads.prepare.formats.format import Format, HashedFile, StoredImage, Stream
+from imagenet_workloads.prepare.formats.format import (
+    INDEX_LINE,
+    Chunks,
+    Format,
+    ShardWriter,
+    StoredImage,
+    Stream,
+)
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
 
 
-class Writer:
-    """Appends images to a .tfrecord file.
+class Writer(ShardWriter):
+    """Appends images to a .tfrecord file and their offsets to its .idx file."""
 
-    Attributes:
-        records: The number of records so far.
-    """
-
-    def __init__(self, record: BinaryIO) -> None:
-        """Take an empty file, which the caller closes."""
-        self._record = HashedFile(record)
-        self.records = 0
-
-    @property
-    def bytes(self) -> int:
-        """The bytes written so far."""
-        return self._record.bytes
-
-    def append(self, images: Iterable[StoredImage]) -> None:
-        """Write a batch of images."""
-        chunks: list[bytes] = []
-        for image in images:
-            chunks += encode(example.encode(image))
-            self.records += 1
-        self._record.write(b"".join(chunks))
-
-    def sha256(self) -> tuple[str, str | None]:
-        """Return the hex SHA-256 of the file, which has no index."""
-        return self._record.sha256(), None
+    @staticmethod
+    def encode(image: StoredImage) -> Chunks:
+        """Return the chunks of a record."""
+        return encode(example.encode(image))
 
 
 def encode(data: list[bytes]) -> list[bytes]:
@@ -87,9 +73,10 @@ def _masked(chunks: Iterable[bytes]) -> bytes:
 FORMAT = Format(
     name=TF_RECORD,
     suffix="tfrecord",
-    index_suffix=None,
-    # Two thirds of it are the features' names.
-    overhead=384,
+    index_suffix="idx",
+    requires_index=False,
+    # Two thirds of a record's part are the features' names.
+    overhead=384 + INDEX_LINE,
     writer=Writer,
     count_records=count_records,
 )
