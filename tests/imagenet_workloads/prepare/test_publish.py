@@ -1,5 +1,6 @@
 """A sealed dataset is uploaded once, continues after a kill, and is complete or absent."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,10 @@ import pytest
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import publish
+from imagenet_workloads.prepare import fetch_published, publish, seal
+from support.older_datasets import make_older
+from support.pictures import collection, write_tar_of_tars
+from support.preparation import prepare
 from support.processes import DEADLINE_SECONDS
 from support.published import bucket_folder, files
 from support.s3_server import S3Server, serve_s3
@@ -108,3 +112,42 @@ def test_another_dataset_is_not_replaced(server: S3Server, dataset: Path, tmp_pa
     with pytest.raises(InputError, match=r"dataset\.json: is another dataset, with the key 0000"):
         upload(server, other, "other")
     assert files(server, "other") == before
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> tuple[Path, Path]:
+    """A dataset of TFRecord, and the same one of a version that wrote no indexes."""
+    source = write_tar_of_tars(tmp_path / "source.tar", collection({"a": 6, "b": 6}))
+    newer = prepare(source, tmp_path / "data", "--shards", "2", "--format", "TFRecord")
+    older = Path(shutil.copytree(newer, tmp_path / "older"))
+    make_older(older)
+    return older, newer
+
+
+def test_what_an_older_version_has_published_is_the_same_dataset(
+    server: S3Server, versions: tuple[Path, Path]
+) -> None:
+    older, newer = versions
+    upload(server, older, "older")
+    before = files(server, "older")
+    assert upload(server, newer, "older") == 0
+    assert files(server, "older") == before
+
+
+def test_an_upload_and_a_copy_that_an_older_version_began_get_their_indexes(
+    server: S3Server, versions: tuple[Path, Path], tmp_path: Path
+) -> None:
+    older, newer = versions
+    upload(server, older, "begun")
+    folder = bucket_folder(server, "begun")
+    fetch_published.run(folder, tmp_path / "copy", threads=1)
+    # The last file of both.
+    folder.bucket.delete(folder.key("dataset.json"))
+    (tmp_path / "copy" / "dataset.json").unlink()
+
+    upload(server, newer, "begun")
+    shards = {path.name: path.read_bytes() for path in newer.glob("train-*")}
+    assert files(server, "begun").items() >= shards.items()
+    fetch_published.run(folder, tmp_path / "copy", threads=1)
+    seal.verify_folder(tmp_path / "copy", threads=1)
+    assert len(list((tmp_path / "copy").glob("*.idx"))) == 2

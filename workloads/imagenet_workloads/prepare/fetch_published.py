@@ -70,12 +70,12 @@ def blocks(source: RemoteFolder, shard: Shard) -> Iterator[bytes]:
 
 
 def _fetch_shard(source: RemoteFolder, target: Path, shard: Shard) -> int:
-    path = target / shard.record
-    if path.is_file() and path.stat().st_size == shard.bytes:
-        return 0
-    fetched = 0
-    if shard.index is not None:
+    path, fetched = target / shard.record, 0
+    is_there = path.is_file() and path.stat().st_size == shard.bytes
+    if shard.index is not None and not (is_there and (target / shard.index).is_file()):
         fetched += _fetch_file(source, target, shard.index)
+    if is_there:
+        return fetched
     # Training does not need the sidecar.
     with suppress(InputError):
         fetched += _fetch_file(source, target, path.with_suffix(".json").name)

@@ -67,7 +67,8 @@ def _is_published(sealed: Dataset, target: BucketFolder) -> bool:
     except NoObjectError:
         return False
     there = Dataset.from_json(text.decode(), target.where(FILE_NAME))
-    if there != sealed:
+    # An older version has published TFRecord without indexes, which training does not need there.
+    if there.without_indexes() != sealed.without_indexes():
         raise InputError(
             f"{target.where(FILE_NAME)}: is another dataset, with the key {there.key[:12]}; write "
             "another prefix, or delete it with imagenetctl dataset delete"
@@ -80,7 +81,7 @@ def _upload_shard(dataset: Path, format: str, shard: Shard, target: BucketFolder
     name = shard.record + record_sums.SUFFIX
     with suppress(NoObjectError, ValueError):
         record_sums.decode(target.read_whole(name), shard)
-        if target.bucket.size_of(target.key(shard.record)) == shard.bytes:
+        if _is_there(shard, target):
             return 0
     records = open_split(Split(shard.records, (shard,)), format, dataset)
     lengths: list[int] = []
@@ -104,6 +105,13 @@ def _upload_shard(dataset: Path, format: str, shard: Shard, target: BucketFolder
     target.bucket.write(target.key(name), content)
     _log.info("%s is published", shard.record)
     return uploaded + len(content)
+
+
+def _is_there(shard: Shard, target: BucketFolder) -> bool:
+    """Whether the bucket has a shard's records and index; older versions uploaded no index."""
+    if target.bucket.size_of(target.key(shard.record)) != shard.bytes:
+        return False
+    return shard.index is None or target.bucket.size_of(target.key(shard.index)) is not None
 
 
 def _pieces(
