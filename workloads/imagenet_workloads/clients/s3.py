@@ -29,6 +29,13 @@ SESSION_TOKEN = "AWS_SESSION_TOKEN"
 
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
+# What the client's error holds if no status came, and what it means.
+_WITHOUT_STATUS = (
+    ("dns error", "the host name of the endpoint cannot be resolved; check endpoint and region"),
+    ("kind: Connect", "the endpoint cannot be reached; check endpoint and region"),
+    ("kind: Interrupted", "the answer is cut off, in several tries"),
+    ("UnexpectedRange", "the answer has other bytes than were asked for"),
+)
 # An API whose buckets are all in one region ignores it.
 _REGION = "us-east-1"
 
@@ -228,7 +235,7 @@ def _in_words(where: str, error: Exception) -> Exception:
 
     text = str(error)
     status = next(iter(_STATUS.findall(text)), "")
-    code = next(iter(_CODE.findall(text)), f"status {status}" if status else "no answer")
+    code = next(iter(_CODE.findall(text)), f"status {status}" if status else "")
     if isinstance(error, PreconditionError) or status == "412":
         return ObjectChangedError(f"{where}: is another object than before; start again")
     if code == "NoSuchBucket":
@@ -241,7 +248,10 @@ def _in_words(where: str, error: Exception) -> Exception:
         return InputError(f"{where}: the bucket is in another region ({code}); write region")
     if status.startswith("4") and status not in ("408", "429"):
         return InputError(f"{where}: the server does not answer this request ({code})")
-    return WorkloadError(f"{where}: the server cannot be reached, or is too busy ({code})")
+    if not code:
+        words = next((words for mark, words in _WITHOUT_STATUS if mark in text), None)
+        return WorkloadError(f"{where}: {words or 'the server does not answer'}")
+    return WorkloadError(f"{where}: the server cannot answer now ({code})")
 
 
 def _object(meta: "ObjectMeta") -> Object:
