@@ -1,6 +1,7 @@
 """A dataset from a bucket, which SeaweedFS serves: an archive in place, or an object an image."""
 
 import hashlib
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,6 +188,20 @@ def test_refused_keys_end_at_once(
     assert "the server refuses the keys (SignatureDoesNotMatch); check the Secret" in said
     assert "an0ther" not in said
     assert ACCESS_KEY not in said
+
+
+def test_more_requests_than_allowed_are_refused(
+    server: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Headers so far apart that each takes a request.
+    images = {f"n01/{number:03}.jpg": bytes(70 << 10) for number in range(300)}
+    server.fill("imagenet", {"large/train.tar": tar(images)})
+    options = reading(server, "--s3-key=large/train.tar")
+    said = refused(capfd, *options, "--s3-max-requests=100", "--data", tmp_path / "data")
+    found = re.search(r"listing takes about (\d+) requests, and 100 are allowed", said)
+    assert found is not None
+    assert 290 <= int(found[1]) <= 320
+    assert "raise maxRequests, or write source.s3.cache, which stores the archive" in said
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ import hashlib
 import io
 import socket
 import tarfile
+import threading
 from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
+import urllib3
 
+from imagenet_workloads.clients import http
 from imagenet_workloads.clients.http import Address, HttpClient, Login
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, download
@@ -129,6 +132,42 @@ def test_a_server_that_cannot_be_reached() -> None:
         server = FileServer({}, url=f"http://127.0.0.1:{bound.getsockname()[1]}")
         with pytest.raises(WorkloadError, match="the server cannot be reached, in 8 tries"):
             blob_of(server)
+
+
+@pytest.fixture
+def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Set when the test is over. The client waits for a tenth of a second in place of 30 s."""
+    monkeypatch.setattr(http, "_TIMEOUT", urllib3.Timeout(connect=10, read=0.1))
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_server_that_does_not_answer_in_time(server: FileServer, over: threading.Event) -> None:
+    def wait(handler: Handler) -> None:
+        over.wait()
+        handler.close_connection = True
+
+    server.faults.extend([wait] * 8)
+    words = r"/x\.tar: the server does not answer in time, in 8 tries"
+    with pytest.raises(WorkloadError, match=words):
+        blob_of(server)
+    assert len(server.requests) == 8
+
+
+def test_a_server_that_becomes_too_slow_within_an_answer(
+    server: FileServer, over: threading.Event
+) -> None:
+    def stop_half_way(handler: Handler) -> None:
+        cut_off(handler)
+        handler.wfile.flush()
+        over.wait()
+
+    server.faults.extend([stop_half_way] * 8)
+    client = HttpClient(None, Pauses())
+    with pytest.raises(WorkloadError, match="the server does not answer in time, in 8 tries"):
+        client.get(Address(f"{server.url}/x.tar"), HTTPStatus.PARTIAL_CONTENT, 100, {})
+    client.close()
 
 
 def test_a_host_name_that_cannot_be_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
