@@ -27,6 +27,7 @@ from imagenet_workloads.train.order import Order
 from support.file_server import FileServer, Handler
 from support.image_splits import FORMATS, write_split
 from support.pictures import jpeg
+from support.processes import wait_until
 from support.published import BUCKET, bucket_folder, files, publish_to
 from support.s3_server import S3Server, serve_s3
 
@@ -118,6 +119,35 @@ def test_each_worker_fetches_its_lanes_once(
         fetched.append(records.fetched)
     assert sum(fetched) == local.bytes
     assert max(fetched) < 0.3 * local.bytes
+
+
+def test_the_next_lanes_are_fetched_before_they_are_asked_for(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that the order of the requests is that of the blocks.
+    monkeypatch.setattr(remote_records, "FETCHERS", 1)
+    sealed = write_dataset(tmp_path / "data")
+    publish_to(server, tmp_path / "data", "ahead")
+    content = {f"/digits/{name}": one for name, one in files(server, "ahead").items()}
+    with FileServer(content).running() as served:
+        client = HttpClient()
+        folder = ServedFolder(f"{served.url}/digits/", client)
+        records = open_remote_split(sealed.train, sealed.format, folder)
+        needed = keep(records, tmp_path / "cache", 0, 1)
+        opened = len(served.requests)
+        # The third shard's records come first.
+        numbers = [*range(100, 128), *range(100)]
+        with records.ahead(numbers):
+            wait_until(lambda: records.fetched == needed, "all lanes are in the cache")
+        fetched = served.requests[opened:]
+        shards = [shard.record for shard in sealed.train.shards]
+        paths = [Path(one.path).name for one in fetched]
+        assert list(dict.fromkeys(paths)) == [shards[2], shards[0], shards[1]]
+        for block in records.blocks(Order(records.count, 0).lanes_of(0, 1)):
+            records.read(block)
+        assert served.requests[opened:] == fetched
+        records.close()
+        client.close()
 
 
 def test_without_a_cache_each_epoch_is_fetched(server: S3Server, tmp_path: Path) -> None:
