@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.telemetry.events import EpochFinished, Started, Validated, read_events
 from support import plain_mxnet
 from support.processes import wait_until
@@ -23,7 +25,11 @@ MEAN, STD = (78.0, 78.0, 78.0), (96.0, 96.0, 96.0)
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> TinyDataset:
-    return write_dataset(tmp_path_factory.mktemp("digits"), train=600, validation=101, shards=3)
+    folder = tmp_path_factory.mktemp("digits")
+    written = write_dataset(folder, train=600, validation=101, shards=3)
+    sealed = replace(read_dataset(folder), class_words={"digit-4": "four, quatre"})
+    (folder / "dataset.json").write_text(sealed.to_json())
+    return written
 
 
 def arguments(digits: TinyDataset, output: Path, *more: str) -> list[str]:
@@ -59,7 +65,8 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     }
     assert found["train"]["images"] == 5 * 600
     attempt = tmp_path / "attempts/r0"
-    assert json.loads((attempt / "labels.json").read_text())[3] == "digit-3"
+    labels = json.loads((attempt / "labels.json").read_text())
+    assert labels[3:5] == ["digit-3", {"class": "digit-4", "words": "four, quatre"}]
     check_judged_by_plain_mxnet(found, attempt, digits)
 
     events = [event for _, event in read_events(attempt / "metrics.jsonl")]
