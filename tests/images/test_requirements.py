@@ -51,6 +51,22 @@ def test_what_is_locked_is_what_constraints_pin(name: str) -> None:
     assert lock.problems(made, text, lock.constrained(made)) == []
 
 
+# Those with a framework are here so that the names of its packages stay right.
+FRAMEWORK_IMAGES = {
+    "workloads-mxnet": {"mxnet"},
+    "workloads-tensorflow": {"keras", "tensorflow-cpu"},
+    "workloads-pytorch": {"timm", "torch", "torchvision"},
+}
+FRAMEWORK_PACKAGES = set().union(*FRAMEWORK_IMAGES.values())
+
+
+@pytest.mark.parametrize("image", ["workloads-preparation", *FRAMEWORK_IMAGES])
+def test_the_image_of_the_preparation_has_no_framework(image: str) -> None:
+    text = (lock.LOCKED / f"{image}.txt").read_text()
+    found = set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)) & FRAMEWORK_PACKAGES
+    assert found == FRAMEWORK_IMAGES.get(image, set())
+
+
 LOCKED = """
 click==8.5.1 \\
     --hash=sha256:00
