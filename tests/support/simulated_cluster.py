@@ -18,7 +18,6 @@ from imagenet_operator.api.time_status import seconds_of
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
-from imagenet_operator.manifests.dataset import PUBLISH
 from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.observe import sort
@@ -42,11 +41,11 @@ from support.simulated_objects import (
     condition,
     is_terminating,
     owner_of,
-    role_of,
     true_ends,
     written_by,
 )
 from support.simulated_status import check_change, check_published
+from support.simulated_uploads import check_new_job, check_uploads_are_over
 from support.simulated_world import START, Manifest, SimulatedWorld
 
 
@@ -346,12 +345,10 @@ class SimulatedCluster(SimulatedWorld):
     def _check_new(self, manifest: Manifest) -> None:
         check_names(manifest)
         metadata = manifest["metadata"]
-        publishes = manifest["kind"] == "Job" and role_of(manifest) == PUBLISH
-        assert self.is_sealed or not publishes, "published before the dataset is sealed"
-        may_create = not self.job.spec.run_policy.suspend or (
-            publishes and is_finished(self.status)
-        )
-        assert may_create, f"created while suspended: {metadata['name']}"
+        suspended = self.job.spec.run_policy.suspend and not is_finished(self.status)
+        assert not suspended, f"created while suspended: {metadata['name']}"
+        if manifest["kind"] == "Job":
+            check_new_job(self, self.job, manifest)
         if manifest["kind"] != "Pod":
             return
         number = int(metadata["labels"][labels.ATTEMPT])
@@ -375,6 +372,8 @@ class SimulatedCluster(SimulatedWorld):
 
     def _check_protection(self, policy: Manifest) -> None:
         number = policy["metadata"]["labels"].get(labels.ATTEMPT)
+        if number is None:
+            check_uploads_are_over(self)
         exposed = [
             pod["metadata"]["name"]
             for pod in self.members()

@@ -49,12 +49,13 @@ def everything(
     """
     known = status or placeholder_status(job)
     steps = _preparation(job, settings, known)
-    preparation = [*protection.of_preparation(job, settings), *steps] if steps else []
     listed = job.model_copy(update={"status": job.status.model_copy(update={"dataset": known})})
     published = [] if job.spec.dataset.publish is None else [dataset.publish_job(listed, settings)]
+    protected = protection.of_preparation(job, settings) if steps or published else []
     return [
         *volumes.claims(job),
-        *preparation,
+        *protected,
+        *steps,
         *attempts.build(listed, attempt, settings),
         *published,
     ]

@@ -220,16 +220,19 @@ def _run(
             context.set_condition("DatasetReady", False, *unsupported.why(context.unsupported))
     elif job is not None and job.stranded and not job.terminating:
         context.delete([job.reference])
-        context.record_warning(
-            "NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again"
-        )
+        context.record_warning(*node_lost(role))
     else:
         made = [] if job is not None else [build()]
-        if context.create_or_wait("DatasetReady", [*_missing_protection(context), *made]):
+        if context.create_or_wait("DatasetReady", [*missing_protection(context), *made]):
             context.set_condition("DatasetReady", False, *(what or _WHAT[role]))
 
 
-def _missing_protection(context: ReconcileContext) -> list[Manifest]:
+def node_lost(role: str) -> tuple[str, str]:
+    """Return the reason and message of a Job that starts again, without its pod on a lost node."""
+    return "NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again"
+
+
+def missing_protection(context: ReconcileContext) -> list[Manifest]:
     """Return the objects that protect the pods of a step and do not exist."""
     present = {item.kind for item in context.observed.protection}
     wanted = protection.of_preparation(context.job, context.settings.manifests)

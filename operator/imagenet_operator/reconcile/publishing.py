@@ -14,6 +14,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import dataset, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import conditions, suspend, waiting
+from imagenet_operator.reconcile.preparation import missing_protection, node_lost
 from imagenet_operator.reconcile.types import Observed, PreparationJob
 
 CONDITION: Final = "DatasetPublished"
@@ -31,7 +32,9 @@ def publish(context: ReconcileContext) -> None:
         context.set_condition(CONDITION, False, "Suspended", "the job is suspended")
     elif job is None:
         _begin(context)
-    else:
+    elif job.stranded and not job.terminating and not context.unsupported:
+        _start_again(context, job)
+    elif context.unsupported or context.create_or_wait(CONDITION, missing_protection(context)):
         _explain(context)
     if job is not None and not context.unsupported:
         context.patch(suspend.patches([job], suspended))
@@ -65,8 +68,14 @@ def _begin(context: ReconcileContext) -> None:
         context.set_condition(CONDITION, False, "WaitingForTraining", message)
         return
     built = dataset.publish_job(context.described, context.settings.manifests)
-    if context.create_or_wait(CONDITION, [built]):
+    if context.create_or_wait(CONDITION, [*missing_protection(context), built]):
         context.set_condition(CONDITION, False, "Publishing", "uploading the dataset")
+
+
+def _start_again(context: ReconcileContext, job: PreparationJob) -> None:
+    """Delete a Job that waits for a pod on a lost node; the next one continues the upload."""
+    context.delete([job.reference])
+    context.record_warning(*node_lost(dataset.PUBLISH))
 
 
 def _record_end(context: ReconcileContext, job: PreparationJob) -> None:

@@ -7,7 +7,7 @@ import pytest
 from imagenet_operator.api import parse
 from imagenet_operator.manifests import attempt, dataset, preview, protection, volumes
 from imagenet_operator.manifests.settings import DEFAULTS
-from support.job_table import JOBS, KEY, TABLE
+from support.job_table import BUCKET, JOBS, KEY, PREPARED, TABLE, manifest, read
 
 
 def jobs_of(built: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -55,3 +55,10 @@ def test_what_is_known_is_taken() -> None:
     assert jobs_of(built)[1]["spec"]["completions"] == 11
     where = {"name": "IMAGENET_DATASET", "value": f"$(IMAGENET_DATA)/datasets/{KEY}"}
     assert where in built[-1]["spec"]["containers"][0]["env"]
+
+
+def test_an_upload_of_a_prepared_dataset_is_protected() -> None:
+    publish = {"publish": {"s3": BUCKET}}
+    document = manifest(dataset={"source": PREPARED, "volume": None, **publish})
+    names = [item["metadata"]["name"] for item in preview.everything(read(document))]
+    assert names.index("digits-preparation") < names.index("digits-publish")

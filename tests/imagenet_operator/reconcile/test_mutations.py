@@ -5,18 +5,20 @@ Each test puts a fault into a policy, and plays a short story that succeeds with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt, labels, names, protection
 from imagenet_operator.reconcile import decide, outcome
+from imagenet_operator.reconcile import publishing as publish
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import cleanup, gang, members, progress
-from imagenet_operator.reconcile.types import Attempt, End, ReconcileSettings
-from support.job_table import manifest
+from imagenet_operator.reconcile.policies import cleanup, conditions, gang, members, progress
+from imagenet_operator.reconcile.types import Attempt, End, Observed, ReconcileSettings
+from support.job_table import BUCKET, PREPARED, manifest
 from support.planted_bugs import (
     deletes_before_it_records,
     does_not_wait_for_former_pods,
@@ -27,6 +29,7 @@ from support.planted_bugs import (
 from support.simulated_cluster import SimulatedCluster
 
 Patch = pytest.MonkeyPatch
+UPLOAD = ("Job", "digits-publish")
 
 
 def make() -> SimulatedCluster:
@@ -127,6 +130,55 @@ def members_are_evicted_for_ever() -> None:
     cluster.settle()
 
 
+def publishing(source: dict[str, Any] | None = None) -> SimulatedCluster:
+    given = {} if source is None else {"source": source, "volume": None}
+    document = manifest(dataset={**given, "publish": {"s3": BUCKET}})
+    cluster = SimulatedCluster(document, {"a": 3, "b": 3}, ReconcileSettings())
+    cluster.is_sealed = source is not None
+    for _ in range(30):
+        if UPLOAD in cluster.objects:
+            break
+        cluster.turn()
+        cluster.reconcile()
+    return cluster
+
+
+def a_prepared_dataset_is_published() -> None:
+    cluster = publishing(PREPARED)
+    cluster.settle()
+    cluster.check_rest()
+
+
+def an_upload_fails() -> None:
+    cluster = publishing()
+    cluster.fail_job(cluster.objects[UPLOAD])
+    cluster.settle()
+
+
+def an_upload_is_deleted_after_its_end() -> None:
+    cluster = publishing()
+    for _ in range(3):
+        cluster.turn()
+        cluster.reconcile()
+    cluster.remove(cluster.objects[UPLOAD])
+    cluster.reconcile()
+
+
+def a_job_ends_before_its_upload() -> None:
+    cluster = publishing()
+    while not decide.is_finished(cluster.status):
+        for pod in cluster.pending():
+            cluster.bind(pod)
+        for pod in cluster.startable():
+            cluster.start(pod)
+        for pod in cluster.finishing_workers():
+            cluster.exit(pod, 0)
+        cluster.reconcile()
+        cluster.now += timedelta(seconds=20)
+    cluster.settle()
+    cluster.check_rest()
+
+
 # The faults.
 
 
@@ -217,6 +269,41 @@ def never_gives_up(patch: Patch) -> None:
     patch.setattr(outcome, "_limit_reached", lambda *_: None)
 
 
+def uploads_what_is_not_sealed(patch: Patch) -> None:
+    patch.setattr(publish, "is_under_way", lambda job, _: job.status.dataset is not None)
+
+
+def uploads_without_protection(patch: Patch) -> None:
+    patch.setattr(publish, "missing_protection", lambda _: [])
+
+
+def leaves_uploads_unprotected(patch: Patch) -> None:
+    leftovers = cleanup.leftovers
+
+    def all_protection(policy: Any, observed: Observed, kept: Collection[str]) -> Any:
+        return leftovers(policy, observed, kept) + observed.protection
+
+    patch.setattr(cleanup, "leftovers", all_protection)
+
+
+def fails_with_its_upload(patch: Patch) -> None:
+    def fail(context: ReconcileContext, _: object) -> None:
+        context.fail("PreparationFailed", "the upload failed")
+
+    patch.setattr(publish, "_record_end", fail)
+
+
+def publishes_again(patch: Patch) -> None:
+    def is_ready(job: ImageNetJob, _: object) -> bool:
+        return conditions.holds(job.status.conditions, "DatasetReady")
+
+    patch.setattr(publish, "is_under_way", is_ready)
+
+
+def forgets_to_publish(patch: Patch) -> None:
+    patch.setattr(publish, "is_under_way", lambda *_: False)
+
+
 @pytest.mark.parametrize(
     ("fault", "story", "property_"),
     [
@@ -244,6 +331,12 @@ def never_gives_up(patch: Patch) -> None:
         (never_misses_progress, training_hangs, "the job does not end"),
         (makes_wrong_labels, from_beginning_to_end, "no API server takes"),
         (takes_everything_for_its_own, somebody_holds_a_name, "is not ours"),
+        (uploads_what_is_not_sealed, an_upload_fails, "published before the dataset is sealed"),
+        (uploads_without_protection, a_prepared_dataset_is_published, "publish: unprotected"),
+        (leaves_uploads_unprotected, a_job_ends_before_its_upload, "upload goes on without"),
+        (fails_with_its_upload, an_upload_fails, "nothing deserves PreparationFailed"),
+        (publishes_again, an_upload_is_deleted_after_its_end, "the end of publishing was undone"),
+        (forgets_to_publish, a_prepared_dataset_is_published, "no end of publishing is recorded"),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from imagenet_operator.reconcile.types import ReconcileSettings
@@ -10,6 +12,7 @@ from support.job_table import BUCKET, PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster
 
 NAME = "digits-publish"
+PROTECTION = "digits-preparation"
 PUBLISH = {"publish": {"s3": BUCKET}}
 
 
@@ -17,6 +20,13 @@ def make(access_mode: str = "ReadWriteMany", **run_policy: object) -> SimulatedC
     volume = {"size": "9Gi", "accessModes": [access_mode]}
     document = manifest(dataset={"volume": volume, **PUBLISH}, run_policy=run_policy)
     return SimulatedCluster(document, ROOMY, ReconcileSettings())
+
+
+def make_prepared() -> SimulatedCluster:
+    document = manifest(dataset={"source": PREPARED, "volume": None, **PUBLISH})
+    cluster = SimulatedCluster(document, ROOMY, ReconcileSettings())
+    cluster.is_sealed = True
+    return cluster
 
 
 def is_publishing(cluster: SimulatedCluster) -> bool:
@@ -51,20 +61,58 @@ def test_a_failure_is_a_condition_and_training_goes_on() -> None:
     assert NAME in names(cluster, "Job")
 
 
-def test_a_job_that_has_ended_keeps_its_upload() -> None:
-    cluster = play(make(ttlSecondsAfterFinished=0, cleanPodPolicy="All"), is_publishing)
-    upload = cluster.objects["Job", NAME]["metadata"]["uid"]
+def end_training_before_the_upload(cluster: SimulatedCluster) -> Callable[[], None]:
+    """Let a job end while its upload lasts; return what lets the upload end too."""
     held, cluster.advance = cluster.advance, lambda job: None  # type: ignore[method-assign]
     for _ in range(100):
         cluster.turn()
         cluster._finish_training()
         cluster.reconcile()
     assert is_over(cluster)
+
+    def go_on() -> None:
+        cluster.advance = held  # type: ignore[method-assign]
+
+    return go_on
+
+
+def test_a_job_that_has_ended_keeps_its_upload() -> None:
+    cluster = play(make(ttlSecondsAfterFinished=0, cleanPodPolicy="All"), is_publishing)
+    upload = cluster.objects["Job", NAME]["metadata"]["uid"]
+    go_on = end_training_before_the_upload(cluster)
     assert not cluster.is_deleted
     assert cluster.objects["Job", NAME]["metadata"]["uid"] == upload
-    cluster.advance = held  # type: ignore[method-assign]
+    go_on()
     cluster.settle()
     assert cluster.is_deleted
+    assert published(cluster)[:2] == ("True", "Published")
+
+
+def test_an_upload_is_protected_until_it_ends() -> None:
+    cluster = play(make_prepared(), is_publishing)
+    assert PROTECTION in names(cluster, "NetworkPolicy")
+    go_on = end_training_before_the_upload(cluster)
+    assert names(cluster, "NetworkPolicy") == [PROTECTION]
+    cluster.remove(cluster.objects["NetworkPolicy", PROTECTION])
+    cluster.reconcile()
+    assert names(cluster, "NetworkPolicy") == [PROTECTION]
+    go_on()
+    cluster.settle()
+    assert names(cluster, "NetworkPolicy") == []
+
+
+def test_an_upload_on_a_lost_node_starts_again() -> None:
+    cluster = play(make(), is_publishing)
+    former = cluster.objects["Job", NAME]
+    cluster.slots["c"] = 3
+    cluster.strand(former, "c")
+    cluster.reconcile()
+    assert NAME not in names(cluster, "Job")
+    assert "publish: a pod is on a node that cannot be reached" in cluster.events[-1].message
+    cluster.reconcile()
+    assert cluster.objects["Job", NAME]["metadata"]["uid"] != former["metadata"]["uid"]
+    cluster.settle()
+    assert ended_well(cluster)
     assert published(cluster)[:2] == ("True", "Published")
 
 
@@ -89,9 +137,7 @@ def test_a_suspended_job_does_not_upload() -> None:
 
 
 def test_a_prepared_dataset_is_uploaded_too() -> None:
-    document = manifest(dataset={"source": PREPARED, "volume": None, **PUBLISH})
-    cluster = SimulatedCluster(document, ROOMY, ReconcileSettings())
-    cluster.is_sealed = True
+    cluster = make_prepared()
     cluster.settle()
     assert published(cluster)[:2] == ("True", "Published")
 

@@ -34,7 +34,7 @@ def leftovers(
     Args:
         policy: cleanPodPolicy.
         observed: The job's objects.
-        kept: The roles of Jobs that stay until they end.
+        kept: The roles of Jobs that stay until they end, with what protects their pods.
     """
     if policy == "None":
         return ()
@@ -50,7 +50,8 @@ def leftovers(
         for member in attempt.members
         if not member.terminating and (everything or member.live)
     )
-    return jobs + pods + observed.protection + shared(observed.attempts.values())
+    protection = () if kept else observed.protection
+    return jobs + pods + protection + shared(observed.attempts.values())
 
 
 def is_held_up(policy: Literal["None", "Running", "All"], observed: Observed) -> bool:
