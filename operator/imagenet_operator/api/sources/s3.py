@@ -59,8 +59,9 @@ class S3Source(RemoteSource):
     class's archive without its suffix is the class. `prefix` needs no list."""
 
     prefix: RelativePath | None = None
-    """The prefix of class folders, if each image is an object, such as ``ILSVRC/train``. Or the
-    prefix of archives as those of `keys`, without folders beside them."""
+    """The prefix of class folders, if each image is an object, such as ``ILSVRC/train``. Or of a
+    tree with folders for training and validation, as torchvision's and Kaggle's. Or the prefix of
+    archives as those of `keys`, without folders beside them."""
 
     path_in_archive: RelativePath | None = None
     """The folder or archive in the archive of `key` that holds the classes, such as ``train``; by

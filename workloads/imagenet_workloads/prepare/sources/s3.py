@@ -27,6 +27,7 @@ from imagenet_workloads.prepare.sources.remote_archives import (
 )
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3_objects import S3Blob, S3FlatFolder, S3Folder, S3Labels
+from imagenet_workloads.prepare.sources.s3_tree import open_at, open_prefix
 from imagenet_workloads.prepare.sources.source import Source, Validation
 
 _VALIDATION = "--s3-validation"
@@ -107,7 +108,7 @@ class S3Kind(RemoteKind):
             cache = f"source.s3.keys and {cache}" if parsed.s3_keys is None else cache
             return open_archives(files, parsed.s3_max_requests, cache)
         if parsed.s3_prefix is not None:
-            return S3Folder(_bucket(parsed), parsed.s3_prefix)
+            return open_prefix(_bucket(parsed), parsed.s3_prefix)
         blob = _blob(parsed, parsed.s3_key)
         return open_remote(blob, parsed.s3_path_in_archive, parsed.s3_max_requests)
 
@@ -132,12 +133,11 @@ class S3Kind(RemoteKind):
             return open_planned_archives(planned, _files(parsed, ()))
         if path is None:
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
-        if kind == S3Folder.kind:
-            return S3Folder(_bucket(parsed), path)
-        if kind == S3FlatFolder.kind:
-            return S3FlatFolder(_bucket(parsed), path)
-        within = None if is_validation else parsed.s3_path_in_archive
-        return open_remote_planned(planned, _blob(parsed, path), within)
+        if kind in (S3Folder.kind, S3FlatFolder.kind):
+            within = planned.text("within") if planned.has("within") else ""
+            return open_at(_bucket(parsed), path, within, is_flat=kind == S3FlatFolder.kind)
+        inside = None if is_validation else parsed.s3_path_in_archive
+        return open_remote_planned(planned, _blob(parsed, path), inside)
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """The archives, the label file, the meta.mat beside it, and the file of words."""
@@ -234,7 +234,8 @@ def _add_reading_options(add_argument: Any) -> None:
         (
             "--s3-prefix",
             "PREFIX",
-            "the prefix of class folders, if each image is an object; or of archives",
+            "the prefix of class folders, or of a tree with both splits, if each image is an "
+            "object; or of archives",
         ),
         ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
         (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
