@@ -18,6 +18,7 @@ from support.crd_evaluator import problem_paths
 
 FOLDER = Path(__file__).parents[3] / "examples"
 EXAMPLES = {path.stem: path for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("r/*.yaml")])}
+CIFAR = ("cifar10", "cifar10-machines")
 SCHEMA = root_schema()
 
 
@@ -110,6 +111,15 @@ def test_the_learning_rate_grows_with_the_batch(name: str) -> None:
     (document,) = load(EXAMPLES[name])
     training = parse(document).spec.training
     assert training.optimizer.learning_rate == pytest.approx(0.1 * training.batch_size / 256)
+
+
+def test_cifar_10_is_fetched_into_one_cache_by_all_that_train_on_it() -> None:
+    sources = [parse(load(EXAMPLES[name])[0]).spec.dataset.source for name in CIFAR]
+    assert len({source.model_dump_json() for source in sources}) == 1
+    fetched = sources[0].http
+    assert fetched is not None and fetched.cache is not None
+    # The checksum that CIFAR's page has for the binary version.
+    assert fetched.files[0].checksum == "md5:c32a1d4ab5d03f1284b67883e8d87530"
 
 
 def test_the_place_for_archives_is_the_one_that_examples_read() -> None:

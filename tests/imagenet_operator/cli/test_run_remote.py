@@ -1,6 +1,7 @@
 """`imagenetctl run` of digits in a bucket, on a server, on Kaggle: it trains and hides the keys."""
 
 import gzip
+import hashlib
 import json
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import yaml
 
 from support.file_server import FileServer, basic
 from support.kaggle_server import serve_kaggle
+from support.pictures import tar
 from support.pod_subset import REPOSITORY
 from support.programs import SCRIPTS, call
 from support.remote_preparation import write_secret
@@ -78,3 +80,42 @@ def test_it_trains_and_leaves_no_trace_of_the_keys(
     texts = [output, *(file.read_text("latin-1") for file in workdir.rglob("*") if file.is_file())]
     for text in texts:
         assert not any(key in text for key in keys.values())
+
+
+def cifar(images: int) -> bytes:
+    """Return an archive as cifar-10-binary.tar.gz, with so many images of a class in each file."""
+    batch = b"".join(bytes((label,)) + bytes((25 * label,)) * 3072 for label in range(10)) * images
+    names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    files = {f"cifar-10-batches-bin/{name}.bin": batch for name in names}
+    classes = "".join(f"class {number}\n" for number in range(10)).encode()
+    return gzip.compress(tar({**files, "cifar-10-batches-bin/batches.meta.txt": classes}))
+
+
+def test_cifar_10_is_fetched_once_and_trained_twice(tmp_path: Path) -> None:
+    manifest = yaml.safe_load((REPOSITORY / "examples" / "cifar10.yaml").read_text())
+    (file,) = manifest["spec"]["dataset"]["source"]["http"]["files"]
+    content = cifar(images=2)
+    file["checksum"] = f"md5:{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
+    manifest["spec"]["dataset"]["preprocessing"]["minImagesPerClass"] = 1
+    training = manifest["spec"]["training"]
+    training |= {
+        "epochs": 1,
+        "batchSize": 20,
+        "model": {"network": "lenet", "imageShape": [3, 28, 28]},
+    }
+    training["optimizer"] = {"learningRate": 0.05}
+    del training["workers"]
+    claim = tmp_path / "archives"
+    claim.mkdir()
+    with FileServer({"/cifar-10-binary.tar.gz": content}).running() as server:
+        file["url"] = f"{server.url}/cifar-10-binary.tar.gz"
+        job = tmp_path / "job.yaml"
+        job.write_text(yaml.safe_dump(manifest))
+        asked = []
+        for run in ("first", "second"):
+            command = ("run", job, "--workdir", tmp_path / run, "--volume", f"archives={claim}")
+            output = call(SCRIPTS / "imagenetctl", *command, "--output", "json")
+            result = json.loads(output.splitlines()[-1])
+            assert result["validation"]["images"] == 20
+            asked.append(len(server.requests))
+    assert 0 < asked[0] == asked[1]

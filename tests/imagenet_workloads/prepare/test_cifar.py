@@ -1,7 +1,8 @@
-"""CIFAR-10 and CIFAR-100, in both versions, as folders, tars and compressed tars."""
+"""CIFAR-10 and CIFAR-100, in both versions: folders, tars, compressed tars, files of a server."""
 
 import bz2
 import gzip
+import hashlib
 import lzma
 import pickle
 import struct
@@ -16,8 +17,10 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import cifar, volume
 from imagenet_workloads.prepare.sources.source import Notes
+from support.file_server import FileServer
 from support.pictures import decode, difference, pixels, tar, zipped
-from support.preparation import prepare, records, refused, run_index
+from support.preparation import contents, prepare, records, refused, run_index
+from support.remote_preparation import prepare_fetched, prepare_remote
 
 NAMES = ("airplane", "ship", "truck")
 # Of each file, the labels of its images.
@@ -149,6 +152,38 @@ def test_every_version_becomes_the_same_dataset(version: str, how: str, tmp_path
             assert nearest[0] < 8
     # Neither in the volume nor beside it is anything left of the decompressed archive.
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"datasets"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("how", ["gz", "tar"])
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_an_archive_of_a_server_is_the_dataset_of_a_volume(
+    version: str, how: str, knows_ranges: bool, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "source", version, how)
+    options = ("--shards", "1", "--quality", "98")
+    local = prepare(source, tmp_path / "local", *options)
+    content = source.read_bytes()
+    files = FileServer({"/cifar.tar.gz": content}, knows_ranges=knows_ranges)
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    with files.running() as server:
+        named = ["--http-file", "cifar.tar.gz", f"{server.url}/cifar.tar.gz"]
+        checked = [*named, "--http-checksum", "cifar.tar.gz", f"md5:{digest}"]
+        cache = tmp_path / "cache"
+        found = [prepare_fetched(cache, tmp_path / "fetched", checked, *options)]
+        asked = len(server.requests)
+        # A file with the checksum of the manifest is not asked for again.
+        found.append(prepare_fetched(cache, tmp_path / "again", checked, *options))
+        assert len(server.requests) == asked
+        if how == "tar" and knows_ranges:
+            found.append(prepare_remote(tmp_path / "in place", named, *options))
+    for remote in found:
+        assert remote.name == local.name
+        assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
+        assert (
+            contents(remote)["train-00000-of-00001.rec"]
+            == contents(local)["train-00000-of-00001.rec"]
+        )
 
 
 @pytest.mark.parametrize("how", ["tar", "zip", "bz2", "xz"])
