@@ -12,6 +12,8 @@ from support.published import BUCKET, bucket_folder, files
 from support.s3_server import S3Server, serve_s3
 from support.tiny_dataset import write_dataset
 
+SHARD = "train-00000-of-00002"
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[S3Server]:
@@ -53,10 +55,18 @@ def test_the_life_of_a_dataset(
     described = len((local / "dataset.json").read_bytes())
     assert call("fetch", there, back).endswith(f" {described} bytes were fetched\n")
 
-    name = next(one for one in contents(local) if one.endswith(".rec"))
-    damaged = bytearray(files(server, "sets/digits")[name])
+    store, there_is = server.bucket(BUCKET), files(server, "sets/digits")
+    for damage in (b"0\t0\n" + there_is[f"{SHARD}.idx"], b"0\tfar\n"):
+        obstore.put(store, f"sets/digits/{SHARD}.idx", damage)
+        found = call("verify", there, fails=True)
+        assert f"1 of 4 shards are damaged: {there}/{SHARD}.idx: " in found
+    obstore.delete(store, f"sets/digits/{SHARD}.idx")
+    assert f"{SHARD}.idx: " in call("verify", there, fails=True)
+
+    name = f"{SHARD}.rec"
+    damaged = bytearray(there_is[name])
     damaged[-9] ^= 1
-    obstore.put(server.bucket(BUCKET), f"sets/digits/{name}", bytes(damaged))
+    obstore.put(store, f"sets/digits/{name}", bytes(damaged))
     found = call("verify", there, fails=True)
     assert f"1 of 4 shards are damaged: {there}/{name}: its checksum is wrong" in found
     assert "nothing is deleted without --yes" in call("delete", there, fails=True)

@@ -11,11 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from imagenet_workloads.clients.folders import BucketFolder, RemoteFolder
 from imagenet_workloads.dataset import FILE_NAME, Dataset, Shard, read_dataset
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.prepare import fetch_published, seal
 from imagenet_workloads.reading import record_sums
+from imagenet_workloads.reading.records import read_index
 from imagenet_workloads.reading.remote_records import open_remote_split, read_remote_dataset
 
 Location = Path | RemoteFolder
@@ -97,9 +100,29 @@ def _damage(location: RemoteFolder, shard: Shard) -> str:
     try:
         for _ in fetch_published.blocks(location, shard):
             pass
+        if shard.index is not None:
+            _require_index(location, shard, shard.index)
     except InputError as error:
         return str(error)
     return ""
+
+
+def _require_index(location: RemoteFolder, shard: Shard, index: str) -> None:
+    """Compare an index with the sums of its shard.
+
+    Raises:
+        InputError: They differ, or there is no index.
+    """
+    sums = record_sums.decode(location.read_whole(shard.record + record_sums.SUFFIX), shard)
+    try:
+        is_right = np.array_equal(read_index(index, location.read_whole(index)), sums.edges[:-1])
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise InputError(
+            f"{location.where(index)}: its offsets are wrong: the index is damaged; delete the "
+            "dataset there, and publish it again"
+        )
 
 
 def delete(location: Path | BucketFolder) -> int:

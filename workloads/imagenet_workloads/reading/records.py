@@ -274,7 +274,7 @@ def _open(path: Path, index: Path | None, format: _Format | None) -> RecordFile:
             if format is None:
                 format = RECORD_IO_FORMAT if record_formats.is_record_io(file) else TF_RECORD_FORMAT
             if index is not None and index.exists():
-                begins = _read_index(index)
+                begins = read_index(index.name, index.read_bytes())
             else:
                 begins = np.fromiter(format.offsets(file), np.int64)
     except OSError as error:
@@ -286,11 +286,15 @@ def _open(path: Path, index: Path | None, format: _Format | None) -> RecordFile:
     return RecordFile(path, format, np.append(begins, size))
 
 
-def _read_index(index: Path) -> NDArray[np.int64]:
-    """Return the offsets of an .idx file, `key<TAB>offset` a line, sorted."""
+def read_index(name: str, content: bytes) -> NDArray[np.int64]:
+    """Return the offsets of an .idx file, `key<TAB>offset` a line, sorted.
+
+    Raises:
+        ValueError: it is no such file; says its name.
+    """
     try:
-        numbers = np.array(index.read_bytes().split(), np.bytes_).astype(np.int64).reshape(-1, 2)
+        numbers = np.array(content.split(), np.bytes_).astype(np.int64).reshape(-1, 2)
     except ValueError:
-        raise ValueError(f"{index.name} is not KEY<TAB>OFFSET in each line") from None
+        raise ValueError(f"{name} is not KEY<TAB>OFFSET in each line") from None
     offsets: NDArray[np.int64] = np.sort(numbers[:, 1])
     return offsets
