@@ -8,7 +8,7 @@ import pytest
 from imagenet_workloads.commands import seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import bounding_boxes
+from imagenet_workloads.prepare import bounding_boxes, stored_datasets
 from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes
 from support.annotations import Named, annotation, archive
 from support.pictures import collection, tar, write_folder
@@ -94,6 +94,12 @@ def test_boxes_are_in_the_records_and_in_the_sidecar(source: Path) -> None:
     assert {
         (one["split"], keys[one["split"], one["key"]]): one["boxes"] for one in entries
     } == LINES
+
+
+def test_the_file_of_the_boxes_is_deleted_with_the_dataset(source: Path) -> None:
+    dataset = prepare(source, source.parent / "data", *options(source, "train.tar.gz"))
+    stored_datasets.delete(dataset)
+    assert {path.name for path in dataset.iterdir()} == {"plan", "limits.json"}
 
 
 def test_without_annotations_nothing_changes(source: Path) -> None:

@@ -161,4 +161,4 @@ def _files(sealed: Dataset) -> list[str]:
         sidecar = Path(shard.record).with_suffix(".json").name
         found += [shard.record, sidecar, shard.record + record_sums.SUFFIX]
         found += [] if shard.index is None else [shard.index]
-    return found if sealed.skipped.report is None else [*found, sealed.skipped.report]
+    return [*found, *sealed.other_files]
