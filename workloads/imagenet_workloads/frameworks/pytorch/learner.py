@@ -67,7 +67,7 @@ class PyTorchLearner:
         self.network, self.updater = network, updater
         self._request, self._strategy, self._seed = request, strategy, seed
         self._smoothing, self.average = smoothing, average
-        self._module = compiled(strategy.distribute(network))
+        self._module = strategy.distribute(compiled(network))
         self._updates, self._steps = plan.updates_done, 0
         self.statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
