@@ -14,7 +14,7 @@ from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies.single import Single
-from imagenet_workloads.train.data import Batch, plain_inputs
+from imagenet_workloads.train.data import Batch, Inputs, plain_inputs
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
@@ -28,6 +28,7 @@ def learner(
     request: NetworkRequest = RESNET,
     *arguments: str,
     compiled: Callable[[nn.Module], nn.Module] = lambda module: module,
+    inputs: Inputs | None = None,
 ) -> PyTorchLearner:
     """One whose network was drawn by the seed; 8 images make an update."""
     options = parse(["--framework", "PyTorch", "--network", request.network, *arguments])
@@ -45,7 +46,7 @@ def learner(
         updater,
         single,
         plan,
-        plain_inputs(SHAPE),
+        inputs or plain_inputs(SHAPE),
         seed=0,
         smoothing=options.optimizer.label_smoothing,
         average=average,
