@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from prometheus_client import Gauge
 
 from imagenet_operator.clusters.kubernetes import metrics
 from support.asynchronous import asynchronous
@@ -202,6 +203,53 @@ async def test_the_stragglers_in_the_status_of_a_job_are_exported_with_their_fac
         await harness.settle()
         harness.operator.measure()
         assert stragglers() == {}
+
+
+def values(gauge: Gauge) -> dict[tuple[str, ...], float]:
+    """The values of a gauge by its labels."""
+    (family,) = gauge.collect()
+    return {tuple(sample.labels.values()): sample.value for sample in family.samples}
+
+
+@asynchronous
+async def test_the_time_in_the_status_of_a_job_is_exported() -> None:
+    async with cluster_of_one() as harness:
+        await begun(harness)
+        phases = {"stepping": 1500.0, "redone": 100.0, "queueing": 400.0}
+
+        def spend(item: dict[str, Any]) -> None:
+            item["status"]["time"] |= {"phases": phases, "goodput": 0.75, "gpuHours": 4.0}
+
+        await harness.server.change("ImageNetJob", "digits", spend)
+        await harness.settle()
+        harness.operator.measure()
+        time, digits = harness.status()["time"], ("vision", "digits")
+        seconds = values(metrics.SECONDS)
+        assert seconds == {(*digits, phase): found for phase, found in time["phases"].items()}
+        assert [seconds[(*digits, phase)] for phase in phases] == list(phases.values())
+        assert values(metrics.GOODPUT) == {digits: time["goodput"]}
+        assert time["goodput"] == pytest.approx(0.75, abs=0.01)
+        assert values(metrics.GPU_HOURS) == {digits: time["gpuHours"]} == {digits: 4.0}
+
+        await harness.server.remove("ImageNetJob", "digits")
+        await harness.settle()
+        harness.operator.measure()
+        timed = (metrics.SECONDS, metrics.GOODPUT, metrics.GPU_HOURS)
+        assert [values(gauge) for gauge in timed] == [{}, {}, {}]
+
+
+def test_jobs_with_a_time_are_bounded_and_may_lack_a_part_of_it() -> None:
+    def spent(number: int) -> dict[str, Any]:
+        return {"phases": {"queueing": 1.5}} if number % 2 else {"goodput": 0.5, "gpuHours": 2.0}
+
+    metrics.set_time(("vision", f"job-{number}", spent(number)) for number in range(5000))
+    half = metrics.MOST_TIMED // 2
+    assert values(metrics.SECONDS)["vision", "job-1", "queueing"] == 1.5
+    assert values(metrics.GOODPUT)["vision", "job-0"] == 0.5
+    timed = (metrics.SECONDS, metrics.GOODPUT, metrics.GPU_HOURS)
+    assert [len(values(gauge)) for gauge in timed] == [half, half, half]
+    metrics.set_time(())
+    assert [values(gauge) for gauge in timed] == [{}, {}, {}]
 
 
 def test_stragglers_are_bounded() -> None:
