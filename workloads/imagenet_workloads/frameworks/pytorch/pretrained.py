@@ -6,9 +6,9 @@ may have another number of them; it then keeps its random values. Nothing but te
 """
 
 import logging
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -61,7 +61,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         raise InputError(
             f"--pretrained (model.pretrained): {path} cannot be read: {error.strerror}"
         ) from None
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
         raise InputError(
             f"--pretrained (model.pretrained): {path} is no file of tensors alone; write "
             "torch.save(network.state_dict(), …), or safetensors"
