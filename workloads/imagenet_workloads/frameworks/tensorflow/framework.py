@@ -6,6 +6,7 @@ Implements the protocols of `train.framework`. Imports TensorFlow.
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +23,7 @@ from imagenet_workloads.frameworks.tensorflow.weights import named
 from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import UpdatePlan
+from imagenet_workloads.train.gpu_code import require_code
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
@@ -105,7 +107,7 @@ def _take_devices(gpus: tuple[int, ...]) -> None:
     """Limit TensorFlow to the GPUs of --gpus and to the threads of its options.
 
     Raises:
-        InputError: a GPU does not exist.
+        InputError: a GPU does not exist, or TensorFlow has no code for it.
     """
     seen = tf.config.list_physical_devices("GPU")
     missing = [number for number in gpus if number >= len(seen)]
@@ -114,11 +116,31 @@ def _take_devices(gpus: tuple[int, ...]) -> None:
             f"--gpus (workers.gpus): there is no GPU {missing[0]}, TensorFlow sees {len(seen)}; "
             "leave it out to train on the CPU"
         )
+    for number in gpus:
+        _require_gpu(seen[number])
     _log_less()
     tf.config.set_visible_devices([seen[number] for number in gpus], "GPU")
     cores = os.environ.get("OMP_NUM_THREADS", "")
     if cores.isdecimal() and int(cores):
         tf.config.threading.set_intra_op_parallelism_threads(int(cores))
+
+
+def _require_gpu(device: Any) -> None:
+    """Check a GPU: TensorFlow ignores one that is too old, and would train on the CPU.
+
+    A GPU without a description passes, and so does a build that does not list its code.
+    """
+    found = tf.config.experimental.get_device_details(device)
+    code = tf.sysconfig.get_build_info().get("cuda_compute_capabilities")
+    if code and "compute_capability" in found:
+        require_code(
+            "this TensorFlow",
+            found.get("device_name", device.name),
+            found["compute_capability"],
+            code,
+            older="use a newer GPU",
+            newer="write --framework PyTorch (framework: PyTorch)",
+        )
 
 
 def _log_less() -> None:
