@@ -1,5 +1,7 @@
 """Workers saved after every update, killed and resumed: the bytes of the uninterrupted run.
 
+Their ledgers, which real processes of each framework have written, have every record once.
+
 BatchNorm's statistics differ by worker until they are averaged for a file, so each training has a
 network with BatchNorm. tests/with_* has what one process can show.
 
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_workloads.commands import ledger
 from support.ddp_processes import DdpProcesses
 from support.horovod_cluster import HorovodCluster
 from support.listed_workers import ListedWorkers
@@ -44,11 +47,21 @@ def of_tensorflow(folder: Path, arguments: list[str]) -> Members:
     return ListedWorkers(folder, arguments, programs=programs("tensorflow"))
 
 
+def of_horovod(folder: Path, arguments: list[str]) -> Members:
+    more = ["--framework", "TensorFlow", "--distribution-strategy", "horovod"]
+    program, place = ["imagenet-train", *more], programs("tensorflow")
+    return HorovodCluster(folder, arguments, programs=place, program=program)
+
+
 STRATEGIES: dict[str, Launch] = {
     "parameter server": lambda folder, arguments: TrainingCluster(folder, "dist_sync", arguments),
+    "parameter server of devices": lambda folder, arguments: TrainingCluster(
+        folder, "dist_device_sync", arguments
+    ),
     "Horovod": lambda folder, arguments: HorovodCluster(
         folder, arguments, programs=programs("horovod")
     ),
+    "Horovod of TensorFlow": of_horovod,
     "MultiWorkerMirrored": of_tensorflow,
     "DistributedDataParallel": lambda folder, arguments: DdpProcesses(
         folder, arguments, programs=programs("pytorch")
@@ -86,6 +99,8 @@ def test_killed_and_resumed(tmp_path: Path, strategy: str) -> None:
     expected = train("whole", 0)
     assert "statistics.npy" in expected
     assert train("saved", 0, *ALWAYS) == expected
+    for name in ("whole", "saved"):
+        assert ledger.main([str(tmp_path / name), "--dataset", str(dataset)]) == 0
 
     kept = "attempts/r0/checkpoints"
     shutil.copytree(tmp_path / "saved" / kept / MIDDLE, tmp_path / "cut" / kept / MIDDLE)
