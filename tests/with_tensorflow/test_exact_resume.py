@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from imagenet_workloads.frameworks.tensorflow import framework, layers, networks
+from imagenet_workloads.frameworks.tensorflow.optimizers import OPTIMIZERS
 from imagenet_workloads.train.networks import NetworkRequest
 from support.exact_resume import check_exact_resume
 from support.learners import on_devices
 from support.tiny_records import write_dataset
-
-OPTIMIZERS = ("adam", "nag", "rmsprop", "sgd")
 
 
 @pytest.fixture(scope="module")
