@@ -7,7 +7,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote
 
 from support.file_server import FileServer, Handler
@@ -24,6 +26,7 @@ class Hub:
         dataset: the name of the dataset.
         token: that it wants; empty for a public dataset.
         commits: by branch or tag.
+        sums: SHA-256 by path, in place of that of the content.
         store: the host of the files.
         api: the hub itself.
     """
@@ -33,6 +36,7 @@ class Hub:
     store: FileServer
     api: FileServer = field(default_factory=lambda: FileServer({}))
     commits: dict[str, str] = field(default_factory=lambda: {"main": COMMIT})
+    sums: dict[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> list[str]:
@@ -58,15 +62,26 @@ class Hub:
             handler.refuse(HTTPStatus.NOT_FOUND, X_Error_Code="RepoNotFound")
 
     def _describe(self, handler: Handler, path: str) -> None:
+        path, _, query = path.partition("?")
         revision = path.partition("/revision/")[2] or "main"
         commit = self.commits.get(revision, revision)
         if commit not in self.commits.values():
             handler.refuse(HTTPStatus.NOT_FOUND, X_Error_Code="RevisionNotFound")
             return
         siblings = [{"rfilename": name} for name in (".gitattributes", *self.files)]
+        if "blobs=true" in query:
+            siblings = [{**one, **self._lfs(one["rfilename"])} for one in siblings]
         found = {"id": self.dataset, "sha": commit, "siblings": siblings}
         content = {"Content-Type": "application/json"}
         handler.answer(HTTPStatus.OK, json.dumps(found).encode(), content)
+
+    def _lfs(self, name: str) -> dict[str, Any]:
+        """What the hub says of a file in Git LFS; nothing of others."""
+        if not name.endswith((".parquet", ".tar", ".gz")):
+            return {}
+        content = self.store.content[f"/{name}?signature=s"]
+        digest = self.sums.get(name, sha256(content).hexdigest())
+        return {"lfs": {"sha256": digest, "size": len(content), "pointerSize": 134}}
 
 
 @contextmanager

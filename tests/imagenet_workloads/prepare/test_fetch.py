@@ -183,7 +183,7 @@ def test_a_checksum_is_compared_once(
     wrong = f"{algorithm}:{'0' * len(right)}"
     said = failed(capfd, 3, *options(server, cache, "--http-checksum", "x.tar", wrong))
     assert f"/x.tar: has the {algorithm} {right} in place of 000" in said
-    assert "correct checksum, or upload the file again" in said
+    assert "upload the file again, or correct its checksum" in said
     assert names(cache) == []
     checked = options(server, cache, "--http-checksum", "x.tar", f"{algorithm}:{right}")
     assert fetch.main(checked) == 0

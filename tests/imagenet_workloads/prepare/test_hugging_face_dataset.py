@@ -1,20 +1,22 @@
-"""A dataset from a hub, through huggingface_hub: read in place, pinned to a commit."""
+"""A dataset from a hub, through huggingface_hub: in place or from a cache, pinned to a commit."""
 
+import gzip
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.commands import index, pack
+from imagenet_workloads.commands import fetch, index, pack
 from imagenet_workloads.dataset import read_dataset
 from support.hugging_face_hub import COMMIT, Hub, serve_hub
 from support.parquet_files import hugging_face, rows
 from support.pictures import collection, tar
 from support.preparation import contents, finish, refused, run_index, start
-from support.remote_preparation import prepare_remote, write_secret
+from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
 
 IMAGES = collection({"cat": 6, "dog": 5})
 ROWS = rows(IMAGES)
@@ -88,6 +90,111 @@ def test_a_dataset_may_be_an_archive(tmp_path: Path) -> None:
     assert read_dataset(dataset).train.per_class == (6, 5)
 
 
+def test_a_cache_is_filled_once_and_needs_neither_hub_nor_secret_afterwards(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place = prepare_remote(tmp_path / "in-place", reading(hub), "--shards", "2")
+    hub.store.requests.clear()
+    hub.store.sent = 0
+    options = reading(hub, "--cache", str(tmp_path / "cache"))
+    assert fetch.main(options) == 0
+    # The files of the test split are not read.
+    read = [name for name in FILES if name.endswith(".parquet") and "test" not in name]
+    assert {request.path.partition("?")[0] for request in hub.store.requests} == {
+        f"/{name}" for name in read
+    }
+    assert hub.store.sent < sum(len(FILES[name]) for name in read) + 64 * len(read)
+    assert fetch.main(options) == 0
+    requests = len(hub.api.requests), len(hub.store.requests)
+    monkeypatch.delenv("IMAGENET_CREDENTIALS")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    cached = prepare_remote(tmp_path / "data", options, "--shards", "2")
+    assert cached.name == in_place.name
+    assert (cached / "dataset.json").read_bytes() == (in_place / "dataset.json").read_bytes()
+    assert (len(hub.api.requests), len(hub.store.requests)) == requests
+    found = {**contents(tmp_path / "cache"), **contents(cached)}
+    assert not any(b"hf_to-ken" in one or b"signature" in one for one in found.values())
+
+
+def move_branch(hub: Hub, **content: bytes) -> None:
+    """Has the branch name another commit, which has other files for some splits."""
+    hub.commits["main"] = "f" * 40
+    for split, one in content.items():
+        (path,) = (path for path in hub.store.content if f"{split}-00001-of" in path)
+        hub.store.content[path] = one
+
+
+def test_a_branch_that_moves_after_fetch_changes_nothing(hub: Hub, tmp_path: Path) -> None:
+    options = reading(hub, "--cache", str(tmp_path / "cache"), "--hf-revision=main")
+    assert fetch.main(options) == 0
+    move_branch(hub, train=hugging_face(ROWS[5:8], NAMES))
+    dataset = prepare_remote(tmp_path / "data", options, "--shards", "1")
+    assert read_dataset(dataset).train.images == 8
+    assert COMMIT.encode() in contents(dataset)["plan/plan.json"]
+
+
+def test_the_next_fetch_stores_what_the_new_commit_has(
+    hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cache, data = tmp_path / "cache", tmp_path / "data"
+    options = reading(hub, "--cache", str(cache))
+    assert fetch.main(options) == 0
+    key = run_index(None, data, *options, "--shards", "1")["key"]
+    hub.store.requests.clear()
+    move_branch(hub, train=hugging_face(ROWS[5:8], NAMES))
+    hub.store.content["/data/validation-0.parquet?signature=s"] = hub.store.content.pop(
+        "/data/validation-00000-of-00001.parquet?signature=s"
+    )
+    assert fetch.main(options) == 0
+    # The unchanged file is not asked for, and that of the former commit is deleted.
+    asked = {request.path for request in hub.store.requests}
+    assert not any("train-00000" in path for path in asked)
+    assert not any("validation-00000" in name for name in contents(cache))
+    assert run_index(None, data, *options, "--shards", "1")["images"]["train"] == 7
+    assert pack.main(["--data", str(data), "--key", key, *options]) == 3
+    assert "is another file: the source has changed" in capfd.readouterr().err
+
+
+def test_a_file_of_another_commit_than_the_list_is_said(
+    hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = reading(hub, "--cache", str(tmp_path / "cache"))
+    assert fetch.main(options) == 0
+    move_branch(hub, train=hugging_face(ROWS[5:8], NAMES))
+    # It ends before the list is stored.
+    hub.sums["data/validation-00000-of-00001.parquet"] = "0" * 64
+    assert fetch.main(options) == 3
+    said = capfd.readouterr().err
+    assert "hf://datasets/pets/photos/data/validation-00000-of-00001.parquet: has the sha" in said
+    said = refused(capfd, *options, "--data", str(tmp_path / "data"))
+    assert f"is not that of the commit {COMMIT}: the source has changed" in said
+
+
+def test_index_needs_the_list_of_fetch(
+    hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = reading(hub, "--cache", str(tmp_path / "cache"))
+    said = refused(capfd, *options, "--data", str(tmp_path / "data"))
+    assert "hf://datasets/pets/photos: is not in the cache" in said
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_archive_may_be_in_a_cache(
+    compressed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    loose = {f"{name}/{base}": one for name in IMAGES for base, one in IMAGES[name].items()}
+    content = tar(loose)
+    with serve_hub({"a/x.tar": content, "b.txt": b""}, DATASET) as hub:
+        in_place = prepare_remote(tmp_path / "in-place", reading(hub), "--shards", "1")
+    files = {"a/x.tar.gz": gzip.compress(content)} if compressed else {"a/x.tar": content}
+    with serve_hub(files, DATASET) as hub:
+        if compressed:
+            said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
+            assert "write source.huggingFace.cache, and it is decompressed there once" in said
+        fetched = tmp_path / "cache", tmp_path / "data"
+        assert prepare_fetched(*fetched, reading(hub), "--shards", "1").name == in_place.name
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -105,12 +212,14 @@ def test_what_a_hub_lacks_is_said(
     assert message in said
 
 
-def test_a_server_without_ranges_is_refused(
+def test_a_server_without_ranges_needs_a_cache(
     hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hub.store.knows_ranges = False
     said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
-    assert "ranges of bytes; copy the dataset to a claim, and write source.volume" in said
+    assert "ranges of bytes; write source.huggingFace.cache, which stores the file" in said
+    found = prepare_fetched(tmp_path / "cache", tmp_path / "d", reading(hub), "--shards", "1")
+    assert read_dataset(found).train.images == 8
 
 
 def test_a_refused_token_is_permanent(

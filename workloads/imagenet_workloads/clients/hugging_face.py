@@ -3,7 +3,7 @@
 The package asks for the list of files. The files are read through `clients.http`, by ranges.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,15 +56,24 @@ def token() -> Token | None:
 
 
 def find(
-    dataset: str, revision: str | None, endpoint: str | None, login: Token | None
-) -> tuple[Repository, Sequence[str]]:
-    """Asks for the commit of a revision, and for the sorted paths of its files.
+    dataset: str,
+    revision: str | None,
+    endpoint: str | None,
+    login: Token | None,
+    *,
+    with_checksums: bool = False,
+) -> tuple[Repository, Mapping[str, str]]:
+    """Asks for the commit of a revision, and for its files.
 
     Args:
         dataset: the name of the dataset.
         revision: a branch, tag or commit; None for the default branch.
         endpoint: the URL of the server; None for huggingface.co, or $HF_ENDPOINT.
         login: the token; None for a public dataset.
+        with_checksums: whether to ask for the checksums too, which is more work for the server.
+
+    Returns:
+        The commit, and its sorted paths with their checksums as `sha256:…`; empty if unknown.
 
     Raises:
         InputError: there is no such dataset or revision, or the token is refused.
@@ -72,11 +81,17 @@ def find(
     """
     api = _api(endpoint, login)
     with _explained(dataset, revision):
-        found = api.dataset_info(dataset, revision=revision, timeout=_TIMEOUT_SECONDS)
+        found = api.dataset_info(
+            dataset, revision=revision, timeout=_TIMEOUT_SECONDS, files_metadata=with_checksums
+        )
     if found.sha is None:
         raise InputError(f"{dataset}: the server gives no commit of the dataset; check endpoint")
-    names = sorted(one.rfilename for one in found.siblings or ())
-    return Repository(dataset, found.sha, endpoint), names
+    files = {
+        # The hub knows the checksum of a file that Git LFS stores.
+        one.rfilename: "" if one.lfs is None else f"sha256:{one.lfs.sha256}"
+        for one in sorted(found.siblings or (), key=lambda one: one.rfilename)
+    }
+    return Repository(dataset, found.sha, endpoint), files
 
 
 def _api(endpoint: str | None, login: Token | None) -> "HfApi":

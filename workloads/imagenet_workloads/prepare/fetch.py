@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -173,6 +174,9 @@ def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
     )
     for left in (path, journal_of(path), _content_of(path), *former):
         left.unlink(missing_ok=True)
+    for folder in file.former():
+        with atomic_files.telling_where(folder):
+            shutil.rmtree(folder)
 
 
 def _content_of(path: Path) -> Path:
@@ -196,7 +200,7 @@ def _check(file: FileToFetch, path: Path) -> None:
         path.unlink()
         raise InputError(
             f"{file.place.where}: has the {algorithm} {found.hexdigest()} in place of {digest}; "
-            "correct checksum, or upload the file again"
+            "upload the file again, or correct its checksum"
         )
 
 

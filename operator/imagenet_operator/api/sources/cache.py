@@ -19,9 +19,9 @@ class RemoteSource(SourceFields):
     """The fields of a source on a server."""
 
     cache: Cache | None = None
-    """Store the files on a claim before they are listed: for an archive with too many images for
-    `maxRequests`, a compressed one, or a server without ranges of bytes. Absent: archives are read
-    in place."""
+    """Store the files on a claim before they are listed: for Parquet files, an archive with too
+    many images for `maxRequests`, a compressed one, or a server without ranges of bytes. Absent:
+    the files are read in place."""
 
     @property
     def claim(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The source `huggingFace`: a dataset of Hugging Face at a revision, read in place."""
+"""The source `huggingFace`: a dataset at a revision, read in place or from a cache."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from imagenet_operator.api.fields import (
     matches,
     stays_below,
 )
-from imagenet_operator.api.sources.fields import SourceFields, needs_volume, validates_by_split
+from imagenet_operator.api.sources.cache import RemoteSource
+from imagenet_operator.api.sources.fields import needs_volume, validates_by_split
 
 _DATASET = "^([A-Za-z0-9][-A-Za-z0-9._]*/)?[A-Za-z0-9_][-A-Za-z0-9._]*$"
 _REVISION = "^[A-Za-z0-9][-A-Za-z0-9._/]*$"
 
 
-class HuggingFaceSource(SourceFields):
-    """Files of a dataset of Hugging Face: Parquet, or one tar or zip. They are never stored."""
+class HuggingFaceSource(RemoteSource):
+    """Parquet files of a dataset of Hugging Face, or one tar or zip, in place or in a `cache`."""
 
     dataset: Annotated[str, MaxLen(200)]
     """The name of the dataset, such as ``ILSVRC/imagenet-1k``."""
@@ -44,7 +45,7 @@ class HuggingFaceSource(SourceFields):
 
     max_requests: PositiveInt | None = None
     """The most requests that listing a tar or zip may take, by an estimate before it begins.
-    Absent: 2,000,000."""
+    Absent: 2,000,000. A `cache` has no limit."""
 
     rules = (
         matches(
@@ -72,16 +73,17 @@ class HuggingFaceSource(SourceFields):
         return self.secret_name
 
     def reading_arguments(self, validation: Any) -> list[str]:
-        """Return the dataset, and which of its files are read."""
+        """Return the dataset, its revision, which of its files are read, and the cache."""
         del validation
-        endpoint = None if self.endpoint is None else self.endpoint.rstrip("/")
-        return given_options(
-            {"--hf-dataset": self.dataset, "--hf-endpoint": endpoint, "--hf-path": self.path}
-        )
+        values = {
+            "--hf-dataset": self.dataset,
+            "--hf-revision": self.revision,
+            "--hf-endpoint": None if self.endpoint is None else self.endpoint.rstrip("/"),
+            "--hf-path": self.path,
+        }
+        return [*given_options(values), *self.cache_arguments]
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the revision and the limit of requests."""
+        """Return the limit of requests."""
         del validation
-        return given_options(
-            {"--hf-revision": self.revision, "--hf-max-requests": self.max_requests}
-        )
+        return given_options({"--hf-max-requests": self.max_requests})

@@ -9,7 +9,7 @@ import io
 import os
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,8 @@ class Place:
             raise InputError(
                 f"{self.where}: is not in the cache ({self.folder}); run imagenet-fetch first"
             )
-        return CachedFile(self.folder / record.content, record.size, record.version)
+        version = replace(record.version, where=self.where)
+        return CachedFile(self.folder / record.content, record.size, version)
 
 
 def place_of(cache: Path, name: str, where: str, server: str = "") -> Place:
@@ -109,8 +110,13 @@ def place_of(cache: Path, name: str, where: str, server: str = "") -> Place:
         where: its address, without query.
         server: what the address lacks, such as the endpoint of a bucket.
     """
+    return place_below(cache / FOLDER, name, where, server)
+
+
+def place_below(folder: Path, name: str, where: str, server: str = "") -> Place:
+    """Returns the place of a file in a folder of a cache; the others are as in `place_of`."""
     digest = hashlib.sha256(f"{server} {where}".encode()).hexdigest()[:12]
-    return Place(cache / FOLDER / f"{name}-{digest}", where)
+    return Place(folder / f"{name}-{digest}", where)
 
 
 class CachedFile:
@@ -194,6 +200,7 @@ class FileToFetch:
         is_archive: whether a compressed content is decompressed.
         checksum: `sha256:…` or `md5:…`; empty if it is not given.
         open: asks the server for the file's version. It raises what `RemoteBlob` does.
+        former: the folders in the cache that are deleted when the file is stored.
     """
 
     name: str
@@ -201,6 +208,7 @@ class FileToFetch:
     is_archive: bool
     checksum: str
     open: Callable[[], "RemoteBlob | WholeFile"]
+    former: Callable[[], Iterable[Path]] = tuple
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,9 @@ class NoRangesError(InputError):
     """
 
     def __init__(self, version: Version, cache_field: str) -> None:
-        stored = f"write {cache_field}, which stores the file first"
         super().__init__(
             f"{version.where}: the server does not answer requests for ranges of bytes; "
-            f"{stored if cache_field else 'copy the dataset to a claim, and write source.volume'}"
+            f"write {cache_field}, which stores the file first"
         )
         self.version = version
 
@@ -63,7 +62,7 @@ class HttpBlob:
         where: the URL, without the query.
         version: of the first answer.
         at_once: the most requests at the same time.
-        cache_field: the field that has the file stored first; empty without.
+        cache_field: the field that has the file stored first.
     """
 
     at_once = AT_ONCE
@@ -76,7 +75,7 @@ class HttpBlob:
         Args:
             file: of the server.
             client: sends the requests.
-            cache_field: the field that has the file stored first; empty without.
+            cache_field: the field that has the file stored first.
 
         Raises:
             NoRangesError: the server ignores ranges.

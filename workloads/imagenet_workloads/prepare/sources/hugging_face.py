@@ -1,33 +1,39 @@
-"""The kind `huggingFace`: Parquet files or an archive of a dataset, read in place by ranges.
+"""The kind `huggingFace`: Parquet files or an archive of a dataset, in place or from a cache.
 
 Index turns the revision into a commit, which the plan holds: pack reads the same files, whatever
-the branch has by then.
+the branch has by then. With a cache, fetch does so, and index reads the commit there.
 """
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads.clients import hugging_face
-from imagenet_workloads.clients.http import AT_ONCE, HttpClient
+from imagenet_workloads.clients.http import AT_ONCE, HttpClient, Token
 from imagenet_workloads.clients.hugging_face import Repository
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archives, parquet, webdataset
-from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile
+from imagenet_workloads.prepare.sources.cache import FileToFetch
+from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
+from imagenet_workloads.prepare.sources.hugging_face_cache import CachedDataset, Opener
 from imagenet_workloads.prepare.sources.remote import (
     RemoteFiles,
     open_remote,
     open_remote_planned,
     pinned,
 )
-from imagenet_workloads.prepare.sources.source import Source, SourceKind
+from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.source import Source
 
+_CACHE_FIELD = "source.huggingFace.cache"
 _ARCHIVES = (".tar", ".zip")
+_COMPRESSED = (".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
-class HuggingFaceKind(SourceKind):
+class HuggingFaceKind(RemoteKind):
     """Files of a dataset; its own validation files validate."""
 
     name = "huggingFace"
@@ -40,12 +46,6 @@ class HuggingFaceKind(SourceKind):
             "a dataset of Hugging Face", "The token is in $IMAGENET_CREDENTIALS/HF_TOKEN."
         )
         _add_reading_options(group.add_argument)
-        group.add_argument(
-            "--hf-revision",
-            type=types.text,
-            metavar="NAME",
-            help="a branch, tag or commit (default: the dataset's default branch)",
-        )
         group.add_argument(
             "--hf-max-requests",
             type=types.count,
@@ -67,48 +67,91 @@ class HuggingFaceKind(SourceKind):
 
     def open(self, parsed: Namespace) -> Source:
         """Asks for the files, and opens the Parquet files among them or the archive."""
-        login = hugging_face.token()
-        repository, names = hugging_face.find(
-            parsed.hf_dataset, parsed.hf_revision, parsed.hf_endpoint, login
-        )
-        chosen = _below(names, parsed.hf_path, repository)
-        files = _Files(repository, chosen, HttpClient(login))
+        commit, files = _open_listed(parsed)
         source = parquet.open_files(files)
         if source is None:
-            name = _archive(chosen, repository)
+            name = _archive(files.names, parsed.hf_dataset)
             source = open_remote(files.blob(name), None, parsed.hf_max_requests)
             source.place = {**source.place, "file": name}
-        return pinned(source, {"commit": repository.commit})
+        return pinned(source, {"commit": commit})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens the files of the plan at its commit."""
-        login = hugging_face.token()
-        commit = planned.text("commit")
-        repository = Repository(parsed.hf_dataset, commit, parsed.hf_endpoint)
-        files = _Files(repository, (), HttpClient(login))
+        if parsed.cache is not None:
+            files = _cached(parsed).open_planned()
+        else:
+            commit = planned.text("commit")
+            repository = Repository(parsed.hf_dataset, commit, parsed.hf_endpoint)
+            files = _Files(repository, (), hugging_face.token())
         if planned.text("kind") == parquet.KIND:
             return parquet.open_planned(planned, files)
         return open_remote_planned(planned, files.blob(planned.text("file")), None)
 
+    def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
+        """The Parquet files that index reads, or the archive; then the list of them."""
+        repository, checksums, login = _find(parsed, with_checksums=True)
+        names = parquet.names_to_read(checksums) or [_archive(checksums, parsed.hf_dataset)]
+        client = HttpClient(login)
+        chosen = {name: checksums[name] for name in names}
+        opener = partial(_opener, repository, client)
+        return [*_cached(parsed).to_fetch(repository.commit, chosen, opener)]
+
 
 class _Files(RemoteFiles):
-    """The files of a dataset."""
+    """The files of a dataset, on its server."""
 
-    def __init__(self, repository: Repository, names: Sequence[str], client: HttpClient) -> None:
+    def __init__(self, repository: Repository, names: Sequence[str], login: Token | None) -> None:
+        client = HttpClient(login)
+
+        def open_blob(name: str) -> HttpBlob:
+            return HttpBlob(_served(repository, name), client, _CACHE_FIELD)
+
         where = f"{repository.dataset}@{repository.commit[:12]}"
-        super().__init__(where, names, self.blob, AT_ONCE)
-        self._repository = repository
-        self._client = client
-
-    def blob(self, name: str) -> HttpBlob:
-        file = ServedFile(name, self._repository.address(name))
-        return HttpBlob(file, self._client, cache_field="")
+        super().__init__(where, names, open_blob, AT_ONCE)
 
 
-def _below(names: Sequence[str], path: str | None, repository: Repository) -> Sequence[str]:
+def _open_listed(parsed: Namespace) -> tuple[str, RemoteFiles]:
+    """The commit, and its files at or below --hf-path."""
+    if parsed.cache is not None:
+        return _cached(parsed).open_listed()
+    repository, checksums, login = _find(parsed)
+    return repository.commit, _Files(repository, tuple(checksums), login)
+
+
+def _find(
+    parsed: Namespace, *, with_checksums: bool = False
+) -> tuple[Repository, Mapping[str, str], Token | None]:
+    """The commit, the checksums of its files at or below --hf-path, and the token."""
+    login = hugging_face.token()
+    repository, checksums = hugging_face.find(
+        parsed.hf_dataset,
+        parsed.hf_revision,
+        parsed.hf_endpoint,
+        login,
+        with_checksums=with_checksums,
+    )
+    names = _below(checksums, parsed.hf_path, repository)
+    return repository, {name: checksums[name] for name in names}, login
+
+
+def _served(repository: Repository, name: str) -> ServedFile:
+    return ServedFile(name, repository.address(name))
+
+
+def _opener(repository: Repository, client: HttpClient, name: str) -> Opener:
+    return partial(open_to_fetch, _served(repository, name), client)
+
+
+def _cached(parsed: Namespace) -> CachedDataset:
+    return CachedDataset.of(
+        parsed.cache, parsed.hf_dataset, parsed.hf_revision, parsed.hf_path, parsed.hf_endpoint
+    )
+
+
+def _below(names: Iterable[str], path: str | None, repository: Repository) -> Sequence[str]:
     """The files at or below a path."""
     if path is None:
-        return names
+        return tuple(names)
     chosen = [name for name in names if name == path or name.startswith(f"{path.rstrip('/')}/")]
     if not chosen:
         raise InputError(
@@ -118,11 +161,14 @@ def _below(names: Sequence[str], path: str | None, repository: Repository) -> Se
     return chosen
 
 
-def _archive(names: Sequence[str], repository: Repository) -> str:
-    found = [name for name in names if name.endswith(_ARCHIVES)]
+def _archive(names: Iterable[str], dataset: str) -> str:
+    """The one tar or zip; without one, a compressed tar, which needs a cache."""
+    every = tuple(names)
+    found = [name for name in every if name.endswith(_ARCHIVES)]
+    found = found or [name for name in every if name.endswith(_COMPRESSED)]
     if len(found) != 1:
         what = f"{len(found)} tars and zips" if found else "neither Parquet files nor a tar or zip"
-        raise InputError(f"{repository.dataset}: holds {what}; write the path of one (path)")
+        raise InputError(f"{dataset}: holds {what}; write the path of one (path)")
     return found[0]
 
 
@@ -130,6 +176,7 @@ def _add_reading_options(add_argument: Any) -> None:
     for option, value, help in (
         ("--hf-dataset", "NAME", "the dataset, as ILSVRC/imagenet-1k"),
         ("--hf-endpoint", "URL", "the server (default: $HF_ENDPOINT, or https://huggingface.co)"),
+        ("--hf-revision", "NAME", "a branch, tag or commit (default: the default branch)"),
         ("--hf-path", "PATH", "a file or folder of the dataset (default: all of it)"),
     ):
         add_argument(option, type=types.text, metavar=value, help=help)

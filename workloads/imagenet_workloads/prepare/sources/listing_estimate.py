@@ -53,7 +53,7 @@ def require_few_requests(source: Source, most: int, cache_field: str) -> Listing
     Args:
         source: the archives.
         most: the most requests.
-        cache_field: the field of the manifest that has the archive stored first; empty without.
+        cache_field: the field of the manifest that has the archive stored first.
 
     Raises:
         InputError: listing takes more requests than allowed.
@@ -67,9 +67,8 @@ def require_few_requests(source: Source, most: int, cache_field: str) -> Listing
         expected.seconds,
     )
     if expected.requests > most:
-        stored = f"write {cache_field}, which stores the archive first"
         raise InputError(
             f"{source.where}: listing takes about {expected.requests} requests, and {most} are "
-            f"allowed; raise maxRequests, or {stored if cache_field else 'copy it to a claim'}"
+            f"allowed; raise maxRequests, or write {cache_field}, which stores the archive first"
         )
     return expected

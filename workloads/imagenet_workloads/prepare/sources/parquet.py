@@ -6,7 +6,7 @@ shard needs. An image has no place of its own in a file: its `offset` is its row
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -153,6 +153,12 @@ def open_files(files: FileSet) -> Source | None:
     if validation and training != names:
         source.own_validation = partial(Validation, Parquet(files, validation), None)
     return source
+
+
+def names_to_read(names: Iterable[str]) -> list[str]:
+    """The sorted Parquet files that `open_files` reads: not those of a test split."""
+    training, validation = by_split(name for name in names if name.endswith(SUFFIX))
+    return sorted({*training, *validation})
 
 
 def open_planned(planned: Fields, files: FileSet) -> Source:

@@ -83,7 +83,7 @@ class RemoteBlob(Blob, Protocol):
 
     Attributes:
         at_once: the most requests at the same time; 1 for a file that is in a cache.
-        cache_field: the field of the manifest that has the file stored first; empty without.
+        cache_field: the field of the manifest that has the file stored first; empty if it is.
     """
 
     at_once: int
@@ -123,6 +123,14 @@ class RemoteFiles(FileSet):
     def open(self, name: str) -> Blob:
         """The file, whose connections stay open when it is closed."""
         return _Kept(self._blob(name))
+
+    def blob(self, name: str) -> RemoteBlob:
+        """Opens a file, which the caller closes.
+
+        Raises:
+            InputError: there is no such file, or it cannot be read.
+        """
+        return self._open_blob(name)
 
     def tag(self, name: str) -> str:
         """The ETag of the file."""
@@ -272,10 +280,9 @@ def _reading(blob: RemoteBlob) -> Blob:
     try:
         format = decompressed.format_of(window.read(0, decompressed.MAGIC))
         if format is not None:
-            stored = f"write {blob.cache_field}, and it is decompressed there once"
             raise InputError(
                 f"{blob.where}: is compressed ({format}), so it cannot be read in place; "
-                f"{stored if blob.cache_field else 'decompress it, on a claim'}"
+                f"write {blob.cache_field}, and it is decompressed there once"
             )
     except BaseException:
         window.close()
