@@ -1,4 +1,4 @@
-"""Measures preprocessing against MXNet's own im2rec.py: speed, PSNR, memory; index with latency.
+"""Measures preprocessing against MXNet's own im2rec.py: speed, CPU, PSNR, memory; index's latency.
 
     make bench                                     # about 4 minutes on 2 cores
     .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory
@@ -29,6 +29,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="of each program")
     parser.add_argument("--skip-memory", action="store_true")
     parser.add_argument(
+        "--skip-newest-opencv",
+        action="store_true",
+        help="measure no im2rec's calls of the newest OpenCV, which pip installs under build/",
+    )
+    parser.add_argument(
         "--real-time", action="store_true", help="let nothing else run beside a program (as root)"
     )
     parsed = parser.parse_args()
@@ -42,7 +47,8 @@ def main() -> None:
         f"median of {parsed.runs} runs in turn"
         f"{', each with real-time priority' if parsed.real_time else ''}.\n"
     )
-    compare_speed(photographs, parsed.runs, parsed.real_time)
+    newest = not parsed.skip_newest_opencv
+    compare_speed(photographs, parsed.runs, parsed.real_time, newest)
     if not parsed.skip_memory:
         print()
         compare_memory(photographs)

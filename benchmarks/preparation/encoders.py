@@ -1,4 +1,4 @@
-"""Encoders that make a .rec file of the photographs: im2rec.py, and this project's programs."""
+"""Encoders that make a .rec file of the photographs: im2rec.py, its calls, and our programs."""
 
 import json
 import shutil
@@ -8,22 +8,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.preparation.programs import BENCH, THREADS, Outcome, run, script
+from benchmarks.preparation import im2rec_calls
+from benchmarks.preparation.programs import BENCH, NOTHING, THREADS, Outcome, run, script
 
 QUALITY = 90
+
+_NEWEST_PYTHON = BENCH / "newest-opencv" / "bin" / "python"
 
 
 class Encoder(Protocol):
     """A program that makes a .rec file of the photographs."""
 
-    def prepare(self) -> float:
-        """Lists the photographs; returns the seconds that it took."""
+    def prepare(self) -> Outcome:
+        """Lists the photographs."""
 
-    def pack(self) -> float:
-        """Makes the .rec file, and replaces an existing one; returns the seconds that it took."""
+    def pack(self) -> Outcome:
+        """Makes the .rec file, and replaces an existing one."""
 
-    def finish(self) -> float:
-        """Checks what was made; returns the seconds that it took."""
+    def finish(self) -> Outcome:
+        """Checks what was made."""
 
     def images(self) -> Iterator[tuple[str, bytes]]:
         """Name and JPEG of the records."""
@@ -32,26 +35,32 @@ class Encoder(Protocol):
 class Im2Rec:
     """The wheel's im2rec.py, which neither checks nor finishes anything."""
 
+    name = "im2rec"
+
     def __init__(self, photographs: Path, edge: int, real_time: bool) -> None:
         self._real_time = real_time
         self._photographs = photographs.resolve()
         self._edge = edge
-        self._prefix = BENCH.resolve() / f"im2rec-{edge}" / "set"
+        self._prefix = BENCH.resolve() / f"{self.name}-{edge}" / "set"
 
-    def prepare(self) -> float:
+    def start(self) -> Outcome:
+        """Runs im2rec without any work: its imports."""
+        return self._run("--help")
+
+    def prepare(self) -> Outcome:
         """Runs im2rec --list."""
         shutil.rmtree(self._prefix.parent, ignore_errors=True)
         self._prefix.parent.mkdir(parents=True)
         return self._run("--list", "--recursive")
 
-    def pack(self) -> float:
+    def pack(self) -> Outcome:
         """Runs im2rec on the list."""
         options = ("--resize", self._edge, "--quality", QUALITY, "--num-thread", THREADS)
         return self._run(*(str(option) for option in options))
 
-    def finish(self) -> float:
+    def finish(self) -> Outcome:
         """There is nothing to run."""
-        return 0.0
+        return NOTHING
 
     def images(self) -> Iterator[tuple[str, bytes]]:
         """Name and JPEG of the records."""
@@ -59,13 +68,35 @@ class Im2Rec:
         names = {int(line.split("\t")[0]): line.split("\t")[2] for line in lines}
         return named_records(self._prefix, names)
 
-    def _run(self, *options: str) -> float:
+    def _run(self, *options: str) -> Outcome:
         spec = find_spec("mxnet")
         if spec is None or spec.origin is None:
             sys.exit("mxnet is not installed; run make install")
         tool = Path(spec.origin).parent / "tools" / "im2rec.py"
         places = (self._prefix, self._photographs)
-        return run(sys.executable, tool, *options, *places, real_time=self._real_time).seconds
+        return run(sys.executable, tool, *options, *places, real_time=self._real_time)
+
+
+class NewestOpenCv(Im2Rec):
+    """im2rec's list, and its own calls of the newest OpenCV in one process (`im2rec_calls`)."""
+
+    name = "newest-opencv"
+
+    @classmethod
+    def install(cls) -> str:
+        """Makes its virtual environment, unless it is there; returns the version of OpenCV."""
+        if not _NEWEST_PYTHON.exists():
+            run(sys.executable, "-m", "venv", _NEWEST_PYTHON.parents[1])
+            packages = ("numpy", "opencv-python-headless")
+            run(_NEWEST_PYTHON, "-m", "pip", "install", "--quiet", "--upgrade", *packages)
+        return run(_NEWEST_PYTHON, "-c", "import cv2; print(cv2.__version__)").output.strip()
+
+    def pack(self) -> Outcome:
+        """Runs `im2rec_calls` on the list."""
+        places = (self._prefix, self._photographs)
+        options = (str(option) for option in (self._edge, QUALITY, THREADS))
+        program = Path(im2rec_calls.__file__)
+        return run(_NEWEST_PYTHON, program, *places, *options, real_time=self._real_time)
 
 
 class OurPrograms:
@@ -78,24 +109,24 @@ class OurPrograms:
         self._data = BENCH / f"{codec}-{edge}"
         self._key = ""
 
-    def prepare(self) -> float:
+    def prepare(self) -> Outcome:
         """Runs imagenet-index."""
         shutil.rmtree(self._data, ignore_errors=True)
         places = ("--source", self._photographs, "--data", self._data)
         outcome = self._run("index", *places, "--shards", "1", *self._options)
         self._key = json.loads(outcome.output)["key"]
-        return outcome.seconds
+        return outcome
 
-    def pack(self) -> float:
+    def pack(self) -> Outcome:
         """Runs imagenet-pack on the one shard."""
         for path in self._dataset().glob("train-*"):
             path.unlink()
         options = ("--source", self._photographs, "--threads", str(THREADS))
-        return self._run("pack", "--data", self._data, "--key", self._key, *options).seconds
+        return self._run("pack", "--data", self._data, "--key", self._key, *options)
 
-    def finish(self) -> float:
+    def finish(self) -> Outcome:
         """Runs imagenet-seal."""
-        return self._run("seal", "--data", self._data, "--key", self._key).seconds
+        return self._run("seal", "--data", self._data, "--key", self._key)
 
     def images(self) -> Iterator[tuple[str, bytes]]:
         """Name and JPEG of the records."""

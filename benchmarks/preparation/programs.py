@@ -1,6 +1,7 @@
 """Programs of the measurement: how one is run, and where its output stays."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -18,11 +19,17 @@ class Outcome(NamedTuple):
 
     Attributes:
         seconds: from its start to its end.
+        cpu: seconds of CPU, user and system, of all its processes.
         output: its stdout.
     """
 
     seconds: float
+    cpu: float
     output: str
+
+
+NOTHING = Outcome(0.0, 0.0, "")
+"""Of a step without a program."""
 
 
 def run(*command: str | Path, real_time: bool = False) -> Outcome:
@@ -39,7 +46,7 @@ def run(*command: str | Path, real_time: bool = False) -> Outcome:
     output, errors = BENCH / "stdout.txt", BENCH / "stderr.txt"
     # im2rec leaves its output in memory; writing it must not fall into the next program's time.
     os.sync()
-    start = time.monotonic()
+    start, cpu = time.monotonic(), _cpu_of_children()
     with output.open("wb") as stdout, errors.open("wb") as stderr:
         process = subprocess.run(
             [str(part) for part in command],
@@ -48,12 +55,18 @@ def run(*command: str | Path, real_time: bool = False) -> Outcome:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             check=False,
         )
-    seconds = time.monotonic() - start
+    seconds, cpu = time.monotonic() - start, _cpu_of_children() - cpu
     if process.returncode:
         sys.exit(f"{command} failed: {process.returncode}\n{errors.read_text()}")
     if real_time:
         time.sleep(seconds)
-    return Outcome(seconds, output.read_text())
+    return Outcome(seconds, cpu, output.read_text())
+
+
+def _cpu_of_children() -> float:
+    """Seconds of CPU of all children that have ended, and of those that they waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def script(name: str) -> Path:

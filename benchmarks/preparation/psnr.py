@@ -25,8 +25,8 @@ def compare_pixels(photographs: Path, edge: int, encoders: dict[str, Encoder]) -
         found = reference if name == "im2rec" else some_pixels(encoder)
         to_im2rec = mean_psnr((found[key], reference[key]) for key in reference)
         to_source = mean_psnr((found[key], sources[key]) for key in reference)
-        itself = name == "im2rec"
-        cells[name] = f"{'' if itself else f'{to_im2rec:.1f} dB'} | {to_source:.1f} dB"
+        beside = "" if name == "im2rec" else in_decibels(to_im2rec)
+        cells[name] = f"{beside} | {in_decibels(to_source)}"
     return cells
 
 
@@ -55,3 +55,8 @@ def mean_psnr(pairs: Iterator[tuple[Pixels, Pixels]]) -> float:
     errors = [float(np.mean((one.astype(np.float32) - other) ** 2)) for one, other in pairs]
     mean = statistics.fmean(errors)
     return 10 * math.log10(255**2 / mean) if mean else math.inf
+
+
+def in_decibels(psnr: float) -> str:
+    """A PSNR in a cell."""
+    return "the same pixels" if math.isinf(psnr) else f"{psnr:.1f} dB"

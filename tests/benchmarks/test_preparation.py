@@ -1,0 +1,74 @@
+"""What `make bench` measures: CPU of whole processes, and im2rec's own calls of OpenCV."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from benchmarks.photographs import make_photographs
+from benchmarks.preparation import im2rec_calls, programs, psnr
+from benchmarks.preparation.encoders import Im2Rec
+from benchmarks.preparation.programs import NOTHING, Outcome
+from benchmarks.preparation.speed import Runs, rows
+
+# A child that computes until it has used 0.2 s of CPU, and a parent that waits for it.
+COMPUTE = "import time\nwhile time.process_time() < 0.2: pass"
+WITH_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {COMPUTE!r}])"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(programs, "BENCH", tmp_path)
+    monkeypatch.setattr("benchmarks.preparation.encoders.BENCH", tmp_path)
+    return tmp_path
+
+
+def test_the_cpu_of_children_counts(bench: Path) -> None:
+    assert programs.run(sys.executable, "-c", WITH_CHILD).cpu >= 0.2
+
+
+def test_time_without_work_is_not_cpu(bench: Path) -> None:
+    found = programs.run("sleep", "0.5")
+    assert found.seconds >= 0.5
+    assert found.cpu < 0.2
+
+
+def test_figures_are_those_of_the_run_in_the_middle() -> None:
+    tool = Runs(NOTHING, [Outcome(seconds, seconds * 2, "") for seconds in (9, 4, 1)], start=2.0)
+    ours = Runs(NOTHING, [Outcome(seconds, seconds, "") for seconds in (1, 8, 2)], NOTHING)
+    assert rows({"im2rec": tool, "planes": ours}, images=1000) == {
+        "im2rec": "250 | 1.00 | 6.00 | 1.00 | 4.0",
+        "planes": "500 | 2.00 | 2.00 | 3.00 | 2.0",
+    }
+
+
+def test_im2rec_s_calls_make_what_im2rec_makes(bench: Path) -> None:
+    photographs = make_photographs(bench, 8)
+    tool = Im2Rec(photographs, 64, real_time=False)
+    tool.prepare()
+    tool.pack()
+    expected = list(tool.images())
+    assert len(expected) == 8
+    prefix = bench / "im2rec-64" / "set"
+    whole = prefix.with_suffix(".rec").read_bytes()
+    prefix.with_suffix(".rec").unlink()
+
+    im2rec_calls.pack(
+        prefix, photographs, lambda path: im2rec_calls.encoded(path, 64, 90), threads=2
+    )
+
+    assert list(tool.images()) == expected
+    assert prefix.with_suffix(".rec").read_bytes() == whole
+    for _, jpeg in expected:
+        assert min(cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1).shape[:2]) == 64
+
+
+@pytest.mark.parametrize(
+    ("difference", "said"), [(0, "the same pixels"), (1, "48.1 dB"), (255, "0.0 dB")]
+)
+def test_pixels_are_compared(difference: int, said: str) -> None:
+    black, other = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), difference, np.uint8)
+    assert psnr.in_decibels(psnr.mean_psnr(iter([(black, other)]))) == said
