@@ -1,7 +1,7 @@
 """Measures preprocessing against MXNet's own im2rec.py: speed, CPU, PSNR, memory; index's latency.
 
     make bench                                     # about 4 minutes on 2 cores
-    .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory
+    .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory --skip-latency
     .venv/bin/python -m benchmarks.preparation --real-time     # as root, on a machine that is busy
 
 Prints Markdown; docs/benchmarks.md holds a run's output. The programs run as they are delivered, in
@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=5, help="of each program")
     parser.add_argument("--skip-memory", action="store_true")
+    parser.add_argument("--skip-latency", action="store_true")
     parser.add_argument(
         "--skip-newest-opencv",
         action="store_true",
@@ -52,8 +53,9 @@ def main() -> None:
     if not parsed.skip_memory:
         print()
         compare_memory(photographs)
-    print()
-    measure_latency()
+    if not parsed.skip_latency:
+        print()
+        measure_latency()
 
 
 if __name__ == "__main__":

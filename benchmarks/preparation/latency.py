@@ -1,13 +1,21 @@
-"""How long index takes when each read of the volume waits, as behind a network file system."""
+"""How long index takes when each read of the volume waits, as behind a network file system.
 
+    .venv/bin/python -m benchmarks.preparation.latency --images 1000000 --latencies 20
+
+The images are empty, 1,000 in each inner tar.
+"""
+
+import argparse
 import shutil
 import sys
+from collections.abc import Sequence
 
-from benchmarks.preparation.memory import IMAGES_OF_CLASS, tar_of_tars
+from benchmarks.preparation.memory import IMAGES_OF_CLASS, multiple_of, tar_of_tars
 from benchmarks.preparation.programs import BENCH, run, script
 
-LATENCY = 0.02
 IMAGES = 100_000
+# Of a read, in milliseconds.
+LATENCIES = (0, 20)
 
 # Runs a console script in which each read of a file of the source waits.
 SLOW_READS = """
@@ -23,20 +31,42 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def measure_latency() -> None:
-    """Prints the table of index behind latency."""
-    path, images = tar_of_tars(BENCH / "slow.tar", [b"x"], IMAGES, IMAGES // IMAGES_OF_CLASS)
+def measure_latency(images: int = IMAGES, latencies: Sequence[int] = LATENCIES) -> None:
+    """Prints the table of index behind latency.
+
+    Args:
+        images: in the archive.
+        latencies: milliseconds that each read waits, one after the other.
+    """
+    archive = BENCH / "slow.tar"
+    path, _ = tar_of_tars(archive, [b"x"], images, images // IMAGES_OF_CLASS)
     print("| latency of a read | images | inner tars | seconds | images/s |")
     print("|---|---|---|---|---|")
-    for latency in (0.0, LATENCY):
+    for latency in latencies:
         data = BENCH / "latency"
         shutil.rmtree(data, ignore_errors=True)
         options = ("--source", path, "--data", data, "--shards", "1")
-        command = (sys.executable, "-c", SLOW_READS, str(latency), script("index"), *options)
+        command = (sys.executable, "-c", SLOW_READS, str(latency / 1000), script("index"), *options)
         seconds = run(*command).seconds
         print(
-            f"| {latency * 1000:.0f} ms | {images:,} | {images // IMAGES_OF_CLASS} | "
+            f"| {latency} ms | {images:,} | {images // IMAGES_OF_CLASS:,} | "
             f"{seconds:.1f} | {images / seconds:,.0f} |",
             flush=True,
         )
     path.unlink()
+
+
+def main() -> None:
+    """Measures index alone."""
+    parser = argparse.ArgumentParser(description="Measure index behind latency.")
+    parser.add_argument("--images", type=multiple_of(IMAGES_OF_CLASS), default=IMAGES)
+    parser.add_argument(
+        "--latencies", type=int, nargs="+", default=LATENCIES, help="of a read, in milliseconds"
+    )
+    parsed = parser.parse_args()
+    BENCH.mkdir(parents=True, exist_ok=True)
+    measure_latency(parsed.images, parsed.latencies)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 from benchmarks.photographs import make_photographs
-from benchmarks.preparation import im2rec_calls, programs, psnr
+from benchmarks.preparation import im2rec_calls, latency, memory, programs, psnr
 from benchmarks.preparation.encoders import Im2Rec
 from benchmarks.preparation.programs import NOTHING, Outcome
 from benchmarks.preparation.speed import Runs, rows
@@ -64,6 +65,27 @@ def test_im2rec_s_calls_make_what_im2rec_makes(bench: Path) -> None:
     assert prefix.with_suffix(".rec").read_bytes() == whole
     for _, jpeg in expected:
         assert min(cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1).shape[:2]) == 64
+
+
+def test_the_number_of_images_is_an_option(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in (latency, memory):
+        monkeypatch.setattr(module, "BENCH", bench)
+    monkeypatch.setattr(sys, "argv", ["latency", "--images", "1000", "--latencies", "0"])
+    latency.main()
+    monkeypatch.setattr(sys, "argv", ["memory", "--images", "10000"])
+    memory.main()
+    printed = capsys.readouterr().out
+    assert "| 0 ms | 1,000 | 1 |" in printed
+    assert "| imagenet-index | 1,000 |" in printed
+    assert "| | 10,000 |" in printed
+
+
+@pytest.mark.parametrize("text", ["1500", "0", "-1000"])
+def test_inner_tars_must_be_full(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="must be a multiple of 1,000"):
+        memory.multiple_of(1000)(text)
 
 
 @pytest.mark.parametrize(
