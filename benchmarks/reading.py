@@ -1,10 +1,12 @@
 """Measures how training reads: the ordered reader beside MXNet's ImageRecordIter, in turn.
 
     make bench-reading
+    .venv/bin/python -m benchmarks.reading --throttle     # as root: from a slow disk
 
-It prints the table of docs/benchmarks.md. Each reading of an epoch is a process of its own. CPU
+They print the tables of docs/benchmarks.md. Each reading of an epoch is a process of its own. CPU
 time is that of all its threads in the second epoch, divided by the images. Opens are counted by
-strace in a reading apart, and left out without it.
+strace in a reading apart, and left out without it. With --throttle, the disk is as slow as a hard
+disk (`throttled_disk`), and the page cache has none of the records before each epoch.
 """
 
 import argparse
@@ -16,75 +18,128 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
-from benchmarks.photographs import make_photographs
+from benchmarks.read_datasets import SHARDS, records_of
+from benchmarks.throttled_disk import DiskLimit, disk_reads, drop_cache, join, throttled_disk
 
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.dataset import Dataset, Shard, Split, WriterVersion
+from imagenet_workloads.dataset import RECORD_IO, TF_RECORD
 from imagenet_workloads.frameworks.mxnet.data import choose
-from imagenet_workloads.prepare.codecs import choose as choose_codec
-from imagenet_workloads.prepare.codecs.codec import Recipe
-from imagenet_workloads.prepare.formats.format import StoredImage
-from imagenet_workloads.prepare.formats.recordio import Writer
-from imagenet_workloads.prepare.transcode import transcode
 
 BENCH = Path("build/bench")
-READERS = ("ImageRecordIter", "Ordered")
-SHARDS, THREADS, BATCH = 4, 2, 64
+THREADS, BATCH = 2, 64
+# MXNet's own reader knows RecordIO alone.
+READERS = [(RECORD_IO, "ImageRecordIter"), (RECORD_IO, "Ordered"), (TF_RECORD, "Ordered")]
 # The shorter edge of the records, and how they are augmented.
 CASES = {
     "480, resized crop": (480, ["--random-resized-crop", "1", "--min-random-area", "0.08"]),
     "256, random crop": (256, ["--random-crop", "1"]),
 }
+# About those of a hard disk.
+DISK = DiskLimit(mib=100, requests=100)
+
+Figures = list[dict[str, Any]]
 
 
 def main() -> None:
-    """Measure, or read one epoch if asked for by this program."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--read", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    """Measure, or read two epochs if asked for by this program."""
+    options = _options()
     if options.read:
-        print(json.dumps(_read(options.read)))
+        print(json.dumps(_read(options.read, options.group)))
         return
+    limit = DiskLimit(options.throttle_mib, options.throttle_requests)
+    disk = f"a disk of {limit.mib} MiB and {limit.requests} requests a second, "
     print(
         f"{options.images} photographs, {SHARDS} shards, {THREADS} threads, batches of {BATCH}, "
-        f"{os.cpu_count()} cores, median of {options.runs}.\n"
+        f"{os.cpu_count()} cores, {disk if options.throttle else ''}median of {options.runs}.\n"
     )
+    if options.throttle:
+        _print_throttled(options.images, options.runs, limit)
+    else:
+        _print_cached(options.images, options.runs)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--throttle", action="store_true", help="read from a slow disk (as root)")
+    parser.add_argument("--throttle-mib", type=int, default=DISK.mib, help="a second")
+    parser.add_argument("--throttle-requests", type=int, default=DISK.requests, help="a second")
+    parser.add_argument("--group", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--read", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _print_cached(images: int, runs: int) -> None:
+    """Measure readers of records that are in the page cache."""
     print("| records, augmentation | reader | CPU, ms an image | images/s | reads | MiB | opens |")
     print("|---|---|---:|---:|---:|---:|---:|")
-    datasets = {edge: _dataset(edge, options.images) for edge in (480, 256)}
     for name, (edge, more) in CASES.items():
-        for reader, found in _measure(datasets[edge], more, options.runs).items():
-            print(f"| {name} | {reader} | {' | '.join(found)} |", flush=True)
+        folder = records_of(BENCH, edge, images, RECORD_IO)
+        commands = {
+            reader: _command(folder, reader, more)
+            for format, reader in READERS
+            if format == RECORD_IO
+        }
+        for reader, found in _in_turn(commands, runs).items():
+            one, opens = found[0], _opens(commands[reader])
+            figures = (
+                f"{_median(found, 'cpu'):.2f} | {_median(found, 'speed'):.0f} "
+                f"| {one['reads']:,} | {one['mib']:.1f} | {opens}"
+            )
+            print(f"| {name} | {reader} | {figures} |", flush=True)
 
 
-def _measure(folder: Path, more: list[str], runs: int) -> dict[str, list[str]]:
-    commands = {
-        reader: [
-            *(sys.executable, "-m", "benchmarks.reading", "--read", "--dataset", str(folder)),
-            *("--reader", reader, "--random-mirror", "1", "--batch-size", str(BATCH)),
-            *("--data-nthreads", str(THREADS), *more),
-        ]
-        for reader in READERS
-    }
-    results: dict[str, list[dict[str, Any]]] = {reader: [] for reader in READERS}
+def _print_throttled(images: int, runs: int, limit: DiskLimit) -> None:
+    """Measure readers of records on a slow disk."""
+    print("| records, augmentation | format | reader | images/s | disk requests | MiB | opens |")
+    print("|---|---|---|---:|---:|---:|---:|")
+    for name, (edge, more) in CASES.items():
+        folders = {format: records_of(BENCH, edge, images, format) for format, _ in READERS}
+        with throttled_disk(BENCH, limit) as group:
+            commands = {
+                f"{format} | {reader}": _command(folders[format], reader, more, group)
+                for format, reader in READERS
+            }
+            results = _in_turn(commands, runs)
+        for row, found in results.items():
+            format, _, reader = row.partition(" | ")
+            opens = _opens(_command(folders[format], reader, more))
+            figures = (
+                f"{_median(found, 'speed'):.0f} | {_median(found, 'disk requests'):,.0f} "
+                f"| {_median(found, 'disk mib'):.1f} | {opens}"
+            )
+            print(f"| {name} | {row} | {figures} |", flush=True)
+
+
+def _command(
+    folder: Path, reader: str, more: Sequence[str], group: Path | None = None
+) -> list[str]:
+    """Return the command that reads two epochs."""
+    return [
+        *(sys.executable, "-m", "benchmarks.reading"),
+        *(() if group is None else ("--group", str(group))),
+        *("--read", "--dataset", str(folder), "--reader", reader, "--random-mirror", "1"),
+        *("--batch-size", str(BATCH), "--data-nthreads", str(THREADS), *more),
+    ]
+
+
+def _in_turn(commands: dict[str, list[str]], runs: int) -> dict[str, Figures]:
+    """Run the commands so often, one after the other; return what they measured."""
+    results: dict[str, Figures] = {name: [] for name in commands}
     for _ in range(runs):
-        for reader, command in commands.items():
-            results[reader].append(json.loads(subprocess.check_output(command)))
-    table = {}
-    for reader, found in results.items():
-        cpu, speed = (statistics.median(one[key] for one in found) for key in ("cpu", "speed"))
-        one = found[0]
-        table[reader] = [f"{cpu:.2f}", f"{speed:.0f}", f"{one['reads']:,}", f"{one['mib']:.1f}"]
-        table[reader].append(_opens(commands[reader]))
-    return table
+        for name, command in commands.items():
+            results[name].append(json.loads(subprocess.check_output(command)))
+    return results
+
+
+def _median(found: Figures, key: str) -> float:
+    values: list[float] = [one[key] for one in found]
+    return statistics.median(values)
 
 
 def _opens(command: list[str]) -> str:
@@ -93,69 +148,42 @@ def _opens(command: list[str]) -> str:
         return ""
     log = BENCH / "strace.txt"
     subprocess.check_output(["strace", "-f", "-qq", "-e", "trace=openat", "-o", log, *command])
-    return f"{len(re.findall(r'train-[0-9]+.rec', log.read_text())):,}"
+    return f"{len(re.findall(r'train-[0-9]+[.](?:rec|tfrecord)', log.read_text())):,}"
 
 
-def _read(arguments: list[str]) -> dict[str, Any]:
-    """Read two epochs, and measure the second."""
+def _read(arguments: list[str], group: Path | None) -> dict[str, Any]:
+    """Read two epochs, and measure the second; with a group, from its disk."""
     BENCH.mkdir(parents=True, exist_ok=True)
-    training = choose(parse(arguments), 0, 1, 1, BENCH).training
+    options = parse(arguments)
+    training = choose(options, 0, 1, 1, BENCH).training
+    if group is not None:
+        join(group)
     for epoch in range(2):
-        before, started, cpu = _io(), time.monotonic(), time.process_time()
+        if group is not None and options.data.dataset is not None:
+            drop_cache(options.data.dataset)
+        before, started, cpu = _io(group), time.monotonic(), time.process_time()
         images = 0
         for batch in training.epoch(epoch, 0):
             batch.data.wait_to_read()
             images += batch.images
-        after = _io()
+        after = _io(group)
+    found = {key: after[key] - before[key] for key in after}
     return {
+        **found,
         "cpu": (time.process_time() - cpu) / images * 1000,
         "speed": images / (time.monotonic() - started),
-        "reads": after["syscr"] - before["syscr"],
-        "mib": (after["rchar"] - before["rchar"]) / 2**20,
     }
 
 
-def _io() -> dict[str, int]:
-    """Return the kernel's counts of this process's reads and their bytes."""
+def _io(group: Path | None) -> dict[str, float]:
+    """Return the kernel's counts of this process's reads, and of those of its group's disk."""
     lines = Path("/proc/self/io").read_text().splitlines()
-    return {name: int(count) for name, count in (line.split(": ") for line in lines)}
-
-
-def _dataset(edge: int, images: int) -> Path:
-    """Write the records of one size, unless they are there."""
-    folder = BENCH / f"reading-{edge}-{images}"
-    if (folder / "dataset.json").exists():
-        return folder
-    cv2.setNumThreads(1)
-    folder.mkdir(parents=True, exist_ok=True)
-    stored = list(_stored(edge, make_photographs(BENCH, images)))
-    numbers = np.random.default_rng(0).permutation(len(stored))
-    shards = tuple(
-        _shard(folder / f"train-{place:05}", [stored[number] for number in part])
-        for place, part in enumerate(np.array_split(numbers, SHARDS))
-    )
-    classes = tuple(f"{number:03}" for number in range(20))
-    colour = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    writer = WriterVersion("1", "opencv")
-    train, none = Split(len(stored), shards), Split(0, ())
-    sealed = Dataset("0", writer, {}, classes, train, none, *colour)
-    (folder / "dataset.json").write_text(sealed.to_json())
-    return folder
-
-
-def _stored(edge: int, photographs: Path) -> Iterator[StoredImage]:
-    codec, recipe = choose_codec("opencv"), Recipe(edge, 90)
-    for key, path in enumerate(sorted(photographs.rglob("*.JPEG"))):
-        packed = transcode(path.read_bytes(), recipe, codec)
-        size = packed.height, packed.width
-        yield StoredImage(key, key % 20, "", "", path.name.encode(), *size, packed.jpeg)
-
-
-def _shard(path: Path, images: list[StoredImage]) -> Shard:
-    record, index = path.with_suffix(".rec"), path.with_suffix(".idx")
-    with record.open("wb") as records, index.open("wb") as lines:
-        Writer(records, lines).append(images)
-    return Shard(record.name, index.name, len(images), record.stat().st_size, "")
+    counts = {name: int(count) for name, count in (line.split(": ") for line in lines)}
+    own: dict[str, float] = {"reads": counts["syscr"], "mib": counts["rchar"] / 2**20}
+    if group is None:
+        return own
+    disk = disk_reads(group)
+    return {**own, "disk requests": disk.requests, "disk mib": disk.bytes / 2**20}
 
 
 if __name__ == "__main__":
