@@ -3,11 +3,11 @@
     make bench-recovery                             # about 6 minutes on 2 cores
     .venv/bin/python -m benchmarks.recovery --strategies horovod:MXNet --runs 1
 
-Prints Markdown; docs/benchmarks.md holds a run's output. Each strategy trains under
-`imagenetctl run` with two workers, and the last worker is killed with SIGKILL once rank 0 has
-trained an epoch. Every part is a difference of times on this machine: of the kill, of the events of
-the operator, of the first step in the metrics of rank 0. Within the last part, rank 0's own account
-of time says what it did. All files stay under build/bench/recovery.
+Prints Markdown. Each strategy trains under `imagenetctl run` with two workers, and the last worker
+is killed with SIGKILL once rank 0 has trained an epoch. Every part is a difference of times on this
+machine: of the kill, of the operator's events, of the last process of the attempt, of the first
+step in the metrics of rank 0. Within the last part, rank 0's own account of time says what it did.
+All files stay under build/bench/recovery.
 """
 
 from __future__ import annotations
@@ -38,14 +38,19 @@ STRATEGIES = (
     "parameterServer:dist_sync,horovod:MXNet,multiWorkerMirrored,horovod:TensorFlow,"
     "distributedDataParallel"
 )
-PARTS = ("noticed", "restarted", "running", "starting", "joining", "restoring", "first step")
+PARTS = (
+    *("noticed", "pods gone", "restarted", "running"),
+    *("starting", "joining", "restoring", "data", "first step"),
+)
 """The parts of a recovery, in the order of time.
 
-`noticed` ends when the operator says that the attempt has ended, `restarted` with the pods of the
-next attempt, back-off included, `running` when the operator has seen all members run. The rest is
-rank 0's own time from there.
+`noticed` ends when the operator says that the attempt has ended, `pods gone` with its last process,
+`restarted` with the pods of the next attempt, after the rest of the back-off, and `running` when
+the operator has seen all members run. The rest is rank 0's own time from there. `data` is its wait
+for the first batch.
 """
 
+_DATA_WAIT = "imagenet_train_data_wait_seconds_sum"
 _WAIT_SECONDS = 300.0
 _POLL_SECONDS = 0.01
 
@@ -64,6 +69,27 @@ class Member:
 
     pid: int
     address: str
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When the parts of a recovery ended, as seconds since the epoch.
+
+    Attributes:
+        killed: The kill of a worker.
+        gone: The last process of its attempt was gone.
+        noticed: The operator said that the attempt had ended.
+        restarted: The next attempt got its pods.
+        running: The operator saw all of them run.
+        stepped: Rank 0 had trained a step.
+    """
+
+    killed: float
+    gone: float
+    noticed: float
+    restarted: float
+    running: float
+    stepped: float
 
 
 def main() -> None:
@@ -111,24 +137,32 @@ def recovery(strategy: str, name: str) -> dict[str, float]:
         _wait(lambda: _figures(first).get("imagenet_train_epoch", 0) >= 1, "its second epoch")
         killed = time.time()
         os.kill(last.pid, signal.SIGKILL)
+        gone = _wait(lambda: None if _members(name, 0) else time.time(), "the end of its pods")
         next_first = _wait(lambda: _members(name, 1).get("worker-0"), "the second attempt")
         figures = _wait(lambda: _after_a_step(next_first), "its first step")
         stepped = time.time()
         ends = _wait(lambda: event_times(events.read_text(), killed), "the events")
-        return parts(killed, ends, stepped, figures)
+        return parts(Moments(killed, gone, *ends, stepped), figures)
 
 
-def parts(
-    killed: float, ends: Sequence[float], stepped: float, figures: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the seconds of each part, which add up to the time from the kill to the step."""
-    noticed, restarted, running = ends
+def parts(moments: Moments, figures: Mapping[str, float]) -> dict[str, float]:
+    """Return the seconds of each part, which add up to the time from the kill to the step.
+
+    Args:
+        moments: When the parts outside of the program ended.
+        figures: Of rank 0 after its first step.
+    """
+    noticed, restarted, running = moments.noticed, moments.restarted, moments.running
+    # The processes may end by themselves before the operator notices it.
+    gone = min(max(moments.gone, noticed), restarted)
     own = {phase: figures.get(phase, 0.0) for phase in ("starting", "joining", "restoring")}
     # The programs start before the operator has seen that all of them run.
     own["starting"] = max(0.0, own["starting"] - (running - restarted))
-    before = {"noticed": noticed - killed, "restarted": restarted - noticed}
-    before |= {"running": running - restarted, **own}
-    return {**before, "first step": stepped - killed - sum(before.values())}
+    before = {"noticed": noticed - moments.killed, "pods gone": gone - noticed}
+    before |= {"restarted": restarted - gone, "running": running - restarted, **own}
+    rest = moments.stepped - moments.killed - sum(before.values())
+    data = min(figures.get(_DATA_WAIT, 0.0), max(0.0, rest))
+    return {**before, "data": data, "first step": rest - data}
 
 
 @contextmanager
