@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from imagenet_workloads.errors import StorageError
@@ -23,7 +23,7 @@ class Ranges:
     Attributes:
         version: of the server's file.
         path: the temporary file.
-        present: the bytes that are on the disk.
+        present: the bytes that were on the disk at the beginning.
         is_packed: whether the server's file is compressed.
     """
 
@@ -39,12 +39,9 @@ class Ranges:
         start = blob.read(0, decompressed.MAGIC)
         self.is_packed = decompressed.format_of(start) is not None
         self._blob = blob
-        self._file = PartialFile(path, blob.version.to_document(), blob.size)
-
-    @property
-    def present(self) -> int:
-        """The bytes that are on the disk."""
-        return self._file.present
+        # It is open only while it is fetched: a source may have more files than a process may open.
+        with closing(self._partial_file()) as file:
+            self.present = file.present
 
     def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
         """Fetches the missing blocks.
@@ -55,20 +52,23 @@ class Ranges:
         """
 
         def fetch_block(block: int) -> None:
-            data = self._blob.read(*self._file.span(block))
-            with room(self.path, self._file.size - self._file.present):
-                self._file.write(block, data)
+            data = self._blob.read(*file.span(block))
+            with room(self.path, file.size - file.present):
+                file.write(block, data)
             recorder.fetched(len(data))
 
-        for _ in map_in_order(fetch_block, self._file.missing(), connections):
-            pass
-        with room(self.path, 0):
-            self._file.sync()
+        with closing(self._partial_file()) as file:
+            for _ in map_in_order(fetch_block, file.missing(), connections):
+                pass
+            with room(self.path, 0):
+                file.sync()
 
     def close(self) -> None:
-        """Closes the connections and the file, which can be continued."""
+        """Closes the connections."""
         self._blob.close()
-        self._file.close()
+
+    def _partial_file(self) -> PartialFile:
+        return PartialFile(self.path, self.version.to_document(), self._blob.size)
 
 
 class Whole:
