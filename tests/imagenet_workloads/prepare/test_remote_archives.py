@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.commands import index, pack
+from imagenet_workloads.commands import fetch, index, pack
 from imagenet_workloads.prepare.sources.name_ranges import expanded
 from support.file_server import FileServer
+from support.parquet_files import hugging_face, rows
 from support.pictures import collection, tar, zipped
 from support.preparation import prepare, refused, run_index
 from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
@@ -24,6 +25,10 @@ FOLDERS: dict[str, dict[str, bytes]] = {
         f"x-{name}-00.tar": shard(one) for name, one in zip(("train", "val"), SHARDS, strict=True)
     },
 }
+PARQUET = {
+    f"{name}-0.parquet": hugging_face(rows(CLASSES)[first:last], tuple(CLASSES))
+    for name, first, last in (("train", 0, 9), ("validation", 9, 12), ("test", 0, 1))
+}
 NAMES = {"shards": ["imagenet-{000000..000001}.tar"]}
 ALL = ("--shards", "1")
 DATASET = (*ALL, "--default-validation-per-class", "1")
@@ -33,10 +38,18 @@ DATASET = (*ALL, "--default-validation-per-class", "1")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with serve_s3(tmp_path_factory.mktemp("s3")) as running:
         objects = {
-            f"{f}/{name}": one for f, files in FOLDERS.items() for name, one in files.items()
+            f"{folder}/{name}": one
+            for folder, files in {**FOLDERS, "parquet": PARQUET}.items()
+            for name, one in files.items()
         }
         running.fill("imagenet", objects)
         yield running
+
+
+@pytest.fixture
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(write_secret(tmp_path / "secret", **keys)))
 
 
 @pytest.fixture
@@ -79,21 +92,45 @@ def test_a_folder_of_a_server_gives_the_dataset_of_a_volume(
 def test_a_prefix_or_keys_of_a_bucket_give_the_dataset_of_a_volume(
     folder: str,
     bucket: S3Server,
+    secret: None,
     local: Callable[[str], bytes],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
-    secret = write_secret(tmp_path / "secret", **keys)
-    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(secret))
     listed = [f"--s3-keys={folder}/{name}" for name in FOLDERS[folder]]
-    prefix = prepare_remote(tmp_path / "prefix", below(bucket, f"--s3-prefix={folder}"), *DATASET)
+    whole = below(bucket, f"--s3-prefix={folder}")
+    prefix = prepare_remote(tmp_path / "prefix", whole, *DATASET)
     fetched = prepare_fetched(
         tmp_path / "cache", tmp_path / "keys", below(bucket, *listed), *DATASET
     )
+    cache = f"--cache={tmp_path / 'whole'}"
+    assert fetch.main([*whole, cache]) == 0
+    # Index and pack ask the bucket for nothing.
+    monkeypatch.delenv("IMAGENET_CREDENTIALS")
+    cached = prepare_remote(tmp_path / "cached", [*whole, cache], *DATASET)
     expected = local(folder)
-    assert (prefix / "dataset.json").read_bytes() == expected
-    assert (fetched / "dataset.json").read_bytes() == expected
+    for dataset in (prefix, fetched, cached):
+        assert (dataset / "dataset.json").read_bytes() == expected
+
+
+def test_parquet_files_of_a_prefix_are_fetched_without_those_of_a_test_split(
+    bucket: S3Server, secret: None, tmp_path: Path
+) -> None:
+    options, cache = below(bucket, "--s3-prefix=parquet"), tmp_path / "cache"
+    in_place = prepare_remote(tmp_path / "in-place", options, *ALL)
+    fetched = prepare_fetched(cache, tmp_path / "fetched", options, *ALL)
+    assert (fetched / "dataset.json").read_bytes() == (in_place / "dataset.json").read_bytes()
+    stored = {path.name.partition("-")[2] for path in cache.rglob("*.parquet")}
+    assert stored == {"train-0.parquet", "validation-0.parquet"}
+
+
+def test_loose_images_of_a_prefix_are_not_stored(
+    bucket: S3Server, secret: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for prefix in ("/", "nothing"):
+        options = below(bucket, f"--s3-prefix={prefix}", f"--cache={tmp_path / 'cache'}")
+        assert fetch.main(options) == 3
+        assert "only archives are stored, and it has none, or folders" in capfd.readouterr().err
 
 
 def test_one_shard_is_a_source(server: FileServer, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class S3Source(RemoteSource):
     prefix: RelativePath | None = None
     """The prefix of class folders, if each image is an object, such as ``ILSVRC/train``. Or of a
     tree with folders for training and validation, as torchvision's and Kaggle's. Or the prefix of
-    archives as those of `keys`, without folders beside them."""
+    archives as those of `keys`, without folders beside them; only these go into a `cache`."""
 
     path_in_archive: RelativePath | None = None
     """The folder or archive in the archive of `key` that holds the classes, such as ``train``; by
@@ -108,13 +108,6 @@ class S3Source(RemoteSource):
             field="pathInArchive",
             holds=lambda source: source.key is not None or source.path_in_archive is None,
             hint="remove it, or write a longer prefix",
-        ),
-        Rule(
-            cel="!has(self.prefix) || !has(self.cache)",
-            message="needs archives by their keys",
-            field="cache",
-            holds=lambda source: source.prefix is None or source.cache is None,
-            hint="remove it, or write keys: what is below a prefix is read in place",
         ),
         Rule(
             cel="has(self.cache) || !has(self.checksum)",

@@ -3,13 +3,10 @@
 The list is stored last. It has the commit, so index and pack ask no hub.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.cache import (
     CachedFile,
     FileToFetch,
@@ -18,10 +15,9 @@ from imagenet_workloads.prepare.sources.cache import (
     place_below,
     place_of,
 )
-from imagenet_workloads.prepare.sources.remote import RemoteBlob, RemoteFiles, Version
+from imagenet_workloads.prepare.sources.cached_list import list_to_fetch, read_list
+from imagenet_workloads.prepare.sources.remote import RemoteBlob, RemoteFiles
 from imagenet_workloads.prepare.sources.source import changed
-
-_LIST = "files.json"
 
 Opener = Callable[[], RemoteBlob | WholeFile]
 
@@ -59,9 +55,7 @@ class CachedDataset:
         Raises:
             InputError: the dataset is not in the cache, or the list is damaged.
         """
-        with closing(self.list_place.open()) as file:
-            text = file.read(0, file.size).decode(errors="replace")
-        fields = Fields.parse(text, str(self.list_place.folder))
+        fields = read_list(self.list_place)
         commit, checksums = fields.text("commit"), fields.object("files")
 
         def open_blob(name: str) -> CachedFile:
@@ -93,14 +87,8 @@ class CachedDataset:
             is_archive = not base.endswith(".parquet")
             yield FileToFetch(base, place, is_archive, checksums[name], opener(name))
         kept = {place.folder for place in places.values()}
-        yield FileToFetch(
-            _LIST,
-            self.list_place,
-            False,
-            "",
-            lambda: _List(self.list_place.where, commit, checksums),
-            lambda: self._others(kept),
-        )
+        document = {"commit": commit, "files": dict(checksums)}
+        yield list_to_fetch(self.list_place, document, lambda: self._others(kept))
 
     def _others(self, kept: set[Path]) -> Iterable[Path]:
         """The folders of files that the list lacks, such as those of a former commit."""
@@ -111,27 +99,6 @@ class CachedDataset:
 
     def _files(self, names: Iterable[str], open_blob: Callable[[str], CachedFile]) -> RemoteFiles:
         return RemoteFiles(self.list_place.where, tuple(names), open_blob, CachedFile.at_once)
-
-
-class _List:
-    """The list before it is stored, as a `RemoteBlob`."""
-
-    at_once = 1
-    cache_field = ""
-
-    def __init__(self, where: str, commit: str, checksums: Mapping[str, str]) -> None:
-        document = {"commit": commit, "files": dict(checksums)}
-        self._content = json.dumps(document).encode()
-        self.where = where
-        self.size = len(self._content)
-        self.version = Version(where, self.size, commit)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
-        return self._content[offset : offset + size]
-
-    def close(self) -> None:
-        """Closes nothing."""
 
 
 def _base(name: str) -> str:

@@ -12,6 +12,7 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import matlab, parquet, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import CachedLabels, FileToFetch, Place, place_of
+from imagenet_workloads.prepare.sources.cached_list import list_to_fetch, read_list
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote import (
     RemoteBlob,
@@ -89,8 +90,6 @@ class S3Kind(RemoteKind):
         keys = parsed.s3_keys or ()
         if len(set(map(_name, keys))) < len(keys):
             return "each of --s3-keys needs another last part"
-        if parsed.cache is not None and parsed.s3_prefix is not None:
-            return "--cache goes with --s3-key or --s3-keys"
         if parsed.s3_path_in_archive is not None and parsed.s3_key is None:
             return "--s3-path-in-archive goes with --s3-key"
         if parsed.s3_validation is None and parsed.s3_labels is not None:
@@ -103,10 +102,7 @@ class S3Kind(RemoteKind):
         """Opens the archives or the images of the prefix."""
         files = _archives(parsed)
         if files is not None:
-            cache = S3Blob.cache_field
-            # What is below a prefix is not stored.
-            cache = f"source.s3.keys and {cache}" if parsed.s3_keys is None else cache
-            return open_archives(files, parsed.s3_max_requests, cache)
+            return open_archives(files, parsed.s3_max_requests, S3Blob.cache_field)
         if parsed.s3_prefix is not None:
             return open_prefix(_bucket(parsed), parsed.s3_prefix)
         blob = _blob(parsed, parsed.s3_key)
@@ -140,16 +136,18 @@ class S3Kind(RemoteKind):
         return open_remote_planned(planned, _blob(parsed, path), inside)
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
-        """The archives, the label file, the meta.mat beside it, and the file of words."""
+        """The archives, the label file, the meta.mat beside it, the words; the list of a prefix."""
         bucket = _bucket(parsed)
-        given = (parsed.s3_key, *(parsed.s3_keys or ()), parsed.s3_validation)
+        below = [] if parsed.s3_prefix is None else _names_to_fetch(parsed)
+        keys = (*(parsed.s3_keys or ()), *(_key_below(parsed, name) for name in below))
+        given = (parsed.s3_key, *keys, parsed.s3_validation)
         archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
         if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
             files.append(_beside(parsed.s3_labels, matlab.FILE_NAME))
         files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
         checksums = {parsed.s3_key: parsed.s3_checksum or ""}
-        return [
+        found = [
             FileToFetch(
                 _name(key),
                 _place(parsed, key),
@@ -159,6 +157,8 @@ class S3Kind(RemoteKind):
             )
             for key in dict.fromkeys((*archives, *files))
         ]
+        listed = [list_to_fetch(_list_place(parsed), {"names": below})] if below else []
+        return [*found, *listed]
 
 
 def _blob(parsed: Namespace, key: str) -> RemoteBlob:
@@ -172,11 +172,46 @@ def _archives(parsed: Namespace) -> RemoteFiles | None:
         return _files(parsed, sorted(map(_name, parsed.s3_keys)))
     if parsed.s3_prefix is None:
         return None
+    names = (
+        _listed(parsed) if parsed.cache is None else read_list(_list_place(parsed)).texts("names")
+    )
+    return _files(parsed, names) if names else None
+
+
+def _listed(parsed: Namespace) -> Sequence[str]:
+    """The archives directly below --s3-prefix; none if class folders are there."""
     folders, objects = _bucket(parsed).folders(parsed.s3_prefix.strip("/"))
     names = [_name(one.key) for one in objects if one.key.endswith(remote_archives.SUFFIXES)]
     # As on a volume, class folders count whatever is beside them.
     has_folders = any(not _name(folder.rstrip("/")).startswith(".") for folder in folders)
-    return _files(parsed, names) if names and not has_folders else None
+    return () if has_folders else names
+
+
+def _names_to_fetch(parsed: Namespace) -> Sequence[str]:
+    """The archives of --s3-prefix that index reads.
+
+    Raises:
+        InputError: none are there.
+    """
+    names = _listed(parsed)
+    if not names:
+        raise InputError(
+            f"{address_of(parsed.s3_bucket, parsed.s3_prefix)}: only archives are stored, and it "
+            "has none, or folders beside them; remove cache, or write another prefix"
+        )
+    return parquet.names_to_read(names) or names
+
+
+def _key_below(parsed: Namespace, name: str) -> str:
+    """The key of an archive of --s3-prefix."""
+    prefix = (parsed.s3_prefix or "").strip("/")
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _list_place(parsed: Namespace) -> Place:
+    """The place of the list of --s3-prefix in the cache."""
+    where = address_of(parsed.s3_bucket, parsed.s3_prefix.strip("/")).rstrip("/") + "/"
+    return place_of(parsed.cache, "prefix", where, parsed.s3_endpoint or "")
 
 
 def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
@@ -185,7 +220,7 @@ def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
     prefix = (parsed.s3_prefix or "").strip("/")
 
     def open_blob(name: str) -> RemoteBlob:
-        return _blob(parsed, keys.get(name) or (f"{prefix}/{name}" if prefix else name))
+        return _blob(parsed, keys.get(name) or _key_below(parsed, name))
 
     where = address_of(parsed.s3_bucket, prefix).rstrip("/")
     return RemoteFiles(where, names, open_blob, AT_ONCE if parsed.cache is None else 1)
