@@ -320,6 +320,9 @@ TABLE: dict[str, Manifest] = {
         {"single": {}}, workers={"replicas": 1}, model={"network": "timm/resnet10t"}
     ),
     "compiled": pytorch({"single": {}}, workers={"replicas": 1}, compile=True),
+    "activation checkpointing": pytorch(
+        {"single": {}}, workers={"replicas": 1}, activationCheckpointing=True
+    ),
     "single of pytorch in bfloat16": pytorch(
         {"single": {}}, workers={"replicas": 1, "gpus": 1}, precision="bfloat16"
     ),

@@ -1,13 +1,14 @@
 """Learners of PyTorch in this process, and batches for them."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
 from torch import nn
 
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.frameworks.pytorch import networks
+from imagenet_workloads.frameworks.pytorch import activation_checkpointing, networks
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.initializers import initialize
 from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
@@ -39,6 +40,9 @@ def learner(
     updater = Updater(options.optimizer, network, plan.schedule, Precision(options.model.dtype))
     decay = options.optimizer.ema_decay
     average = None if decay is None else MovingAverage(network, decay)
+    recomputing: Callable[[], AbstractContextManager[None]] = nullcontext
+    if options.model.activation_checkpointing:
+        recomputing = activation_checkpointing.apply(network, request.network)
     single = Single(torch.device("cpu"))
     return PyTorchLearner(
         network,
@@ -51,6 +55,7 @@ def learner(
         smoothing=options.optimizer.label_smoothing,
         average=average,
         compiled=compiled,
+        recomputing=recomputing,
     )
 
 

@@ -24,8 +24,12 @@ def arguments(digits: Path, *more: str) -> list[str]:
     [
         ("--network", "resnet", "--num-layers", "8", "--image-shape", "3,28,28"),
         ("--network", "squeezenet", "--image-shape", "3,48,48"),
+        (
+            *("--network", "squeezenet", "--image-shape", "3,48,48"),
+            *("--activation-checkpointing", "1"),
+        ),
     ],
-    ids=["BatchNorm", "dropout"],
+    ids=["BatchNorm", "dropout", "activation checkpointing"],
 )
 def test_a_network(digits: Path, tmp_path: Path, network: tuple[str, ...]) -> None:
     check_exact_resume(arguments(digits, *network), tmp_path)

@@ -41,6 +41,24 @@ def test_every_image_is_counted_once_over_the_processes(
     assert found["validation"]["top1"] > 0.3
 
 
+def test_activation_checkpointing_changes_no_byte_of_two_processes(
+    digits: Path, tmp_path: Path
+) -> None:
+    # Each update adds up the gradients of two batches.
+    more = ("--network", "resnet", "--num-layers", "8", "--num-epochs", "1", "--lr", "0.1")
+    models = []
+    for switch in ("0", "1"):
+        folder = tmp_path / switch
+        options = arguments(
+            *(digits, folder, *more, "--macrobatch-size", "32"),
+            *("--activation-checkpointing", switch),
+        )
+        with DdpProcesses(folder / "members", options) as running:
+            assert set(running.wait().values()) == {0}, running.output("pod-0")
+        models.append((folder / "out/attempts/r0/model-0001.safetensors").read_bytes())
+    assert models[0] == models[1]
+
+
 ENDLESS = ("--network", "mlp", "--num-epochs", "100000", "--disp-batches", "1")
 
 

@@ -159,6 +159,10 @@ class TrainingSpec(Model):
     """Whether PyTorch compiles the network (`torch.compile`), which takes minutes at the start of
     each attempt and makes steps faster. Not with `deterministic`. Absent: false."""
 
+    activation_checkpointing: bool | None = None
+    """Whether PyTorch's backward pass computes activations again (`torch.utils.checkpoint`), which
+    needs less memory and takes longer. Gradients stay the same. Absent: false."""
+
     data_threads: Annotated[int, Ge(1), Le(1024), Unit("threads")] = 4
     """Image decoding threads of each worker, at most one for each of its cores."""
 

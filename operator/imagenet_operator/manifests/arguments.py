@@ -46,6 +46,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
         *("--num-epochs", str(training.epochs)),
         *(() if training.precision is None else ("--dtype", training.precision)),
         *(("--compile", "1") if training.compile else ()),
+        *(("--activation-checkpointing", "1") if training.activation_checkpointing else ()),
         *_gpus(training.workers.gpus // slots),
         *("--data-nthreads", str(training.data_threads)),
         *(() if training.reader is None else ("--reader", training.reader)),

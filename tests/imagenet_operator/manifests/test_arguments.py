@@ -61,6 +61,8 @@ def test_the_command_line_of_a_plain_job() -> None:
         ),
         ("compiled", "--compile", "1"),
         ("single", "--compile", None),
+        ("activation checkpointing", "--activation-checkpointing", "1"),
+        ("single", "--activation-checkpointing", None),
         ("single", "--pretrained", None),
         ("pretrained weights", "--pretrained", "$(IMAGENET_OUTPUT)/weights/resnet50.safetensors"),
         ("all of training", "--disp-batches", "50"),

@@ -84,7 +84,12 @@ MXNET = Framework(
     lacks_optimizers=("adamw",),
     lacks_precisions=("bfloat16",),
     lacks_augmentations=("mixup", "cutmix"),
-    lacks_fields=("compile", "model.pretrained", "optimizer.ema_decay"),
+    lacks_fields=(
+        "activation_checkpointing",
+        "compile",
+        "model.pretrained",
+        "optimizer.ema_decay",
+    ),
     # With images of 1 channel it fails at the first batch; pca_noise writes beyond the image's end.
     lacks_grey_augmentations=(
         "max_random_h",

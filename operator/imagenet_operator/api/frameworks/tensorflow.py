@@ -45,6 +45,11 @@ TENSORFLOW = Framework(
         "mixup",
         "cutmix",
     ),
-    lacks_fields=("compile", "model.pretrained", "optimizer.ema_decay"),
+    lacks_fields=(
+        "activation_checkpointing",
+        "compile",
+        "model.pretrained",
+        "optimizer.ema_decay",
+    ),
     lacks_options=("dtype", "monitor", "gc-type", "gc-threshold"),
 )

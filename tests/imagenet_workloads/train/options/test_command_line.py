@@ -108,6 +108,7 @@ def test_names_and_defaults_are_mxnets(arguments: list[str], expected: dict[str,
         (["--image-shape", "1,28,20"], "image_shape", (1, 28, 20)),
         (["--rgb-mean", "1,2.5,3"], "rgb_mean", (1, 2.5, 3)),
         (["--random-mirror", "1"], "random_mirror", True),
+        (["--activation-checkpointing", "1"], "activation_checkpointing", True),
         (["--model", "out/resnet"], "model_prefix", "out/resnet"),
         # As it may be written for MXNet's example.
         (["--loss", "ce, nll"], "loss", "ce, nll"),

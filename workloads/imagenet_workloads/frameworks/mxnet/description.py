@@ -131,7 +131,7 @@ DESCRIPTION = FrameworkDescription(
     strategies=STRATEGIES,
     lacks={
         "augmentation": ("mixup", "cutmix"),
-        "model": ("compile", "pretrained"),
+        "model": ("activation_checkpointing", "compile", "pretrained"),
         "optimizer": ("ema_decay",),
     },
     lacks_values={"model": {"dtype": "bfloat16"}},

@@ -4,12 +4,21 @@ Implements the protocols of `train.framework`. Imports PyTorch.
 """
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.pytorch import compilation, networks, optimizers, pretrained
+from imagenet_workloads.frameworks.pytorch import (
+    activation_checkpointing,
+    compilation,
+    networks,
+    optimizers,
+    pretrained,
+)
 from imagenet_workloads.frameworks.pytorch import data as datasets
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import restore, restore_average
@@ -101,10 +110,19 @@ class PyTorch:
             options.optimizer.label_smoothing,
             average,
             compilation.compiled if model.compile else lambda module: module,
+            # After the average, which is a copy of the network.
+            self._recomputing(network),
         )
         if resume_point.folder is not None and resume_point.continues:
             learner.statistics.load(resume_point.folder)
         return learner
+
+    def _recomputing(self, network: nn.Module) -> Callable[[], AbstractContextManager[None]]:
+        """Let the backward pass compute activations again if the options say so."""
+        model = self._options.model
+        if not model.activation_checkpointing:
+            return nullcontext
+        return activation_checkpointing.apply(network, model.network)
 
 
 def take_device(gpus: tuple[int, ...]) -> torch.device:

@@ -7,7 +7,7 @@ Implements `Learner`. Imports PyTorch.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +49,7 @@ class PyTorchLearner:
         smoothing: float = 0.0,
         average: MovingAverage | None = None,
         compiled: Callable[[nn.Module], nn.Module] = lambda module: module,
+        recomputing: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Take the network on the strategy's device, and its optimizer.
 
@@ -63,11 +64,13 @@ class PyTorchLearner:
             smoothing: part of each label that all classes get alike.
             average: of the network's values, which is validated and exported; None without one.
             compiled: returns the module that trains; weights stay those of the network.
+            recomputing: surrounds the backward pass.
         """
         self.network, self.updater = network, updater
         self._request, self._strategy, self._seed = request, strategy, seed
         self._smoothing, self.average = smoothing, average
         self._module = strategy.distribute(compiled(network))
+        self._recomputing = recomputing
         self._updates, self._steps = plan.updates_done, 0
         self.statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
@@ -91,7 +94,8 @@ class PyTorchLearner:
             loss = summed_loss(scores.float(), labels, self._smoothing, batch.mixing)
             if self._ready is not None and updates:
                 self._ready.watch(loss)
-            self.updater.backward(loss * self._scale)
+            with self._recomputing():
+                self.updater.backward(loss * self._scale)
         if counted is None:
             return Flags(), _outputs(scores, batch)
         self.updater.update(self._updates)

@@ -5,8 +5,8 @@ and train_imagenet.py), so that a command line written for it works here. Option
 example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `checkpoint-*`,
 `init-from`, `lr-scaling*`, `lr-schedule`, `lr-power`, `label-smoothing`, `ema-decay`,
 `random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
-`pretrained`, `compile`, `seed`, `validation-resize`, `reader`, `preset`, `framework`,
-`distribution-strategy`, `max-batches`, `join-timeout` and
+`pretrained`, `compile`, `activation-checkpointing`, `seed`, `validation-resize`, `reader`,
+`preset`, `framework`, `distribution-strategy`, `max-batches`, `join-timeout` and
 `termination-grace`.
 """
 
@@ -48,6 +48,11 @@ class ModelOptions:
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
     compile: bool = option(
         False, "1 compiles the network with torch.compile, for faster steps", kinds.switch
+    )
+    activation_checkpointing: bool = option(
+        False,
+        "1 lets the backward pass compute activations again, for less memory and slower steps",
+        kinds.switch,
     )
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
     loss: str = option(
