@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic.alias_generators import to_camel
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.api.frameworks import FRAMEWORKS as OPERATOR
+from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_workloads import frameworks, rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import DEFAULT
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
 from imagenet_workloads.frameworks.mxnet import gpus
 from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.options.description import option_name
 from support.pod_subset import REPOSITORY
 
 MODULES = (
@@ -39,8 +42,13 @@ def test_every_framework_is_registered_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATOR)
-def test_both_sides_name_one_variable_that_saves_memory(name: str) -> None:
-    assert OPERATOR[name].memory_variable == WORKLOADS[name].memory_variable
+def test_both_sides_name_the_same_that_saves_memory(name: str) -> None:
+    operator, workloads = OPERATOR[name], WORKLOADS[name]
+    assert operator.memory_variable == workloads.memory_variable
+    assert operator.memory_field == workloads.memory_option
+    if operator.memory_field is not None:
+        field = f"spec.training.{to_camel(operator.memory_field)}"
+        assert OPERATOR_OPTIONS[option_name(operator.memory_field)] == field
 
 
 def test_both_sides_name_one_gpu_code_of_mxnet() -> None:

@@ -1,9 +1,15 @@
 """A worker that lacks memory says what to change."""
 
+from dataclasses import replace
+
 import pytest
 
+from imagenet_workloads.train.options import FrameworkDescription
 from imagenet_workloads.train.options.command_line import parse
 from imagenet_workloads.train.worker import explain_memory
+
+PLAIN = FrameworkDescription("Plain", "plain", "frameworks.plain", "kv_store", {})
+CHECKPOINTING = replace(PLAIN, memory_option="activation_checkpointing")
 
 
 class ResourceExhaustedError(Exception):
@@ -21,20 +27,36 @@ class ResourceExhaustedError(Exception):
 )
 def test_a_lack_of_memory_names_the_batch(error: Exception, gpus: str, where: str) -> None:
     options = parse(["--batch-size", "256", "--gpus", gpus], {})
-    said = explain_memory(error, options, None)
+    said = explain_memory(error, options, PLAIN)
     assert said is not None
     assert said.startswith(f"{where} has too little memory for 256 images a step")
     assert "--macrobatch-size" in said
     assert "\n" not in said
 
 
-def test_a_lack_of_memory_names_what_the_framework_can_do_without() -> None:
-    options = parse([], {})
-    bare = explain_memory(MemoryError(), options, None)
-    said = explain_memory(MemoryError(), options, "MIRROR=1")
-    assert said == f"{bare}; MIRROR=1 in the environment may save some more, but is slower"
+@pytest.mark.parametrize(
+    ("description", "given", "remedy"),
+    [
+        (PLAIN, "0", ""),
+        (replace(PLAIN, memory_variable="MIRROR=1"), "0", "MIRROR=1 in the environment"),
+        (
+            CHECKPOINTING,
+            "0",
+            "--activation-checkpointing 1 (spec.training.activationCheckpointing: true)",
+        ),
+        (CHECKPOINTING, "1", ""),
+    ],
+)
+def test_a_lack_of_memory_names_what_the_framework_can_do_without(
+    description: FrameworkDescription, given: str, remedy: str
+) -> None:
+    options = parse(["--activation-checkpointing", given], {})
+    said = explain_memory(MemoryError(), options, description)
+    assert said is not None
+    tail = f"; {remedy} may save some more, but is slower" if remedy else ""
+    assert said.endswith(f"--macrobatch-size adds up the smaller steps{tail}")
 
 
 def test_another_error_is_not_explained() -> None:
     error = RuntimeError("connection reset")
-    assert explain_memory(error, parse([], {}), "MIRROR=1") is None
+    assert explain_memory(error, parse([], {}), PLAIN) is None

@@ -18,6 +18,7 @@ from imagenet_workloads.telemetry.server import serve
 from imagenet_workloads.telemetry.time_account import TimeAccount, process_age
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.options import FrameworkDescription, Options
+from imagenet_workloads.train.options.description import option_name
 from imagenet_workloads.train.resume import identify
 from imagenet_workloads.train.trainer import Worker, train
 
@@ -57,15 +58,15 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     try:
         return train(worker)
     except Exception as error:
-        reason = members.explain(error) or explain_memory(
-            error, options, description.memory_variable
-        )
+        reason = members.explain(error) or explain_memory(error, options, description)
         if reason is None:
             raise
         raise WorkloadError(reason) from error
 
 
-def explain_memory(error: Exception, options: Options, variable: str | None) -> str | None:
+def explain_memory(
+    error: Exception, options: Options, description: FrameworkDescription
+) -> str | None:
     """Say what to change if an error is a lack of memory; None for any other.
 
     MXNet raises its own error, with the text of CUDA's or of the C library; TensorFlow raises
@@ -74,7 +75,7 @@ def explain_memory(error: Exception, options: Options, variable: str | None) -> 
     Args:
         error: any.
         options: the command line.
-        variable: with which the framework needs less memory, as NAME=VALUE.
+        description: of the framework.
     """
     text = str(error).lower()
     is_memory = isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
@@ -85,12 +86,21 @@ def explain_memory(error: Exception, options: Options, variable: str | None) -> 
     return (
         f"{where} has too little memory for {images} images a step of this worker; lower "
         "--batch-size (spec.training.batchSize); --macrobatch-size adds up the smaller steps"
-        + (
-            ""
-            if variable is None
-            else f"; {variable} in the environment may save some more, but is slower"
-        )
+        f"{_of_framework(options, description)}"
     )
+
+
+def _of_framework(options: Options, description: FrameworkDescription) -> str:
+    name = description.memory_option
+    if description.memory_variable is not None:
+        switch = f"{description.memory_variable} in the environment"
+    elif name is not None and not getattr(options.model, name):
+        first, *others = name.split("_")
+        field = "".join((first, *map(str.capitalize, others)))
+        switch = f"{option_name(name)} 1 (spec.training.{field}: true)"
+    else:
+        return ""
+    return f"; {switch} may save some more, but is slower"
 
 
 def find_rendezvous(

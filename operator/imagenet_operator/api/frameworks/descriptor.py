@@ -141,6 +141,8 @@ class Framework:
         training_rules: Further rules for `spec.training`. They apply to this framework alone, so
             they need not compare its name.
         memory_variable: An environment variable, as NAME=VALUE, with which it needs less memory.
+        memory_field: A field of `spec.training`, by its Python name. If it is true, the framework
+            needs less memory.
     """
 
     name: str
@@ -162,6 +164,7 @@ class Framework:
     contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = _none
     training_rules: tuple[Rule, ...] = ()
     memory_variable: str | None = None
+    memory_field: str | None = None
 
     def has_network(self, name: str) -> bool:
         """Return whether it may have a network."""

@@ -70,4 +70,5 @@ PYTORCH = Framework(
     ),
     lacks_options=("monitor", "gc-type", "gc-threshold"),
     training_rules=(_ONE_DEVICE, _NO_KV_STORE),
+    memory_field="activation_checkpointing",
 )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_operator.api.training import TrainingSpec
 
 OOM_KILLED: Final = "OOMKilled"
 """The kubelet's reason."""
@@ -37,11 +40,20 @@ def remedy(role: str, job: ImageNetJob | None = None) -> str:
     instead = _OTHERWISE.get(role, "")
     if role == "worker" and job is not None:
         instead += f" ({_ACCUMULATION})"
-        variable = FRAMEWORKS[job.spec.training.framework].memory_variable
-        instead += (
-            "" if variable is None else f"; {variable} in its env may save some more, but is slower"
-        )
+        instead += _of_framework(job.spec.training)
     return (
         f"used more memory than its limit ({OOM_KILLED}); raise resources.limits.memory in {place}"
         f"{instead}"
     )
+
+
+def _of_framework(training: TrainingSpec) -> str:
+    framework = FRAMEWORKS[training.framework]
+    field = framework.memory_field
+    if framework.memory_variable is not None:
+        switch = f"{framework.memory_variable} in its env"
+    elif field is not None and not getattr(training, field):
+        switch = f"spec.training.{to_camel(field)}: true"
+    else:
+        return ""
+    return f"; {switch} may save some more, but is slower"

@@ -32,5 +32,6 @@ DESCRIPTION = FrameworkDescription(
         "optimizer": {"warmup_strategy": "lars"},
         "data": {"reader": "ImageRecordIter"},
     },
+    memory_option="activation_checkpointing",
     exports=("safetensors", "torchscript", "onnx"),
 )

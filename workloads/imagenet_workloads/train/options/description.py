@@ -60,6 +60,7 @@ class FrameworkDescription:
             runs in another one, which has not imported the library.
         memory_variable: a variable, as NAME=VALUE, with which its library needs less memory; None
             without one.
+        memory_option: a field of `ModelOptions` with which it needs less memory; None without one.
         exports: the formats to which its module `exporter` writes a trained model.
     """
 
@@ -75,6 +76,7 @@ class FrameworkDescription:
     serve: Callable[[Options, Mapping[str, str]], int | None] = _worker
     explain_abort: Callable[[Options], None] = _unexplained
     memory_variable: str | None = None
+    memory_option: str | None = None
     exports: tuple[str, ...] = ()
 
     def load(self, module: str) -> ModuleType:
