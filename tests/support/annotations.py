@@ -34,3 +34,28 @@ def annotation(*objects: Named, width: object = 32, height: object = 24) -> byte
 def archive(members: Mapping[str, bytes]) -> bytes:
     """A compressed tar, as ILSVRC2012_bbox_train_v2.tar.gz."""
     return gzip.compress(tar(members), mtime=0)
+
+
+WHOLE = (0, 0, 32, 24)
+# Annotations of three images of each of n01 and n02, and of one that is not there.
+TRAIN = {
+    "n01/n01_0.xml": annotation(Named("n01", (8, 6, 16, 18)), Named("n01", (16, 12, 99, 24))),
+    # A box of another class, one with words in place of its class, and one without an area.
+    "n02/n02_1.xml": annotation(
+        Named("n01", WHOLE), Named("Scottish_deerhound", WHOLE), Named("n02", (5, 5, 5, 9))
+    ),
+    "n02/n02_0.xml": b"<annotation>",
+    "n02/n02_77.xml": annotation(Named("n02", WHOLE)),
+    "n02/README": b"no annotation",
+}
+VALIDATION = {"./val/v1.xml": annotation(Named("n02", (0, 0, 8, 24)))}
+# What index counts of both, beside three images of each class and one that validates.
+COUNTS = {
+    "images": 3,
+    "boxes": 4,
+    "clamped": 1,
+    "empty": 1,
+    "ofOtherClasses": 1,
+    "damagedAnnotations": 1,
+    "annotationsWithoutImage": 1,
+}

@@ -1,6 +1,7 @@
 """Bounding boxes, from ILSVRC's archives to the records and boxes.jsonl."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,31 +11,11 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import bounding_boxes, stored_datasets
 from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes
-from support.annotations import Named, annotation, archive
+from imagenet_workloads.prepare.sources.volume import File
+from support.annotations import COUNTS, TRAIN, VALIDATION, archive
 from support.pictures import collection, tar, write_folder
 from support.preparation import examples, prepare, refused, run_index
 
-WHOLE = (0, 0, 32, 24)
-TRAIN = {
-    "n01/n01_0.xml": annotation(Named("n01", (8, 6, 16, 18)), Named("n01", (16, 12, 99, 24))),
-    # A box of another class, one with words in place of its class, and one without an area.
-    "n02/n02_1.xml": annotation(
-        Named("n01", WHOLE), Named("Scottish_deerhound", WHOLE), Named("n02", (5, 5, 5, 9))
-    ),
-    "n02/n02_0.xml": b"<annotation>",
-    "n02/n02_77.xml": annotation(Named("n02", WHOLE)),
-    "n02/README": b"no annotation",
-}
-VALIDATION = {"./val/v1.xml": annotation(Named("n02", (0, 0, 8, 24)))}
-COUNTS = {
-    "images": 3,
-    "boxes": 4,
-    "clamped": 1,
-    "empty": 1,
-    "ofOtherClasses": 1,
-    "damagedAnnotations": 1,
-    "annotationsWithoutImage": 1,
-}
 LINES = {
     ("train", "n01_0"): [[0.25, 0.25, 0.5, 0.75], [0.5, 0.5, 1.0, 1.0]],
     ("train", "n02_1"): [[0.0, 0.0, 1.0, 1.0]],
@@ -159,7 +140,7 @@ def test_no_archive_is_too_much_for_memory_or_disk(
 ) -> None:
     monkeypatch.setattr(bounding_boxes, "_MOST", 3)
     with pytest.raises(InputError, match="has more than 3 annotations or boxes"):
-        BoundingBoxes([source.parent / "train.tar.gz"], source.parent)
+        BoundingBoxes([partial(File, source.parent / "train.tar.gz")], source.parent)
     monkeypatch.setattr("imagenet_workloads.prepare.sources.decompressed.LARGEST", 1000)
     with pytest.raises(InputError, match=r"larger than 1 GiB, or 4 GiB decompressed; decompress"):
-        BoundingBoxes([source.parent / "train.tar.gz"], source.parent)
+        BoundingBoxes([partial(File, source.parent / "train.tar.gz")], source.parent)

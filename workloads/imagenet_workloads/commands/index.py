@@ -197,7 +197,7 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
         max_skipped_fraction=parsed.max_skipped_fraction,
         class_words=parsed.class_words or sources.class_words(parsed) or source.own_words,
         words_of_classes={**kept, **dict(parsed.class_word)},
-        bounding_boxes=parsed.bounding_boxes,
+        bounding_boxes=sources.bounding_boxes(parsed),
         expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )
 

@@ -2,14 +2,15 @@
 
 ILSVRC2012_bbox_train_v2.tar.gz holds CLASS/NAME.xml for the image CLASS/NAME.JPEG, and
 ILSVRC2012_bbox_val_v3.tgz holds val/NAME.xml for the validation image NAME.JPEG. Index reads them
-and writes each image's boxes into the plan, so pack needs no archive.
+and writes each image's boxes into the plan, so pack needs no archive. An archive may be a file of a
+server or an object of a bucket; it is read once, from its start to its end.
 """
 
 import hashlib
 import logging
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -26,8 +27,8 @@ from imagenet_workloads.prepare.sources.decompressed import (
     decompressed,
     format_of,
 )
+from imagenet_workloads.prepare.sources.header_window import HeaderWindow
 from imagenet_workloads.prepare.sources.source import Blob, readable
-from imagenet_workloads.prepare.sources.volume import File
 
 _log = logging.getLogger(__name__)
 
@@ -86,25 +87,28 @@ class _Stored(NamedTuple):
 class BoundingBoxes:
     """The annotations of all archives."""
 
-    def __init__(self, files: Sequence[Path], scratch: Path) -> None:
+    def __init__(self, archives: Sequence[Callable[[], Blob]], scratch: Path) -> None:
         """Read the archives.
 
         Args:
-            files: tars, which may be compressed.
+            archives: Each opens a tar, which may be compressed.
             scratch: A folder for the content of a compressed archive.
 
         Raises:
-            InputError: An archive is damaged or too large, or annotates an image twice.
+            InputError: An archive is missing, damaged or too large, or annotates an image twice.
             StorageError: The volume of `scratch` is full.
+            WorkloadError: A server cannot be reached.
         """
-        self._where = ", ".join(map(str, files))
+        where = []
         self._found: dict[str, _Stored] = {}
         # Nearly all annotations of a class have the same names.
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._boxes = self._damaged = 0
-        for file in files:
-            with closing(_opened(file, scratch)) as blob:
+        for archive in archives:
+            with closing(_opened(archive(), scratch)) as blob:
+                where.append(blob.where)
                 self._read(blob)
+        self._where = ", ".join(where)
         if self._damaged:
             _log.warning("skipped %d damaged annotations of %s", self._damaged, self._where)
 
@@ -208,18 +212,18 @@ class BoundingBoxes:
         self._found[key] = _Stored(names, edges, found.clamped, found.empty)
 
 
-def _opened(file: Path, scratch: Path) -> Blob:
-    """The tar in a file.
+def _opened(archive: Blob, scratch: Path) -> Blob:
+    """The tar in a file, which is read by few requests.
 
     Raises:
-        InputError: There is no such file, or it is too large to be decompressed.
+        InputError: It is too large to be decompressed.
     """
-    blob = decompressed(File(file), scratch)
+    blob = decompressed(archive, scratch)
     if format_of(blob.read(0, MAGIC)) is None:
-        return blob
+        return HeaderWindow(blob, LARGEST + 1)
     blob.close()
     raise InputError(
-        f"{file}: is larger than {LARGEST_COMPRESSED >> 30} GiB, or {LARGEST_TAR >> 30} GiB "
+        f"{blob.where}: is larger than {LARGEST_COMPRESSED >> 30} GiB, or {LARGEST_TAR >> 30} GiB "
         "decompressed; decompress it to a tar first"
     )
 

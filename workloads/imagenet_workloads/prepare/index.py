@@ -7,7 +7,7 @@ plan. Only the last step is visible to other programs.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
-from imagenet_workloads.prepare.sources.source import Source, Validation
+from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
@@ -67,7 +67,7 @@ class IndexRequest:
         expected: the classes that the dataset must have.
         class_words: a file with the words of the classes; None without.
         words_of_classes: words of single classes, in place of the file's.
-        bounding_boxes: archives of annotations; empty without boxes.
+        bounding_boxes: open the archives of annotations; empty without boxes.
     """
 
     source: Source
@@ -79,7 +79,7 @@ class IndexRequest:
     expected: ExpectedClasses = field(default_factory=ExpectedClasses)
     class_words: Path | LabelFile | None = None
     words_of_classes: Mapping[str, str] = field(default_factory=dict)
-    bounding_boxes: Sequence[Path] = ()
+    bounding_boxes: Sequence[Callable[[], Blob]] = ()
 
 
 @dataclass(frozen=True)

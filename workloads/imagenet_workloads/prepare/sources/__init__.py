@@ -18,7 +18,7 @@ from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.prepared import PreparedKind
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3 import S3Kind
-from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation
+from imagenet_workloads.prepare.sources.source import Blob, Source, SourceKind, Validation
 from imagenet_workloads.prepare.sources.synthetic import SyntheticKind
 from imagenet_workloads.prepare.sources.volume import VolumeKind
 
@@ -119,6 +119,11 @@ def class_words(parsed: Namespace) -> LabelFile | None:
         InputError: there is no such file.
     """
     return next(filter(None, (kind.class_words(parsed) for kind in KINDS)), None)
+
+
+def bounding_boxes(parsed: Namespace) -> Sequence[Callable[[], Blob]]:
+    """What opens each archive of annotations that an option names."""
+    return [archive for kind in KINDS for archive in kind.bounding_boxes(parsed)]
 
 
 def open_planned(planned: Fields, parsed: Namespace) -> Source:

@@ -1,4 +1,4 @@
-"""Reads the headers of a remote tar with few requests.
+"""Reads the headers of a remote tar with few requests, or small members too.
 
 A tar's headers are read one block at a time, and behind a network each read is a request. So this
 `Blob` reads more than asked for: a few KiB if the members are large, and more and more ahead if the
@@ -26,13 +26,20 @@ class _Window(threading.local):
 
 
 class HeaderWindow:
-    """A `Blob` that answers reads of headers from a window, one for each thread."""
+    """A `Blob` that answers small reads from a window, one for each thread."""
 
-    def __init__(self, blob: Blob) -> None:
-        """Takes over a blob, whose bytes do not change."""
+    def __init__(self, blob: Blob, small: int = BLOCK) -> None:
+        """Takes over a blob.
+
+        Args:
+            blob: its bytes do not change.
+            small: the most bytes of a small read; by default those of a header. The data of images
+                is larger, and not read twice.
+        """
         self.where = blob.where
         self.size = blob.size
         self._blob = blob
+        self._small = small
         self._window = _Window()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -41,12 +48,12 @@ class HeaderWindow:
         start = offset - window.offset
         if start >= 0 and start + size <= len(window.data):
             return window.data[start : start + size]
-        # Only headers are this small; the data of images is not read twice.
-        if size > BLOCK:
+        if size > self._small:
             return self._blob.read(offset, size)
-        is_near = bool(window.data) and 0 <= start - len(window.data) <= _NEAR
+        is_near = bool(window.data) and 0 <= start <= len(window.data) + _NEAR
         window.size = min(LARGEST, window.size * 2) if is_near else SMALLEST
-        window.data = self._blob.read(offset, max(0, min(window.size, self.size - offset)))
+        wanted = min(max(size, window.size), self.size - offset)
+        window.data = self._blob.read(offset, max(0, wanted))
         window.offset = offset
         return window.data[:size]
 

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -274,6 +274,13 @@ class SourceKind(ABC):
     def class_words(self, parsed: Namespace) -> LabelFile | None:
         """The file of the source with the words of the classes; None if no option names one."""
         return None
+
+    def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
+        """What opens each archive of annotations that an option names.
+
+        Each raises an `InputError` if there is no such archive.
+        """
+        return ()
 
     @abstractmethod
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:

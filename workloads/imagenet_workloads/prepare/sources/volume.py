@@ -2,8 +2,9 @@
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,10 @@ class VolumeKind(SourceKind):
             source = archives.open_archive(_open_blob(path, parsed.data))
         source.place = {**source.place, "option": _VALIDATION}
         return Validation(source, None)
+
+    def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
+        """The files of --bounding-boxes, which go with any source."""
+        return [partial(File, path) for path in parsed.bounding_boxes]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens --source or --validation-source, which must have the layout of the plan."""
