@@ -103,6 +103,37 @@ def test_archives_of_annotations_reach_index_alone() -> None:
     assert "--bounding-boxes" not in arguments
 
 
+NAMES = ["train.tgz", "val.tgz"]
+REMOTE_BOXES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "http": (
+        {"files": [{"name": one, "url": f"http://x/{one}"} for one in ("train.tar", *NAMES)]},
+        ["--http-bounding-boxes", "train.tgz", "--http-bounding-boxes", "val.tgz"],
+    ),
+    "s3": (
+        {"bucket": "imagenet", "key": "train.tar"},
+        ["--s3-bounding-boxes=train.tgz", "--s3-bounding-boxes=val.tgz"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REMOTE_BOXES)
+def test_archives_of_annotations_on_a_server_reach_fetch_and_index(kind: str) -> None:
+    source, expected = REMOTE_BOXES[kind]
+    given = {**source, "boundingBoxes": NAMES, "cache": {"claimName": "archives"}}
+    job = read(manifest(dataset={"source": {kind: given}}))
+    assert job.status.dataset is not None
+    programs = {
+        "fetch": dataset.fetch_job(job),
+        "index": dataset.index_job(job),
+        "pack": dataset.pack_job(job, job.status.dataset),
+    }
+    for name, built in programs.items():
+        _, arguments = program(built)
+        first = next((n for n, one in enumerate(arguments) if "bounding" in one), len(arguments))
+        found = arguments[first : first + len(expected)]
+        assert found == ([] if name == "pack" else expected)
+
+
 def test_words_of_classes_reach_index_unexpanded() -> None:
     job = JOBS["defaults"]
     words = {"n01440764": "tench", "n02": "$(HOME) and $5"}

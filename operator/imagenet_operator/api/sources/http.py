@@ -122,8 +122,8 @@ class HttpSource(RemoteSource):
     """Archives on a server. They are read in place, by ranges of bytes, or stored in a `cache`."""
 
     files: Annotated[tuple[ServedFile, ...], MaxLen(16), DefaultWhenRead()] = ()
-    """The files: the archive with the classes, and those that `classWords` and `validation` name.
-    All others are read too, as files beside the labels."""
+    """The files: the archive with the classes, and those that `classWords`, `boundingBoxes` and
+    `validation` name. All others are read too, as files beside the labels."""
 
     folder: ServedFolder | None = None
     """Many archives below one URL, in place of one archive with the classes."""
@@ -139,6 +139,11 @@ class HttpSource(RemoteSource):
     class_words: FileName | None = None
     """The name of the file with words for the classes, such as ``tench`` for n01440764:
     LOC_synset_mapping.txt, words.txt, meta.mat, imagenet_class_index.json, or a JSON object."""
+
+    bounding_boxes: Annotated[tuple[FileName, ...], MinLen(1), MaxLen(8)] | None = None
+    """The names of the tars with the annotations of the images, in the XML of Pascal VOC:
+    ILSVRC2012_bbox_train_v2.tar.gz and ILSVRC2012_bbox_val_v3.tgz. Each image's boxes are in the
+    dataset."""
 
     secret_name: SecretName | None = None
     """A Secret with the keys ``username`` and ``password``, and with the keys that `queryKey`
@@ -168,6 +173,16 @@ class HttpSource(RemoteSource):
         ),
         _is_one_of_the_files("archive", "archive"),
         _is_one_of_the_files("classWords", "class_words"),
+        Rule(
+            cel=(
+                "!has(self.boundingBoxes) || self.boundingBoxes.all(b,"
+                f" {_files_cel('self')}.exists(f, f.name == b))"
+            ),
+            message="must be names of the files",
+            field="boundingBoxes",
+            holds=lambda source: set(source.bounding_boxes or ()) <= set(source.names),
+            hint="write names in files",
+        ),
         Rule(
             cel=f"has(self.secretName) || !{_files_cel('self')}.exists(f, has(f.queryKey))",
             message="must be given: a file has a queryKey",
@@ -221,12 +236,14 @@ class HttpSource(RemoteSource):
         return arguments
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the limit of requests, and the files with words and labels."""
+        """Return the limit of requests, and the files with words, boxes and labels."""
         arguments = []
         if self.max_requests is not None:
             arguments += ["--http-max-requests", str(self.max_requests)]
         if self.class_words is not None:
             arguments += ["--http-class-words", self.class_words]
+        for name in self.bounding_boxes or ():
+            arguments += ["--http-bounding-boxes", name]
         if validation is not None and validation.labels is not None:
             arguments += ["--http-labels", validation.labels]
         return arguments

@@ -81,6 +81,11 @@ class S3Source(RemoteSource):
     """The key of a file with words for the classes, such as ``tench`` for n01440764:
     LOC_synset_mapping.txt, words.txt, meta.mat, imagenet_class_index.json, or a JSON object."""
 
+    bounding_boxes: Annotated[tuple[RelativePath, ...], MinLen(1), MaxLen(8)] | None = None
+    """The keys of the tars with the annotations of the images, in the XML of Pascal VOC:
+    ILSVRC2012_bbox_train_v2.tar.gz and ILSVRC2012_bbox_val_v3.tgz. Each image's boxes are in the
+    dataset."""
+
     max_requests: PositiveInt | None = None
     """The most requests that listing the archive may take, by an estimate before it begins.
     Absent: 2,000,000. A `cache` has no limit."""
@@ -102,6 +107,7 @@ class S3Source(RemoteSource):
         stays_below("prefix"),
         stays_below("pathInArchive"),
         stays_below("classWords"),
+        all_stay_below("boundingBoxes"),
         Rule(
             cel="has(self.key) || !has(self.pathInArchive)",
             message="needs an archive",
@@ -142,8 +148,9 @@ class S3Source(RemoteSource):
         return [*given_options(values), *keys, *self.cache_arguments]
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the limit of requests, and the keys of words, labels and the checksum."""
-        return given_options(
+        """Return the limit of requests, the keys of words, labels and boxes, and the checksum."""
+        boxes = [f"--s3-bounding-boxes={key}" for key in self.bounding_boxes or ()]
+        given = given_options(
             {
                 "--s3-max-requests": self.max_requests,
                 "--s3-class-words": self.class_words,
@@ -151,3 +158,4 @@ class S3Source(RemoteSource):
                 "--s3-checksum": self.checksum,
             }
         )
+        return [*given, *boxes]

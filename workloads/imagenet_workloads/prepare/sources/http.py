@@ -4,10 +4,9 @@ One file has the images with classes, or a folder has one archive for each class
 file may have validation images, whose label file is a third.
 """
 
-import io
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from imagenet_workloads.prepare.sources.http_files import (
     CACHE_FIELD,
     HttpBlob,
     ServedFile,
+    ServedLabels,
     download,
     open_to_fetch,
 )
@@ -46,7 +46,7 @@ from imagenet_workloads.prepare.sources.remote_archives import (
     open_planned_archives,
 )
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
-from imagenet_workloads.prepare.sources.source import Source, Validation
+from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
 
 USERNAME, PASSWORD = "username", "password"
 
@@ -93,6 +93,13 @@ class HttpKind(RemoteKind):
             metavar="NAME",
             help="the file with words for the classes, as --class-words",
         )
+        group.add_argument(
+            "--http-bounding-boxes",
+            type=types.text,
+            action="append",
+            metavar="NAME",
+            help="an archive of annotations, as --bounding-boxes; may be repeated",
+        )
 
     def add_pack_options(self, parser: ArgumentParser) -> None:
         """Adds the options that open the archives."""
@@ -113,6 +120,7 @@ class HttpKind(RemoteKind):
         chosen = (
             *(parsed.http_archive, parsed.http_validation),
             *(parsed.http_labels, parsed.http_class_words),
+            *(parsed.http_bounding_boxes or ()),
         )
         for name in (*(pair[0] for pairs in named for pair in pairs), *filter(None, chosen)):
             if name not in names:
@@ -142,7 +150,7 @@ class HttpKind(RemoteKind):
         files = _files(parsed)
         labels = None
         if parsed.http_labels is not None:
-            archives = {_archive(parsed), parsed.http_validation, *_names(parsed)}
+            archives = {*_archives(parsed), *(parsed.http_bounding_boxes or ())}
             labels = files.labels(parsed.http_labels, archives)
         blob = files.blob(parsed.http_validation)
         source = open_remote_validation(blob, labels is not None, _VALIDATION)
@@ -152,6 +160,11 @@ class HttpKind(RemoteKind):
         """Reads the file of words."""
         name = parsed.http_class_words
         return None if name is None else _files(parsed).words(name)
+
+    def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
+        """The files with annotations."""
+        names = parsed.http_bounding_boxes or ()
+        return [partial(_open_blob, parsed, name) for name in names]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens an archive of the plan, which must not have changed."""
@@ -166,8 +179,16 @@ class HttpKind(RemoteKind):
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """All files, those of the folder too."""
-        archives = {_archive(parsed), parsed.http_validation, *_names(parsed)}
-        return _Files(parsed).to_fetch(parsed.cache, archives)
+        return _Files(parsed).to_fetch(parsed.cache, _archives(parsed))
+
+
+def _archives(parsed: Namespace) -> set[str | None]:
+    """The names of the archives of images."""
+    return {_archive(parsed), parsed.http_validation, *_names(parsed)}
+
+
+def _open_blob(parsed: Namespace, name: str) -> Blob:
+    return _files(parsed).blob(name)
 
 
 def _folder(parsed: Namespace) -> RemoteFiles:
@@ -235,12 +256,12 @@ class _Files:
             for file in self._files.values()
             if file.name not in archives
         }
-        return _ServedLabels(name, self._files, contents)
+        return ServedLabels(name, self._files, contents)
 
     def words(self, name: str) -> LabelFile:
         """A file of words, which is read as a whole."""
         contents = {name: download(self._files[name], self._client)}
-        return _ServedLabels(name, self._files, contents)
+        return ServedLabels(name, self._files, contents)
 
 
 class _CachedFiles:
@@ -265,30 +286,6 @@ class _CachedFiles:
     def words(self, name: str) -> LabelFile:
         """A file of words."""
         return CachedLabels(self._places[name], lambda _: None)
-
-
-class _ServedLabels:
-    """A label file of a server, in memory, as a `LabelFile`."""
-
-    def __init__(
-        self, name: str, files: Mapping[str, ServedFile], contents: Mapping[str, bytes]
-    ) -> None:
-        self._name = name
-        self._files = files
-        self._contents = contents
-
-    def __str__(self) -> str:
-        return self._files[self._name].address.url
-
-    def open(self) -> io.BufferedReader:
-        """Its content."""
-        return io.BufferedReader(io.BytesIO(self._contents[self._name]))
-
-    def beside(self, name: str) -> "LabelFile | None":
-        """Another file of the source."""
-        if name not in self._contents:
-            return None
-        return _ServedLabels(name, self._files, self._contents)
 
 
 def _login(credentials: Credentials, has_queries: bool) -> Login | None:

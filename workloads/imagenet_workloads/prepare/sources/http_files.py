@@ -1,6 +1,7 @@
 """Files of a server: an archive as a `Blob`, read by ranges, and small files as a whole."""
 
 import hashlib
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from http import HTTPStatus
 from imagenet_workloads.clients.http import AT_ONCE, Address, Answer, HttpClient
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.sources.cache import WholeFile
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote import Version
 from imagenet_workloads.prepare.sources.source import changed
 
@@ -131,6 +133,30 @@ class HttpBlob:
     ) -> Answer:
         wanted = {"Range": f"bytes={offset}-{offset + size - 1}", **headers}
         return self._client.get(self._address, HTTPStatus.PARTIAL_CONTENT, size, wanted, others)
+
+
+class ServedLabels:
+    """A label file of a server, in memory, as a `LabelFile`."""
+
+    def __init__(
+        self, name: str, files: Mapping[str, ServedFile], contents: Mapping[str, bytes]
+    ) -> None:
+        self._name = name
+        self._files = files
+        self._contents = contents
+
+    def __str__(self) -> str:
+        return self._files[self._name].address.url
+
+    def open(self) -> io.BufferedReader:
+        """Its content."""
+        return io.BufferedReader(io.BytesIO(self._contents[self._name]))
+
+    def beside(self, name: str) -> "LabelFile | None":
+        """Another file of the source."""
+        if name not in self._contents:
+            return None
+        return ServedLabels(name, self._files, self._contents)
 
 
 def download(file: ServedFile, client: HttpClient) -> bytes:

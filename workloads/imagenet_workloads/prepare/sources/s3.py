@@ -1,7 +1,7 @@
 """The kind `s3`: archives in a bucket, in place or from a cache, or images below a prefix."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from imagenet_workloads.prepare.sources.remote_archives import (
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3_objects import S3Blob, S3FlatFolder, S3Folder, S3Labels
 from imagenet_workloads.prepare.sources.s3_tree import open_at, open_prefix
-from imagenet_workloads.prepare.sources.source import Source, Validation
+from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
 
 _VALIDATION = "--s3-validation"
 _ARCHIVES = (".tar", ".zip", parquet.SUFFIX)
@@ -64,6 +64,13 @@ class S3Kind(RemoteKind):
             help="a file with words for the classes, as --class-words",
         )
         group.add_argument(
+            "--s3-bounding-boxes",
+            type=types.text,
+            action="append",
+            metavar="KEY",
+            help="an archive of annotations, as --bounding-boxes; may be repeated",
+        )
+        group.add_argument(
             "--s3-checksum",
             type=types.checksum,
             metavar="CHECKSUM",
@@ -92,6 +99,8 @@ class S3Kind(RemoteKind):
             return "each of --s3-keys needs another last part"
         if parsed.s3_path_in_archive is not None and parsed.s3_key is None:
             return "--s3-path-in-archive goes with --s3-key"
+        if parsed.s3_bounding_boxes is not None and not self.is_given(parsed):
+            return "--s3-bounding-boxes goes with --s3-bucket"
         if parsed.s3_validation is None and parsed.s3_labels is not None:
             return "--s3-labels goes with --s3-validation"
         if parsed.s3_validation is not None and parsed.validation_per_class is not None:
@@ -120,6 +129,10 @@ class S3Kind(RemoteKind):
         key = parsed.s3_class_words
         return None if key is None else _label_file(parsed, key)
 
+    def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
+        """The objects with annotations."""
+        return [partial(_blob, parsed, key) for key in parsed.s3_bounding_boxes or ()]
+
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens an archive or a prefix of the plan, which must not have changed."""
         kind = planned.text("kind")
@@ -136,7 +149,7 @@ class S3Kind(RemoteKind):
         return open_remote_planned(planned, _blob(parsed, path), inside)
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
-        """The archives, the label file, the meta.mat beside it, the words; the list of a prefix."""
+        """The archives, labels, the meta.mat beside them, words, boxes; the list of a prefix."""
         bucket = _bucket(parsed)
         below = [] if parsed.s3_prefix is None else _names_to_fetch(parsed)
         keys = (*(parsed.s3_keys or ()), *(_key_below(parsed, name) for name in below))
@@ -146,6 +159,7 @@ class S3Kind(RemoteKind):
         if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
             files.append(_beside(parsed.s3_labels, matlab.FILE_NAME))
         files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
+        files += parsed.s3_bounding_boxes or ()
         checksums = {parsed.s3_key: parsed.s3_checksum or ""}
         found = [
             FileToFetch(
