@@ -263,15 +263,6 @@ os.pwrite = pwrite
     assert f"{left} more bytes are needed; enlarge the claim of cache" in errors
 
 
-def test_more_files_may_be_fetched_than_a_process_may_open(cache: Path) -> None:
-    names = [f"{number:02}.tar" for number in range(60)]
-    hook = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
-    with FileServer({f"/{name}": tar({"a.jpg": b"x"}) for name in names}).running() as server:
-        folder = ("--http-folder", f"{server.url}/", "--http-name", "{00..59}.tar")
-        code, _, errors = finish(start("fetch", *folder, "--cache", cache, hook=hook))
-    assert code == 0, errors
-
-
 def test_a_server_without_ranges_sends_it_over_one_connection(
     server: FileServer, cache: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

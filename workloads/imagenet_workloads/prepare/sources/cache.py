@@ -6,7 +6,6 @@ with the content, and is written last.
 
 import hashlib
 import io
-import os
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,12 +16,17 @@ from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.open_files import OpenFiles
 from imagenet_workloads.prepare.sources.remote import RemoteBlob, Version
+from imagenet_workloads.prepare.sources.source import changed
 
 FOLDER = "fetched"
 """The folder in the volume of a cache."""
 
 _RECORD = "fetched.json"
+
+# One for the process, because the limit of open files is that of the process.
+_OPEN_FILES = OpenFiles()
 
 
 @dataclass(frozen=True)
@@ -134,31 +138,34 @@ class CachedFile:
     cache_field = ""
 
     def __init__(self, path: Path, size: int, version: Version | None = None) -> None:
-        """Opens the file.
+        """Opens nothing yet: there may be more files than a process may open.
 
         Args:
             path: of the content.
             size: in bytes.
             version: of the server's file; None if it is not read.
-
-        Raises:
-            InputError: it cannot be read.
         """
         self.where = str(path)
         self.size = size
         self.version = version or Version(self.where, size)
-        try:
-            self._descriptor = regular_files.open_file(path)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        self._path = path
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
-        return os.pread(self._descriptor, size, offset)
+        """The bytes of a range.
+
+        Raises:
+            InputError: the file cannot be read, or another fetch has replaced it.
+        """
+        try:
+            return _OPEN_FILES.read(self, self._path, offset, size)
+        except FileNotFoundError:
+            raise changed(self.where, "is no longer in the cache") from None
+        except OSError as error:
+            raise InputError(f"{self.where}: cannot be read: {error.strerror}") from error
 
     def close(self) -> None:
         """Closes the file."""
-        os.close(self._descriptor)
+        _OPEN_FILES.close(self)
 
 
 class CachedLabels:

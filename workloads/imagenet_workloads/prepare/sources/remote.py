@@ -142,10 +142,11 @@ class RemoteFiles(FileSet):
             blob.close()
 
     def _blob(self, name: str) -> RemoteBlob:
-        if name not in self._blobs:
-            # Two threads may open it: both blobs are the same file.
-            self._blobs[name] = self._open_blob(name)
-        return self._blobs[name]
+        blob = self._blobs.get(name)
+        if blob is None:
+            # Two threads may open it at the same time; both use the first blob.
+            blob = self._blobs.setdefault(name, self._open_blob(name))
+        return blob
 
 
 def _single(blob: RemoteBlob) -> RemoteFiles:
