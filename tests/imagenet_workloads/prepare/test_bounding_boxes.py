@@ -135,6 +135,28 @@ def test_a_wrong_archive_is_one_error(
     assert message in refused(capfd, *given)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(archive(TRAIN)[:-30], "does not decompress"), (tar(TRAIN)[:2000], "is truncated")],
+)
+def test_a_damaged_archive_is_closed_once(
+    content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "damaged").write_bytes(content)
+    file = File(tmp_path / "damaged")
+    closed = []
+    close = file.close
+
+    def count() -> None:
+        closed.append(file)
+        close()
+
+    monkeypatch.setattr(file, "close", count)
+    with pytest.raises(InputError, match=message):
+        BoundingBoxes([lambda: file], tmp_path)
+    assert closed == [file]
+
+
 def test_no_archive_is_too_much_for_memory_or_disk(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,19 +213,23 @@ class BoundingBoxes:
 
 
 def _opened(archive: Blob, scratch: Path) -> Blob:
-    """The tar in a file, which is read by few requests.
+    """The tar in a file, which is read by few requests; closes the file on an error.
 
     Raises:
-        InputError: It is too large to be decompressed.
+        InputError: It is damaged, or too large to be decompressed.
     """
-    blob = decompressed(archive, scratch)
-    if format_of(blob.read(0, MAGIC)) is None:
-        return HeaderWindow(blob, LARGEST + 1)
-    blob.close()
-    raise InputError(
-        f"{blob.where}: is larger than {LARGEST_COMPRESSED >> 30} GiB, or {LARGEST_TAR >> 30} GiB "
-        "decompressed; decompress it to a tar first"
-    )
+    blob = archive
+    try:
+        blob = decompressed(archive, scratch)
+        if format_of(blob.read(0, MAGIC)) is None:
+            return HeaderWindow(blob, LARGEST + 1)
+        raise InputError(
+            f"{blob.where}: is larger than {LARGEST_COMPRESSED >> 30} GiB, or "
+            f"{LARGEST_TAR >> 30} GiB decompressed; decompress it to a tar first"
+        )
+    except BaseException:
+        blob.close()
+        raise
 
 
 def _stem(name: str) -> str:
