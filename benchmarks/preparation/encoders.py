@@ -84,12 +84,21 @@ class NewestOpenCv(Im2Rec):
 
     @classmethod
     def install(cls) -> str:
-        """Makes its virtual environment, unless it is there; returns the version of OpenCV."""
-        if not _NEWEST_PYTHON.exists():
+        """Installs the newest OpenCV in a virtual environment of its own.
+
+        Returns:
+            Its version; empty if it cannot be installed, which stderr then says.
+        """
+        packages = ("numpy", "opencv-python-headless")
+        try:
+            # Both also complete and update what an earlier run left.
             run(sys.executable, "-m", "venv", _NEWEST_PYTHON.parents[1])
-            packages = ("numpy", "opencv-python-headless")
             run(_NEWEST_PYTHON, "-m", "pip", "install", "--quiet", "--upgrade", *packages)
-        return run(_NEWEST_PYTHON, "-c", "import cv2; print(cv2.__version__)").output.strip()
+            return run(_NEWEST_PYTHON, "-c", "import cv2; print(cv2.__version__)").output.strip()
+        except SystemExit as error:
+            reason = str(error).strip().splitlines()[-1]
+            print(f"{cls.name} is left out: {reason}", file=sys.stderr)
+            return ""
 
     def pack(self) -> Outcome:
         """Runs `im2rec_calls` on the list."""

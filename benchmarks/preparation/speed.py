@@ -52,7 +52,7 @@ def compare_speed(photographs: Path, runs: int, real_time: bool, newest: bool) -
         photographs: their folder.
         runs: of each encoder.
         real_time: let nothing else run beside a program.
-        newest: whether im2rec's calls of the newest OpenCV are measured too.
+        newest: whether im2rec's calls of the newest OpenCV are measured too, if pip can install it.
     """
     images = sum(1 for path in photographs.rglob("*.JPEG") if path.read_bytes())  # all cached now
     tool = Im2Rec(photographs, EDGES[0], real_time)
@@ -62,14 +62,14 @@ def compare_speed(photographs: Path, runs: int, real_time: bool, newest: bool) -
         "CPU is user and system time of a whole process with its children. That of im2rec is "
         f"without its start, which takes {start:.2f} s."
     )
-    if newest:
+    if version:
         print(f"`{NewestOpenCv.name}` is im2rec's own calls of OpenCV {version}, in one process.")
     print(f"\n| {' | '.join(HEADINGS)} |")
     print("|" + "---|" * len(HEADINGS))
     for edge in EDGES:
         encoders: dict[str, Encoder] = {
             "im2rec": Im2Rec(photographs, edge, real_time),
-            **({NewestOpenCv.name: NewestOpenCv(photographs, edge, real_time)} if newest else {}),
+            **({NewestOpenCv.name: NewestOpenCv(photographs, edge, real_time)} if version else {}),
             "opencv": OurPrograms(photographs, edge, "opencv", real_time),
             "planes": OurPrograms(photographs, edge, "planes", real_time),
         }

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 from benchmarks.photographs import make_photographs
-from benchmarks.preparation import im2rec_calls, latency, memory, programs, psnr
+from benchmarks.preparation import encoders, im2rec_calls, latency, memory, programs, psnr
 from benchmarks.preparation.encoders import Im2Rec
 from benchmarks.preparation.programs import NOTHING, Outcome
 from benchmarks.preparation.speed import Runs, rows
@@ -65,6 +65,30 @@ def test_im2rec_s_calls_make_what_im2rec_makes(bench: Path) -> None:
     assert prefix.with_suffix(".rec").read_bytes() == whole
     for _, jpeg in expected:
         assert min(cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1).shape[:2]) == 64
+
+
+def test_an_opencv_that_cannot_be_installed_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands: list[tuple[str | Path, ...]] = []
+    is_offline = True
+
+    def run(*command: str | Path) -> Outcome:
+        commands.append(command)
+        if is_offline and "pip" in command:
+            sys.exit(f"{command} failed: 1\nWARNING: Retrying\nERROR: No matching distribution\n")
+        return Outcome(1.0, 1.0, "4.13.0\n")
+
+    monkeypatch.setattr(encoders, "run", run)
+    assert encoders.NewestOpenCv.install() == ""
+    said = capsys.readouterr()
+    assert said.err == "newest-opencv is left out: ERROR: No matching distribution\n"
+    assert said.out == ""
+    is_offline = False
+    commands.clear()
+    assert encoders.NewestOpenCv.install() == "4.13.0"
+    steps = [command[2] for command in commands]
+    assert steps == ["venv", "pip", "import cv2; print(cv2.__version__)"]
 
 
 def test_the_number_of_images_is_an_option(
