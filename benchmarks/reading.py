@@ -3,7 +3,7 @@
     make bench-reading
     .venv/bin/python -m benchmarks.reading --throttle     # as root: from a slow disk
 
-They print the tables of docs/benchmarks.md. Each reading of an epoch is a process of its own. CPU
+Prints Markdown. Each reading of an epoch is a process of its own. CPU
 time is that of all its threads in the second epoch, divided by the images. Opens are counted by
 strace in a reading apart, and left out without it. With --throttle, the disk is as slow as a hard
 disk (`throttled_disk`), and the page cache has none of the records before each epoch.

@@ -4,7 +4,7 @@
     .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory --skip-latency
     .venv/bin/python -m benchmarks.preparation --real-time     # as root, on a machine that is busy
 
-Prints Markdown; docs/benchmarks.md holds a run's output. The programs run as they are delivered, in
+Prints Markdown. The programs run as they are delivered, in
 turn, on the same files in the page cache and the same cores; a figure is the median of its runs.
 The photographs and all outputs stay under build/bench; the photographs are made once.
 """
