@@ -166,6 +166,7 @@ def test_a_file_of_another_commit_than_the_list_is_said(
     assert fetch.main(options) == 3
     said = capfd.readouterr().err
     assert "hf://datasets/pets/photos/data/validation-00000-of-00001.parquet: has the sha" in said
+    assert "fetch it again; if that fails too, report it to the dataset's owner" in said
     said = refused(capfd, *options, "--data", str(tmp_path / "data"))
     assert f"is not that of the commit {COMMIT}: the source has changed" in said
 

@@ -200,7 +200,7 @@ def _check(file: FileToFetch, path: Path) -> None:
         path.unlink()
         raise InputError(
             f"{file.place.where}: has the {algorithm} {found.hexdigest()} in place of {digest}; "
-            "upload the file again, or correct its checksum"
+            f"{file.checksum_remedy}"
         )
 
 

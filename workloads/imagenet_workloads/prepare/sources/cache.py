@@ -208,6 +208,7 @@ class FileToFetch:
         checksum: `sha256:…` or `md5:…`; empty if it is not given.
         open: asks the server for the file's version. It raises what `RemoteBlob` does.
         former: the folders in the cache that are deleted when the file is stored.
+        checksum_remedy: what to do if the checksum differs.
     """
 
     name: str
@@ -216,6 +217,7 @@ class FileToFetch:
     checksum: str
     open: Callable[[], "RemoteBlob | WholeFile"]
     former: Callable[[], Iterable[Path]] = tuple
+    checksum_remedy: str = "upload the file again, or correct its checksum"
 
 
 @dataclass(frozen=True)

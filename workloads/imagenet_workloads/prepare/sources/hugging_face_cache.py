@@ -21,6 +21,8 @@ from imagenet_workloads.prepare.sources.source import changed
 
 Opener = Callable[[], RemoteBlob | WholeFile]
 
+_REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
+
 
 @dataclass(frozen=True)
 class CachedDataset:
@@ -83,9 +85,14 @@ class CachedDataset:
         """
         places = {name: self._place(name) for name in checksums}
         for name, place in places.items():
-            base = _base(name)
-            is_archive = not base.endswith(".parquet")
-            yield FileToFetch(base, place, is_archive, checksums[name], opener(name))
+            yield FileToFetch(
+                _base(name),
+                place,
+                is_archive=not name.endswith(".parquet"),
+                checksum=checksums[name],
+                open=opener(name),
+                checksum_remedy=_REMEDY,
+            )
         kept = {place.folder for place in places.values()}
         document = {"commit": commit, "files": dict(checksums)}
         yield list_to_fetch(self.list_place, document, lambda: self._others(kept))
