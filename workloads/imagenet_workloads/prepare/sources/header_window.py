@@ -1,4 +1,4 @@
-"""Reads the headers of a remote tar with few requests, or small members too.
+"""Reads a remote tar's headers, or its small members too, with few requests.
 
 A tar's headers are read one block at a time, and behind a network each read is a request. So this
 `Blob` reads more than asked for: a few KiB if the members are large, and more and more ahead if the
