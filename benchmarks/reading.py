@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.read_datasets import SHARDS, records_of
-from benchmarks.throttled_disk import DiskLimit, disk_reads, drop_cache, join, throttled_disk
+from benchmarks.throttled_disk import (
+    DiskLimit,
+    device_of,
+    disk_reads,
+    drop_cache,
+    join,
+    throttled_disk,
+)
 
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.dataset import RECORD_IO, TF_RECORD
@@ -182,7 +189,7 @@ def _io(group: Path | None) -> dict[str, float]:
     own: dict[str, float] = {"reads": counts["syscr"], "mib": counts["rchar"] / 2**20}
     if group is None:
         return own
-    disk = disk_reads(group)
+    disk = disk_reads(group, device_of(BENCH))
     return {**own, "disk requests": disk.requests, "disk mib": disk.bytes / 2**20}
 
 

@@ -41,14 +41,33 @@ def throttled_disk(folder: Path, limit: DiskLimit, root: Path = BLKIO) -> Iterat
     try:
         group.mkdir()
     except OSError as error:
-        sys.exit(f"--throttle: {error}; run it as root on a machine with cgroup v1's blkio")
+        raise _refused(error) from error
+    try:
+        _set_limits(group, device, limit)
+        yield group
+    finally:
+        _remove(group)
+
+
+def _set_limits(group: Path, device: str, limit: DiskLimit) -> None:
     try:
         bytes_of_second = limit.mib << 20
         (group / "blkio.throttle.read_bps_device").write_text(f"{device} {bytes_of_second}")
         (group / "blkio.throttle.read_iops_device").write_text(f"{device} {limit.requests}")
-        yield group
-    finally:
+    except OSError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: OSError) -> SystemExit:
+    return SystemExit(f"--throttle: {error}; run it as root on a machine with cgroup v1's blkio")
+
+
+def _remove(group: Path) -> None:
+    """Removes a group, unless a process is still in it, such as after Ctrl-C."""
+    try:
         group.rmdir()
+    except OSError as error:
+        print(f"--throttle: {error}; remove the group with rmdir", file=sys.stderr)
 
 
 def device_of(folder: Path) -> str:
@@ -70,16 +89,22 @@ def join(group: Path) -> None:
     (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def disk_reads(group: Path) -> DiskReads:
-    """What the disks have read for a group so far."""
-    requests = _sum_of_reads(group / "blkio.throttle.io_serviced")
-    return DiskReads(requests, _sum_of_reads(group / "blkio.throttle.io_service_bytes"))
+def disk_reads(group: Path, device: str) -> DiskReads:
+    """What a disk has read for a group so far.
+
+    Args:
+        group: of the processes.
+        device: as of `device_of`. The disks below a logical volume have other lines.
+    """
+    requests = _reads(group / "blkio.throttle.io_serviced", device)
+    return DiskReads(requests, _reads(group / "blkio.throttle.io_service_bytes", device))
 
 
-def _sum_of_reads(file: Path) -> int:
-    # Its lines are `MAJOR:MINOR OPERATION NUMBER`, and last `Total NUMBER`.
+def _reads(file: Path, device: str) -> int:
+    # Its lines are `MAJOR:MINOR OPERATION NUMBER`, and last `Total NUMBER`. A disk without reads
+    # has none.
     fields = (line.split() for line in file.read_text().splitlines())
-    return sum(int(found[2]) for found in fields if found[1] == "Read")
+    return sum(int(found[2]) for found in fields if found[:2] == [device, "Read"])
 
 
 def drop_cache(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def test_each_format_is_read(
     assert sum(shard.records for shard in shards) == IMAGES
     dropped: list[Path] = []
     monkeypatch.setattr(reading, "drop_cache", dropped.append)
+    monkeypatch.setattr(reading, "device_of", lambda _: "8:0")
 
     crops = ("--random-resized-crop", "1", "--batch-size", "4", "--data-nthreads", "1")
     found = reading._read(["--dataset", str(folder), "--reader", "Ordered", *crops], group)
@@ -47,8 +49,10 @@ def test_each_format_is_read(
     assert (group / "cgroup.procs").read_text() == str(os.getpid())
 
 
-def test_the_reads_of_all_disks_count(group: Path) -> None:
-    assert throttled_disk.disk_reads(group) == DiskReads(42, 4126)
+def test_the_reads_of_the_limited_disk_count(group: Path) -> None:
+    assert throttled_disk.disk_reads(group, "8:0") == DiskReads(12, 4096)
+    assert throttled_disk.disk_reads(group, "8:16") == DiskReads(30, 30)
+    assert throttled_disk.disk_reads(group, "253:0") == DiskReads(0, 0)
 
 
 def test_the_limits_are_those_of_the_folder_s_disk(
@@ -78,6 +82,36 @@ def test_a_machine_without_the_controller_is_named(
         throttled_disk.throttled_disk(tmp_path, DiskLimit(3, 50), root=none),
     ):
         pass
+
+
+def test_a_limit_that_the_kernel_refuses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttled_disk, "device_of", lambda _: "8:16")
+
+    def refuse(path: Path, text: str) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument", str(path))
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with (
+        pytest.raises(SystemExit, match=r"Invalid argument: .*read_bps_device"),
+        throttled_disk.throttled_disk(tmp_path, DiskLimit(3, 50), root=tmp_path),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_that_has_processes_hides_no_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(throttled_disk, "device_of", lambda _: "8:16")
+    # The files of the limits are in the way of rmdir, as a process is in a real group.
+    with (
+        pytest.raises(KeyboardInterrupt),
+        throttled_disk.throttled_disk(tmp_path, DiskLimit(3, 50), root=tmp_path),
+    ):
+        raise KeyboardInterrupt
+    assert "remove the group with rmdir" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_disk_is_named() -> None:
