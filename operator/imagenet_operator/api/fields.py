@@ -158,6 +158,25 @@ def all_stay_below(field: str) -> Rule:
     )
 
 
+def all_differ(field: str) -> Rule:
+    """Return the rule that no two texts in the list `field` are equal."""
+
+    def holds(model: Any) -> bool:
+        given = model.to_manifest().get(field) or ()
+        return len(set(given)) == len(given)
+
+    return Rule(
+        cel=(
+            f"!has(self.{field}) || "
+            f"self.{field}.all(one, self.{field}.exists_one(other, other == one))"
+        ),
+        message="must not contain a name twice",
+        field=field,
+        holds=holds,
+        hint="write each name once",
+    )
+
+
 def matches(field: str, pattern: str, *, message: str, hint: str, is_optional: bool = True) -> Rule:
     """Return the rule that the text in `field`, of one word, matches a regular expression."""
 

@@ -18,6 +18,7 @@ from imagenet_operator.api.fields import (
     SecretName,
     ServedName,
     Text,
+    all_differ,
     matches,
     stays_below,
 )
@@ -183,6 +184,7 @@ class HttpSource(RemoteSource):
             holds=lambda source: set(source.bounding_boxes or ()) <= set(source.names),
             hint="write names in files",
         ),
+        all_differ("boundingBoxes"),
         Rule(
             cel=f"has(self.secretName) || !{_files_cel('self')}.exists(f, has(f.queryKey))",
             message="must be given: a file has a queryKey",

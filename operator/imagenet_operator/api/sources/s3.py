@@ -15,6 +15,7 @@ from imagenet_operator.api.fields import (
     RelativePath,
     SecretName,
     Text,
+    all_differ,
     all_stay_below,
     given_options,
     stays_below,
@@ -108,6 +109,7 @@ class S3Source(RemoteSource):
         stays_below("pathInArchive"),
         stays_below("classWords"),
         all_stay_below("boundingBoxes"),
+        all_differ("boundingBoxes"),
         Rule(
             cel="has(self.key) || !has(self.pathInArchive)",
             message="needs an archive",

@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 from annotated_types import MaxLen, MinLen
 
-from imagenet_operator.api.fields import ObjectName, RelativePath, all_stay_below, stays_below
+from imagenet_operator.api.fields import (
+    ObjectName,
+    RelativePath,
+    all_differ,
+    all_stay_below,
+    stays_below,
+)
 from imagenet_operator.api.sources.fields import SOURCE, SourceFields, needs_volume
 
 
@@ -45,6 +51,7 @@ class VolumeSource(SourceFields):
         stays_below("expectedClassNames"),
         stays_below("classWords"),
         all_stay_below("boundingBoxes"),
+        all_differ("boundingBoxes"),
     )
 
     dataset_rules = (needs_volume("volume", "200Gi"),)
