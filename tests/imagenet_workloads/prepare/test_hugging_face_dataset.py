@@ -168,7 +168,7 @@ def test_a_file_of_another_commit_than_the_list_is_said(
     assert "hf://datasets/pets/photos/data/validation-00000-of-00001.parquet: has the sha" in said
     assert "fetch it again; if that fails too, report it to the dataset's owner" in said
     said = refused(capfd, *options, "--data", str(tmp_path / "data"))
-    assert f"is not that of the commit {COMMIT}: the source has changed" in said
+    assert "another fetch has replaced it since the list was stored; run imagenet-fetch" in said
 
 
 def test_index_needs_the_list_of_fetch(

@@ -21,16 +21,19 @@ from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.download import REMEDY, Download, Ranges, Whole, room
 from imagenet_workloads.prepare.partial_file import BLOCK, journal_of
 from imagenet_workloads.prepare.sources import decompressed
-from imagenet_workloads.prepare.sources.cache import CachedFile, FileToFetch, Record, WholeFile
+from imagenet_workloads.prepare.sources.cache import (
+    ABANDONED_SECONDS,
+    CachedFile,
+    FileToFetch,
+    Record,
+    WholeFile,
+)
 from imagenet_workloads.prepare.sources.remote import Version
 from imagenet_workloads.prepare.sources.source import SourceChangedError
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 CONNECTIONS = 8
 """The default number of requests at the same time."""
-
-# Of a job that was suspended or deleted while it fetched.
-_ABANDONED_SECONDS = 7 * 24 * 3600.0
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +130,7 @@ def _begin(file: FileToFetch, owner: str) -> Record | Download:
         return record
     with atomic_files.telling_where(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    atomic_files.sweep(folder, _ABANDONED_SECONDS)
+    atomic_files.sweep(folder, ABANDONED_SECONDS)
     if isinstance(blob, WholeFile):
         return Whole(blob, path)
     with _one_version(file):
@@ -174,7 +177,7 @@ def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
     )
     for left in (path, journal_of(path), _content_of(path), *former):
         left.unlink(missing_ok=True)
-    for folder in file.former():
+    for folder in file.stale_folders():
         with atomic_files.telling_where(folder):
             shutil.rmtree(folder)
 

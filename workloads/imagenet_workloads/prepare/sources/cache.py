@@ -23,6 +23,9 @@ from imagenet_workloads.prepare.sources.source import changed
 FOLDER = "fetched"
 """The folder in the volume of a cache."""
 
+ABANDONED_SECONDS = 7 * 24 * 3600.0
+"""The age of what a job leaves that is suspended or deleted while it fetches; it is deleted."""
+
 _RECORD = "fetched.json"
 
 # One for the process, because the limit of open files is that of the process.
@@ -207,7 +210,7 @@ class FileToFetch:
         is_archive: whether a compressed content is decompressed.
         checksum: `sha256:…` or `md5:…`; empty if it is not given.
         open: asks the server for the file's version. It raises what `RemoteBlob` does.
-        former: the folders in the cache that are deleted when the file is stored.
+        stale_folders: the folders in the cache that are deleted when the file is stored.
         checksum_remedy: what to do if the checksum differs.
     """
 
@@ -216,7 +219,7 @@ class FileToFetch:
     is_archive: bool
     checksum: str
     open: Callable[[], "RemoteBlob | WholeFile"]
-    former: Callable[[], Iterable[Path]] = tuple
+    stale_folders: Callable[[], Iterable[Path]] = tuple
     checksum_remedy: str = "upload the file again, or correct its checksum"
 
 

@@ -1,47 +1,137 @@
-"""The list of the files that imagenet-fetch found on a server, as one more file in the cache.
+"""The files that a server lists, such as those of a prefix, in a cache.
 
-It is fetched last. So index finds all files of the list in the cache, and asks no server for them.
+The list is one more file of the cache, in a folder that holds the folders of its files. It is
+stored last, with the version of each file. So index and pack ask no server, and index notices a
+file that a later fetch has replaced.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from imagenet_workloads import regular_files
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.cache import FileToFetch, Place
-from imagenet_workloads.prepare.sources.remote import Version
+from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads.prepare.sources import parquet
+from imagenet_workloads.prepare.sources.cache import (
+    ABANDONED_SECONDS,
+    CachedFile,
+    FileToFetch,
+    Place,
+    WholeFile,
+    place_below,
+)
+from imagenet_workloads.prepare.sources.remote import RemoteBlob, RemoteFiles, Version
+
+Opener = Callable[[], RemoteBlob | WholeFile]
 
 _NAME = "files.json"
+# A checksum of the list is the server's.
+_REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
 
 
-def list_to_fetch(
-    place: Place,
-    document: Mapping[str, Any],
-    former: Callable[[], Iterable[Path]] = tuple,
-) -> FileToFetch:
-    """The list, which must be the last file of a fetch.
+@dataclass(frozen=True)
+class CachedFiles:
+    """The place of a list of files in a cache.
 
-    Args:
-        place: of the list.
-        document: the list, as JSON values.
-        former: as in `FileToFetch`.
+    Attributes:
+        list_place: of the list; the folders of its files are beside it.
     """
-    content = json.dumps(document).encode()
-    return FileToFetch(_NAME, place, False, "", lambda: _List(place.where, content), former)
 
+    list_place: Place
 
-def read_list(place: Place) -> Fields:
-    """Reads the list for index.
+    def open_listed(self) -> tuple[str, RemoteFiles]:
+        """The commit of the list, empty if it has none, and its files for index.
 
-    Raises:
-        InputError: it is not in the cache, or damaged.
-    """
-    with closing(place.open()) as file:
-        text = file.read(0, file.size).decode(errors="replace")
-    return Fields.parse(text, str(place.folder))
+        Raises:
+            InputError: the list is not in the cache, or is damaged.
+        """
+        fields = self._read_list()
+        tags = fields.object("files")
+
+        def open_blob(name: str) -> CachedFile:
+            place = self._place(name)
+            record = place.record()
+            if record is not None and _tag(record.checksum, record.version) != tags.text(name):
+                raise InputError(
+                    f"{place.where}: another fetch has replaced it since the list was stored; "
+                    "run imagenet-fetch again"
+                )
+            return place.open()
+
+        return fields.text("commit"), self._files(sorted(tags.values), open_blob)
+
+    def open_planned(self) -> RemoteFiles:
+        """The files for pack, which knows their names and tags."""
+        return self._files((), lambda name: self._place(name).open())
+
+    def to_fetch(
+        self, checksums: Mapping[str, str], opener: Callable[[str], Opener], commit: str = ""
+    ) -> Iterator[FileToFetch]:
+        """The files and the list, which must be opened after them.
+
+        Args:
+            checksums: of the files to store, by their paths; empty if unknown.
+            opener: returns what asks the server for a file.
+            commit: of the files; empty if they have none.
+        """
+        tags = dict(checksums)
+
+        def open_noted(name: str) -> RemoteBlob | WholeFile:
+            blob = opener(name)()
+            tags[name] = _tag(checksums[name], blob.version)
+            return blob
+
+        for name, checksum in checksums.items():
+            yield FileToFetch(
+                _base(name),
+                self._place(name),
+                is_archive=not name.endswith(parquet.SUFFIX),
+                checksum=checksum,
+                open=partial(open_noted, name),
+                checksum_remedy=_REMEDY,
+            )
+        listed = self._listed_folders()
+
+        def open_list() -> RemoteBlob:
+            document = {"commit": commit, "files": tags}
+            return _List(self.list_place.where, json.dumps(document).encode())
+
+        def stale_folders() -> Iterable[Path]:
+            return self._stale_folders(listed, {self._place(name).folder for name in checksums})
+
+        yield FileToFetch(_NAME, self.list_place, False, "", open_list, stale_folders)
+
+    def _read_list(self) -> Fields:
+        with closing(self.list_place.open()) as file:
+            text = file.read(0, file.size).decode(errors="replace")
+        return Fields.parse(text, str(self.list_place.folder))
+
+    def _listed_folders(self) -> set[Path]:
+        """The folders of the files of the list that is in the cache; none without a list."""
+        if self.list_place.record() is None:
+            return set()
+        return {self._place(name).folder for name in self._read_list().object("files").values}
+
+    def _stale_folders(self, listed: set[Path], current: set[Path]) -> list[Path]:
+        """The folders that are deleted: a fetch of another list may fill others now."""
+        folder = self.list_place.folder
+        oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
+        others = [one for one in folder.iterdir() if one.is_dir() and one not in current]
+        return [one for one in others if one in listed or _is_older(one, oldest)]
+
+    def _place(self, name: str) -> Place:
+        where = f"{self.list_place.where.rstrip('/')}/{name}"
+        return place_below(self.list_place.folder, _base(name), where)
+
+    def _files(self, names: Iterable[str], open_blob: Callable[[str], CachedFile]) -> RemoteFiles:
+        where = self.list_place.where.rstrip("/")
+        return RemoteFiles(where, tuple(names), open_blob, CachedFile.at_once)
 
 
 class _List:
@@ -62,3 +152,17 @@ class _List:
 
     def close(self) -> None:
         """Closes nothing."""
+
+
+def _tag(checksum: str, version: Version) -> str:
+    """By what a file of the list is recognized; the size of a version may be unknown at first."""
+    return checksum or version.etag or version.last_modified
+
+
+def _is_older(folder: Path, time: float) -> bool:
+    status = regular_files.status_of(folder)
+    return status is not None and status.st_mtime < time
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]

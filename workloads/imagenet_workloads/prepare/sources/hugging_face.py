@@ -16,9 +16,9 @@ from imagenet_workloads.clients.hugging_face import Repository
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archives, parquet, webdataset
-from imagenet_workloads.prepare.sources.cache import FileToFetch
+from imagenet_workloads.prepare.sources.cache import FileToFetch, place_of
+from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
-from imagenet_workloads.prepare.sources.hugging_face_cache import CachedDataset, Opener
 from imagenet_workloads.prepare.sources.remote import (
     RemoteFiles,
     open_remote,
@@ -94,7 +94,7 @@ class HuggingFaceKind(RemoteKind):
         client = HttpClient(login)
         chosen = {name: checksums[name] for name in names}
         opener = partial(_opener, repository, client)
-        return [*_cached(parsed).to_fetch(repository.commit, chosen, opener)]
+        return [*_cached(parsed).to_fetch(chosen, opener, repository.commit)]
 
 
 class _Files(RemoteFiles):
@@ -142,10 +142,12 @@ def _opener(repository: Repository, client: HttpClient, name: str) -> Opener:
     return partial(open_to_fetch, _served(repository, name), client)
 
 
-def _cached(parsed: Namespace) -> CachedDataset:
-    return CachedDataset.of(
-        parsed.cache, parsed.hf_dataset, parsed.hf_revision, parsed.hf_path, parsed.hf_endpoint
-    )
+def _cached(parsed: Namespace) -> CachedFiles:
+    """The files of the revision and path in the cache."""
+    dataset, revision = parsed.hf_dataset, parsed.hf_revision
+    where = f"hf://datasets/{dataset}" + ("" if revision is None else f"@{revision}")
+    part = f"{parsed.hf_endpoint or ''} {parsed.hf_path or ''}"
+    return CachedFiles(place_of(parsed.cache, dataset.rpartition("/")[2], where, part))
 
 
 def _below(names: Iterable[str], path: str | None, repository: Repository) -> Sequence[str]:

@@ -12,7 +12,7 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import matlab, parquet, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import CachedLabels, FileToFetch, Place, place_of
-from imagenet_workloads.prepare.sources.cached_list import list_to_fetch, read_list
+from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote import (
     RemoteBlob,
@@ -139,7 +139,7 @@ class S3Kind(RemoteKind):
         is_validation = is_of_option(planned, _VALIDATION)
         path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
         if kind in remote_archives.KINDS and not is_validation and parsed.s3_key is None:
-            return open_planned_archives(planned, _files(parsed, ()))
+            return open_planned_archives(planned, _planned_archives(parsed))
         if path is None:
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
         if kind in (S3Folder.kind, S3FlatFolder.kind):
@@ -151,9 +151,7 @@ class S3Kind(RemoteKind):
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """The archives, labels, the meta.mat beside them, words, boxes; the list of a prefix."""
         bucket = _bucket(parsed)
-        below = [] if parsed.s3_prefix is None else _names_to_fetch(parsed)
-        keys = (*(parsed.s3_keys or ()), *(_key_below(parsed, name) for name in below))
-        given = (parsed.s3_key, *keys, parsed.s3_validation)
+        given = (parsed.s3_key, *(parsed.s3_keys or ()), parsed.s3_validation)
         archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
         if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
@@ -171,8 +169,11 @@ class S3Kind(RemoteKind):
             )
             for key in dict.fromkeys((*archives, *files))
         ]
-        listed = [list_to_fetch(_list_place(parsed), {"names": below})] if below else []
-        return [*found, *listed]
+        if parsed.s3_prefix is None:
+            return found
+        checksums = dict.fromkeys(_names_to_fetch(parsed), "")
+        opener = partial(_opener, parsed, bucket)
+        return [*found, *_cached_prefix(parsed).to_fetch(checksums, opener)]
 
 
 def _blob(parsed: Namespace, key: str) -> RemoteBlob:
@@ -186,10 +187,17 @@ def _archives(parsed: Namespace) -> RemoteFiles | None:
         return _files(parsed, sorted(map(_name, parsed.s3_keys)))
     if parsed.s3_prefix is None:
         return None
-    names = (
-        _listed(parsed) if parsed.cache is None else read_list(_list_place(parsed)).texts("names")
-    )
+    if parsed.cache is not None:
+        return _cached_prefix(parsed).open_listed()[1]
+    names = _listed(parsed)
     return _files(parsed, names) if names else None
+
+
+def _planned_archives(parsed: Namespace) -> RemoteFiles:
+    """The archives of --s3-keys or --s3-prefix for pack, which knows their names."""
+    if parsed.s3_prefix is None or parsed.cache is None:
+        return _files(parsed, ())
+    return _cached_prefix(parsed).open_planned()
 
 
 def _listed(parsed: Namespace) -> Sequence[str]:
@@ -222,10 +230,15 @@ def _key_below(parsed: Namespace, name: str) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
-def _list_place(parsed: Namespace) -> Place:
-    """The place of the list of --s3-prefix in the cache."""
+def _opener(parsed: Namespace, bucket: Bucket, name: str) -> Opener:
+    return partial(S3Blob, bucket, _key_below(parsed, name))
+
+
+def _cached_prefix(parsed: Namespace) -> CachedFiles:
+    """The archives of --s3-prefix in the cache."""
+    # The slash tells the prefix from an object of the same name.
     where = address_of(parsed.s3_bucket, parsed.s3_prefix.strip("/")).rstrip("/") + "/"
-    return place_of(parsed.cache, "prefix", where, parsed.s3_endpoint or "")
+    return CachedFiles(place_of(parsed.cache, "prefix", where, parsed.s3_endpoint or ""))
 
 
 def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
