@@ -1,8 +1,10 @@
 """Archives of a prefix in a cache, of which later fetches store and delete some."""
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +97,24 @@ def test_only_folders_of_the_last_list_and_abandoned_ones_are_deleted(
     assert fetch.main(options) == 0
     assert stored(cache) == ["b.tar"]
     assert (begun.exists(), abandoned.exists()) == (True, False)
+
+
+def test_two_fetches_may_delete_the_same_folder(
+    server: S3Server, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = reading(server, "both", cache)
+    fill(server, "both", a=CLASSES["a"], b=CLASSES["b"])
+    assert fetch.main(options) == 0
+    fill(server, "both", b=CLASSES["b"])
+    delete = shutil.rmtree
+
+    def delete_after_the_other(folder: Path, **more: Any) -> None:
+        delete(folder)
+        delete(folder, **more)
+
+    monkeypatch.setattr(shutil, "rmtree", delete_after_the_other)
+    assert fetch.main(options) == 0
+    assert stored(cache) == ["b.tar"]
 
 
 def test_an_archive_that_another_fetch_replaced_is_said(

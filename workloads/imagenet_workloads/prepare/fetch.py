@@ -179,7 +179,13 @@ def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
         left.unlink(missing_ok=True)
     for folder in file.stale_folders():
         with atomic_files.telling_where(folder):
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, onerror=_ignore_missing)
+
+
+def _ignore_missing(_call: Any, _path: str, raised: tuple[Any, BaseException, Any]) -> None:
+    """Raises the errors of a deletion, unless another fetch has deleted the same folder."""
+    if not isinstance(raised[1], FileNotFoundError):
+        raise raised[1]
 
 
 def _content_of(path: Path) -> Path:
