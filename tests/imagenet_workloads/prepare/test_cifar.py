@@ -154,13 +154,13 @@ def test_every_version_becomes_the_same_dataset(version: str, how: str, tmp_path
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"datasets"}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("how", ["gz", "tar"])
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_an_archive_of_a_server_is_the_dataset_of_a_volume(
-    version: str, how: str, knows_ranges: bool, tmp_path: Path
+    how: str, knows_ranges: bool, tmp_path: Path
 ) -> None:
-    source = write(tmp_path / "source", version, how)
+    # One version suffices: a server only has its archive.
+    source = write(tmp_path / "source", "cifar-10-batches-py", how)
     options = ("--shards", "1", "--quality", "98")
     local = prepare(source, tmp_path / "local", *options)
     content = source.read_bytes()
