@@ -11,7 +11,7 @@ from imagenet_workloads.dataset import Dataset, Shard, Split, WriterVersion
 from imagenet_workloads.prepare import formats
 from imagenet_workloads.prepare.codecs import choose as choose_codec
 from imagenet_workloads.prepare.codecs.codec import Recipe
-from imagenet_workloads.prepare.formats.format import StoredImage
+from imagenet_workloads.prepare.formats.format import INDEX_SUFFIX, StoredImage
 from imagenet_workloads.prepare.transcode import transcode
 
 SHARDS = 4
@@ -50,7 +50,7 @@ def _stored(edge: int, photographs: Path) -> Iterator[StoredImage]:
 def _shard(path: Path, images: list[StoredImage], format: str) -> Shard:
     written = formats.named(format)
     record = path.with_suffix(f".{written.suffix}")
-    index = path.with_suffix(f".{written.index_suffix}")
+    index = path.with_suffix(f".{INDEX_SUFFIX}")
     with record.open("wb") as records, index.open("wb") as lines:
         written.writer(records, lines).append(images)
     return Shard(record.name, index.name, len(images), record.stat().st_size, "")

@@ -21,7 +21,7 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files, formats
 from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.dataset_key import DatasetOptions
-from imagenet_workloads.prepare.formats.format import Format
+from imagenet_workloads.prepare.formats.format import INDEX_SUFFIX, Format
 
 VERSION = 1
 # Lines of a shard's list that are parsed together: one by one takes three times as long.
@@ -77,7 +77,7 @@ class PlannedShard:
     @property
     def index(self) -> str:
         """The name of its index."""
-        return f"{self.name}.{self.format.index_suffix}"
+        return f"{self.name}.{INDEX_SUFFIX}"
 
     @property
     def files(self) -> tuple[str, ...]:

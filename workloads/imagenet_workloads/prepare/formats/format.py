@@ -11,6 +11,8 @@ from imagenet_workloads.prepare.annotations import Box
 # One limit for all formats, so that they have the same images: RecordIO's lengths of 29 bits, less
 # its headers.
 LARGEST_JPEG = (1 << 29) - 1024
+# Of the index files of every format.
+INDEX_SUFFIX = "idx"
 # Of a line of an index; most are shorter.
 INDEX_LINE = 32
 
@@ -50,7 +52,6 @@ class Format:
     Attributes:
         name: The value of `spec.dataset.preprocessing.format`.
         suffix: The suffix of the files of records.
-        index_suffix: The suffix of the index files.
         requires_index: Whether each shard has an index; older versions wrote TFRecord without one.
         overhead: The approximate bytes of a record besides its JPEG, and of its line in the index.
         writer: Creates the writer of a shard.
@@ -60,7 +61,6 @@ class Format:
 
     name: str
     suffix: str
-    index_suffix: str
     requires_index: bool
     overhead: int
     writer: Callable[[BinaryIO, BinaryIO], "ShardWriter"]

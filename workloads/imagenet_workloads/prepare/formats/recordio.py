@@ -105,7 +105,6 @@ def count_records(blocks: Iterator[bytes]) -> int:
 FORMAT = Format(
     name=RECORD_IO,
     suffix="rec",
-    index_suffix="idx",
     requires_index=True,
     overhead=_HEAD.size + _IMAGE_HEADER.size + 3 + INDEX_LINE,
     writer=Writer,

@@ -73,7 +73,6 @@ def _masked(chunks: Iterable[bytes]) -> bytes:
 FORMAT = Format(
     name=TF_RECORD,
     suffix="tfrecord",
-    index_suffix="idx",
     requires_index=False,
     # Two thirds of a record's part are the features' names.
     overhead=384 + INDEX_LINE,
