@@ -45,13 +45,8 @@ CODES = st.sampled_from([1, 1, 134, 137, 2, 3, 4, 4])
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a job whose deadlines make every policy reachable."""
-    prepared = draw(st.booleans())
-    fetched = not prepared and draw(st.booleans())
-    strategy = STRATEGIES[draw(st.sampled_from([0, 0, 0, 1, 2, 2, 3, 4]))]
-    (name,) = strategy
-    is_tensorflow = name in OF_TENSORFLOW
+def run_policies(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw deadlines that make every policy reachable."""
     run_policy = {
         "backoffLimit": draw(st.integers(0, 3)),
         "cleanPodPolicy": draw(st.sampled_from(["None", "Running", "All"])),
@@ -66,6 +61,17 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "scheduleTimeoutSeconds": 120,
         },
     }
+    return {name: value for name, value in run_policy.items() if value is not None}
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a job."""
+    prepared = draw(st.booleans())
+    fetched = not prepared and draw(st.booleans())
+    strategy = STRATEGIES[draw(st.sampled_from([0, 0, 0, 1, 2, 2, 3, 4]))]
+    (name,) = strategy
+    is_tensorflow = name in OF_TENSORFLOW
     workers: dict[str, Any] = {"replicas": 1 if name in OF_ONE_WORKER else 2}
     if name not in OF_ONE_WORKER and draw(st.integers(0, 2)) == 0:
         workers = {"replicas": 4, "minReplicas": 2, "elastic": ELASTIC}
@@ -84,7 +90,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "workers": {**workers, "gpus": draw(st.integers(0, 1))},
             "batchSize": 480,
         },
-        run_policy={name: value for name, value in run_policy.items() if value is not None},
+        run_policy=draw(run_policies()),
     )
 
 

@@ -1,7 +1,7 @@
 """`imagenet-dataset`: a dataset goes to a bucket and comes back, is verified and deleted."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import obstore
@@ -13,6 +13,7 @@ from support.s3_server import S3Server, serve_s3
 from support.tiny_dataset import write_dataset
 
 SHARD = "train-00000-of-00002"
+THERE = f"s3://{BUCKET}/sets/digits"
 
 
 @pytest.fixture
@@ -27,50 +28,62 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_life_of_a_dataset(
+@pytest.fixture
+def call(
     server: S3Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-) -> None:
+) -> Callable[..., str]:
+    """The command; returns what it prints, or with `fails` its error."""
     monkeypatch.setenv("IMAGENET_CREDENTIALS", str(server.secret(tmp_path / "secret")))
-    local = write_dataset(tmp_path / "volume" / "datasets" / "k", train=40, validation=8).folder
-    there, back = f"s3://{BUCKET}/sets/digits", tmp_path / "back"
 
-    def call(*arguments: str | Path, fails: bool = False) -> str:
+    def run(*arguments: str | Path, fails: bool = False) -> str:
         code = dataset.main([*map(str, arguments), "--endpoint", server.endpoint])
         captured = capfd.readouterr()
         assert (code != 0) == fails, captured.err
         return captured.err if fails else captured.out
 
+    return run
+
+
+def test_the_life_of_a_dataset(server: S3Server, call: Callable[..., str], tmp_path: Path) -> None:
+    local = write_dataset(tmp_path / "volume" / "datasets" / "k", train=40, validation=8).folder
+    back = tmp_path / "back"
     listed = call("list", tmp_path / "volume").splitlines()
     assert listed[1].split() == ["0" * 12, "RecordIO", "10", "40", "8", str(local)]
-    call("publish", local, there)
-    assert call("list", f"s3://{BUCKET}/sets").splitlines()[1].endswith(f" {there}")
-    shown = json.loads(call("show", there))
+    call("publish", local, THERE)
+    assert call("list", f"s3://{BUCKET}/sets").splitlines()[1].endswith(f" {THERE}")
+    shown = json.loads(call("show", THERE))
     assert (shown["images"], shown["shards"]) == ({"train": 40, "validation": 8}, 4)
-    call("verify", there)
-    call("fetch", there, back)
+    call("verify", THERE)
+    call("fetch", THERE, back)
     assert contents(back) == contents(local)
     described = len((local / "dataset.json").read_bytes())
-    assert call("fetch", there, back).endswith(f" {described} bytes were fetched\n")
+    assert call("fetch", THERE, back).endswith(f" {described} bytes were fetched\n")
 
+    assert "nothing is deleted without --yes" in call("delete", THERE, fails=True)
+    call("delete", THERE, "--yes")
+    assert files(server, "sets/digits") == {}
+    call("delete", local, "--yes")
+    assert not local.exists()
+
+
+def test_damage_in_a_bucket_is_named(
+    server: S3Server, call: Callable[..., str], tmp_path: Path
+) -> None:
+    call("publish", write_dataset(tmp_path / "local", train=40, validation=8).folder, THERE)
     store, there_is = server.bucket(BUCKET), files(server, "sets/digits")
     for damage in (b"0\t0\n" + there_is[f"{SHARD}.idx"], b"0\tfar\n"):
         obstore.put(store, f"sets/digits/{SHARD}.idx", damage)
-        found = call("verify", there, fails=True)
-        assert f"1 of 4 shards are damaged: {there}/{SHARD}.idx: " in found
+        found = call("verify", THERE, fails=True)
+        assert f"1 of 4 shards are damaged: {THERE}/{SHARD}.idx: " in found
     obstore.delete(store, f"sets/digits/{SHARD}.idx")
-    assert f"{SHARD}.idx: " in call("verify", there, fails=True)
+    assert f"{SHARD}.idx: " in call("verify", THERE, fails=True)
 
     name = f"{SHARD}.rec"
     damaged = bytearray(there_is[name])
     damaged[-9] ^= 1
     obstore.put(store, f"sets/digits/{name}", bytes(damaged))
-    found = call("verify", there, fails=True)
-    assert f"1 of 4 shards are damaged: {there}/{name}: its checksum is wrong" in found
-    assert "nothing is deleted without --yes" in call("delete", there, fails=True)
-    call("delete", there, "--yes")
-    assert files(server, "sets/digits") == {}
-    call("delete", local, "--yes")
-    assert not local.exists()
+    found = call("verify", THERE, fails=True)
+    assert f"1 of 4 shards are damaged: {THERE}/{name}: its checksum is wrong" in found
