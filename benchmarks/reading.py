@@ -48,7 +48,7 @@ CASES = {
 # About those of a hard disk.
 DISK = DiskLimit(mib=100, requests=100)
 
-Figures = list[dict[str, Any]]
+Measurements = list[dict[str, Any]]
 
 
 def main() -> None:
@@ -135,16 +135,16 @@ def _command(
     ]
 
 
-def _in_turn(commands: dict[str, list[str]], runs: int) -> dict[str, Figures]:
+def _in_turn(commands: dict[str, list[str]], runs: int) -> dict[str, Measurements]:
     """Run the commands so often, one after the other; return what they measured."""
-    results: dict[str, Figures] = {name: [] for name in commands}
+    results: dict[str, Measurements] = {name: [] for name in commands}
     for _ in range(runs):
         for name, command in commands.items():
             results[name].append(json.loads(subprocess.check_output(command)))
     return results
 
 
-def _median(found: Figures, key: str) -> float:
+def _median(found: Measurements, key: str) -> float:
     values: list[float] = [one[key] for one in found]
     return statistics.median(values)
 

@@ -72,7 +72,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Timestamps:
     """When the parts of a recovery ended, as seconds since the epoch.
 
     Attributes:
@@ -142,25 +142,25 @@ def recovery(strategy: str, name: str) -> dict[str, float]:
         figures = _wait(lambda: _after_a_step(next_first), "its first step")
         stepped = time.time()
         ends = _wait(lambda: event_times(events.read_text(), killed), "the events")
-        return parts(Moments(killed, gone, *ends, stepped), figures)
+        return durations(Timestamps(killed, gone, *ends, stepped), figures)
 
 
-def parts(moments: Moments, figures: Mapping[str, float]) -> dict[str, float]:
+def durations(timestamps: Timestamps, figures: Mapping[str, float]) -> dict[str, float]:
     """Return the seconds of each part, which add up to the time from the kill to the step.
 
     Args:
-        moments: When the parts outside of the program ended.
+        timestamps: When the parts outside of the program ended.
         figures: Of rank 0 after its first step.
     """
-    noticed, restarted, running = moments.noticed, moments.restarted, moments.running
+    noticed, restarted, running = timestamps.noticed, timestamps.restarted, timestamps.running
     # The processes may end by themselves before the operator notices it.
-    gone = min(max(moments.gone, noticed), restarted)
+    gone = min(max(timestamps.gone, noticed), restarted)
     own = {phase: figures.get(phase, 0.0) for phase in ("starting", "joining", "restoring")}
     # The programs start before the operator has seen that all of them run.
     own["starting"] = max(0.0, own["starting"] - (running - restarted))
-    before = {"noticed": noticed - moments.killed, "pods gone": gone - noticed}
+    before = {"noticed": noticed - timestamps.killed, "pods gone": gone - noticed}
     before |= {"restarted": restarted - gone, "running": running - restarted, **own}
-    rest = moments.stepped - moments.killed - sum(before.values())
+    rest = timestamps.stepped - timestamps.killed - sum(before.values())
     data = min(figures.get(_DATA_WAIT, 0.0), max(0.0, rest))
     return {**before, "data": data, "first step": rest - data}
 

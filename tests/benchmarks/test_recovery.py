@@ -35,7 +35,7 @@ def test_events_after_the_kill_end_the_parts() -> None:
     assert [moment - KILLED for moment in times] == [1.5, 3.5, 4.5]
 
 
-MOMENTS = recovery.Moments(
+TIMESTAMPS = recovery.Timestamps(
     killed=100.0, gone=101.5, noticed=101.0, restarted=103.0, running=103.5, stepped=109.0
 )
 WAIT = "imagenet_train_data_wait_seconds_sum"
@@ -44,7 +44,7 @@ WAIT = "imagenet_train_data_wait_seconds_sum"
 @pytest.mark.parametrize("starting", [0.25, 3.0])
 def test_the_parts_add_up(starting: float) -> None:
     figures = {"starting": starting, "joining": 0.5, "restoring": 0.25, "stepping": 9.0, WAIT: 0.75}
-    found = recovery.parts(MOMENTS, figures)
+    found = recovery.durations(TIMESTAMPS, figures)
     assert tuple(found) == recovery.PARTS
     assert sum(found.values()) == pytest.approx(9.0)
     assert found["noticed"] == 1.0
@@ -58,7 +58,7 @@ def test_the_parts_add_up(starting: float) -> None:
 def test_processes_that_end_early_or_are_seen_late_have_no_negative_part(
     gone: float, parts: tuple[float, float]
 ) -> None:
-    found = recovery.parts(replace(MOMENTS, gone=gone), {WAIT: 60.0})
+    found = recovery.durations(replace(TIMESTAMPS, gone=gone), {WAIT: 60.0})
     assert (found["pods gone"], found["restarted"]) == parts
     # More steps than one may have ended before the metrics were read.
     assert (found["data"], found["first step"]) == (5.5, 0.0)
