@@ -11,7 +11,7 @@ from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.pytorch import activation_checkpointing, networks
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.initializers import initialize
-from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
+from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOptions
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies.single import Single
@@ -40,9 +40,9 @@ def learner(
     updater = Updater(options.optimizer, network, plan.schedule, Precision(options.model.dtype))
     decay = options.optimizer.ema_decay
     average = None if decay is None else MovingAverage(network, decay)
-    recomputing: Callable[[], AbstractContextManager[None]] = nullcontext
+    backward_context: Callable[[], AbstractContextManager[None]] = nullcontext
     if options.model.activation_checkpointing:
-        recomputing = activation_checkpointing.apply(network, request.network)
+        backward_context = activation_checkpointing.apply(network, request.network)
     single = Single(torch.device("cpu"))
     return PyTorchLearner(
         network,
@@ -52,10 +52,7 @@ def learner(
         plan,
         inputs or plain_inputs(SHAPE),
         seed=0,
-        smoothing=options.optimizer.label_smoothing,
-        average=average,
-        compiled=compiled,
-        recomputing=recomputing,
+        step=StepOptions(options.optimizer.label_smoothing, average, compiled, backward_context),
     )
 
 

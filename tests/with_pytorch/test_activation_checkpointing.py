@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 def step(network: nn.Module, side: int, checkpointing: bool, compiled: bool = False) -> Step:
     """Make a step of a network in training, whose values are drawn by a seed."""
-    recomputing = (
+    backward_context = (
         activation_checkpointing.apply(network, "network") if checkpointing else nullcontext
     )
     module = compilation.compiled(network) if compiled else network
@@ -44,7 +44,7 @@ def step(network: nn.Module, side: int, checkpointing: bool, compiled: bool = Fa
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss = functional.cross_entropy(module(images), labels)
-    with recomputing():
+    with backward_context():
         loss.backward()
     return Step(network, sum(saved.values()), torch.get_rng_state())
 

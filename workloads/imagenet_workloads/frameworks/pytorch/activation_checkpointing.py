@@ -1,8 +1,8 @@
 """Activation checkpointing: the backward pass computes a block's activations again.
 
 Only the inputs of blocks stay in memory between both passes (Chen et al. 2016). Nothing else
-changes: dropout draws the same numbers again, and BatchNorm's statistics move in the first pass
-alone. MXNet's counterpart is MXNET_BACKWARD_DO_MIRROR. Imports PyTorch.
+changes: dropout draws the same numbers again, and BatchNorm's statistics are updated in the first
+pass alone. MXNet's counterpart is MXNET_BACKWARD_DO_MIRROR. Imports PyTorch.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ _POOLING = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 def apply(network: nn.Module, name: str) -> Callable[[], AbstractContextManager[None]]:
     """Let the blocks of a network compute their activations again; return a context for that.
 
-    The context surrounds each backward pass, whose second forward pass would move the buffers of
-    layers again, such as BatchNorm's statistics.
+    The context surrounds each backward pass, whose second forward pass would update the buffers
+    of layers again, such as BatchNorm's statistics.
 
     timm knows the blocks of its networks. Blocks of any other are modules with layers, and the
     layers of a sequence to each of its poolings.
@@ -39,7 +39,7 @@ def apply(network: nn.Module, name: str) -> Callable[[], AbstractContextManager[
     """
     if not hasattr(network, "set_grad_checkpointing"):
         _apply_to(network)
-        return partial(_moving_copies, network)
+        return partial(_preserved_buffers, network)
     try:
         network.set_grad_checkpointing(True)
     except AssertionError as error:
@@ -47,12 +47,12 @@ def apply(network: nn.Module, name: str) -> Callable[[], AbstractContextManager[
             f"--activation-checkpointing (training.activationCheckpointing): timm does not have "
             f"it for {name.removeprefix('timm/')}; leave it out"
         ) from error
-    return partial(_moving_copies, network)
+    return partial(_preserved_buffers, network)
 
 
 @contextmanager
-def _moving_copies(network: nn.Module) -> Iterator[None]:
-    """Let the layers of a network move copies of its buffers; then give them their own again."""
+def _preserved_buffers(network: nn.Module) -> Iterator[None]:
+    """Let the layers of a network update copies of its buffers; then restore their own."""
     kept = [
         (module, name, buffer)
         for module in network.modules()

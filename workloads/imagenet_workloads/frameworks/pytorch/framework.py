@@ -24,7 +24,7 @@ from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import restore, restore_average
 from imagenet_workloads.frameworks.pytorch.description import DESCRIPTION
 from imagenet_workloads.frameworks.pytorch.initializers import initialize
-from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
+from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOptions
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy, join
@@ -107,17 +107,19 @@ class PyTorch:
             plan,
             data.inputs,
             options.cluster.seed,
-            options.optimizer.label_smoothing,
-            average,
-            compilation.compiled if model.compile else lambda module: module,
-            # After the average, which is a copy of the network.
-            self._recomputing(network),
+            StepOptions(
+                options.optimizer.label_smoothing,
+                average,
+                compilation.compiled if model.compile else lambda module: module,
+                # After the average, which is a copy of the network.
+                self._backward_context(network),
+            ),
         )
         if resume_point.folder is not None and resume_point.continues:
             learner.statistics.load(resume_point.folder)
         return learner
 
-    def _recomputing(self, network: nn.Module) -> Callable[[], AbstractContextManager[None]]:
+    def _backward_context(self, network: nn.Module) -> Callable[[], AbstractContextManager[None]]:
         """Let the backward pass compute activations again if the options say so."""
         model = self._options.model
         if not model.activation_checkpointing:

@@ -8,6 +8,7 @@ Implements `Learner`. Imports PyTorch.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,23 @@ from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.sharding import seed_of
 
 
+@dataclass(frozen=True)
+class StepOptions:
+    """What a step does besides gradients and an update.
+
+    Attributes:
+        smoothing: part of each label that all classes get alike.
+        average: of the network's values, which is validated and exported; None without one.
+        compiled: returns the module that trains; weights stay those of the network.
+        backward_context: surrounds the backward pass.
+    """
+
+    smoothing: float = 0.0
+    average: MovingAverage | None = None
+    compiled: Callable[[nn.Module], nn.Module] = lambda module: module
+    backward_context: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
 class PyTorchLearner:
     """A network on this process's device."""
 
@@ -46,10 +64,7 @@ class PyTorchLearner:
         plan: UpdatePlan,
         inputs: Inputs,
         seed: int,
-        smoothing: float = 0.0,
-        average: MovingAverage | None = None,
-        compiled: Callable[[nn.Module], nn.Module] = lambda module: module,
-        recomputing: Callable[[], AbstractContextManager[None]] = nullcontext,
+        step: StepOptions,
     ) -> None:
         """Take the network on the strategy's device, and its optimizer.
 
@@ -61,16 +76,12 @@ class PyTorchLearner:
             plan: of the updates.
             inputs: by which bytes are normalised.
             seed: of dropout.
-            smoothing: part of each label that all classes get alike.
-            average: of the network's values, which is validated and exported; None without one.
-            compiled: returns the module that trains; weights stay those of the network.
-            recomputing: surrounds the backward pass.
+            step: what a step also does.
         """
         self.network, self.updater = network, updater
         self._request, self._strategy, self._seed = request, strategy, seed
-        self._smoothing, self.average = smoothing, average
-        self._module = strategy.distribute(compiled(network))
-        self._recomputing = recomputing
+        self._step, self.average = step, step.average
+        self._module = strategy.distribute(step.compiled(network))
         self._updates, self._steps = plan.updates_done, 0
         self.statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
@@ -91,10 +102,10 @@ class PyTorchLearner:
             with self.updater.precision.autocast():
                 scores = self._module(self._mixed(batch))[: batch.images]
             labels = batch.label.to(self._strategy.device, non_blocking=True)[: batch.images]
-            loss = summed_loss(scores.float(), labels, self._smoothing, batch.mixing)
+            loss = summed_loss(scores.float(), labels, self._step.smoothing, batch.mixing)
             if self._ready is not None and updates:
                 self._ready.watch(loss)
-            with self._recomputing():
+            with self._step.backward_context():
                 self.updater.backward(loss * self._scale)
         if counted is None:
             return Flags(), _outputs(scores, batch)
