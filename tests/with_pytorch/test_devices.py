@@ -1,4 +1,4 @@
-"""PyTorch's GPU; the build and the GPU are played, because there is no GPU."""
+"""PyTorch's GPU; the build and the GPU are fakes, because there is no GPU."""
 
 import pytest
 import torch
@@ -11,7 +11,9 @@ from imagenet_workloads.train.gpu_code import Capability
 BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 
 
-def play(monkeypatch: pytest.MonkeyPatch, name: str, capability: Capability) -> list[torch.device]:
+def fake_gpus(
+    monkeypatch: pytest.MonkeyPatch, name: str, capability: Capability
+) -> list[torch.device]:
     """Play a machine with two GPUs, of which the second has a name; the list gets what is taken."""
     taken: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -25,7 +27,7 @@ def play(monkeypatch: pytest.MonkeyPatch, name: str, capability: Capability) -> 
 
 
 def test_the_gpu_of_the_option_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = play(monkeypatch, "H100", (9, 0))
+    taken = fake_gpus(monkeypatch, "H100", (9, 0))
     assert take_device((1,)) == torch.device("cuda", 1)
     assert taken == [torch.device("cuda", 1)]
 
@@ -42,7 +44,7 @@ def test_the_gpu_of_the_option_is_taken(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_gpu_without_code_is_refused(
     monkeypatch: pytest.MonkeyPatch, name: str, capability: Capability, message: str
 ) -> None:
-    taken = play(monkeypatch, name, capability)
+    taken = fake_gpus(monkeypatch, name, capability)
     with pytest.raises(InputError) as error:
         take_device((1,))
     assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""TensorFlow's GPUs; the build and the GPUs are played, because there is no GPU."""
+"""TensorFlow's GPUs; the build and the GPUs are fakes, because there is no GPU."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ K80 = {"device_name": "K80", "compute_capability": (3, 7)}
 H100 = {"device_name": "H100", "compute_capability": (9, 0)}
 
 
-def play(
+def fake_gpus(
     monkeypatch: pytest.MonkeyPatch, build: dict[str, Any], *gpus: dict[str, Any]
 ) -> list[int]:
     """Play a build on a machine with GPUs; the list gets the numbers of those that are taken."""
@@ -37,7 +37,7 @@ def play(
 def test_only_the_gpus_of_the_options_are_taken_and_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    taken = play(monkeypatch, BUILD, K80, H100)
+    taken = fake_gpus(monkeypatch, BUILD, K80, H100)
     framework._take_devices((1,))
     assert taken == [1]
     framework._take_devices(())
@@ -59,7 +59,7 @@ def test_only_the_gpus_of_the_options_are_taken_and_checked(
 def test_a_gpu_without_code_is_refused(
     monkeypatch: pytest.MonkeyPatch, gpu: dict[str, Any], build: dict[str, Any], message: str
 ) -> None:
-    taken = play(monkeypatch, build, gpu)
+    taken = fake_gpus(monkeypatch, build, gpu)
     with pytest.raises(InputError) as error:
         framework._take_devices((0,))
     assert message in str(error.value)
@@ -74,12 +74,12 @@ def test_a_gpu_without_code_is_refused(
 def test_what_cannot_be_compared_passes(
     monkeypatch: pytest.MonkeyPatch, gpu: dict[str, Any], build: dict[str, Any]
 ) -> None:
-    taken = play(monkeypatch, build, gpu)
+    taken = fake_gpus(monkeypatch, build, gpu)
     framework._take_devices((0,))
     assert taken == [0]
 
 
 def test_a_missing_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, BUILD, H100)
+    fake_gpus(monkeypatch, BUILD, H100)
     with pytest.raises(InputError, match="there is no GPU 1, TensorFlow sees 1"):
         framework._take_devices((0, 1))
