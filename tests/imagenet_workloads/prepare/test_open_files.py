@@ -1,17 +1,20 @@
-"""Fetch, index and pack of more archives than a process may open, and what they keep open."""
+"""Fetch, index and pack of many archives: requests at the same time, and files that stay open."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
+from imagenet_workloads.commands import fetch
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import open_files
 from imagenet_workloads.prepare.sources.cache import CachedFile
 from imagenet_workloads.prepare.sources.source import SourceChangedError
-from support.file_server import FileServer
+from support.file_server import FileServer, Handler
 from support.pictures import jpeg, tar
 from support.preparation import finish, start
+from support.processes import DEADLINE_SECONDS
 
 # The limit of a process, and the number of cached files that it keeps open.
 FEW_FILES = """
@@ -56,6 +59,23 @@ def test_more_archives_may_be_prepared_than_a_process_may_open(tmp_path: Path) -
             start("pack", *reading, *data, "--key", plan.name, "--threads", "2", hook=FEW_FILES)
         )
         assert code == 0, errors
+
+
+def test_fetch_begins_several_files_at_the_same_time(tmp_path: Path) -> None:
+    together = Barrier(4, timeout=DEADLINE_SECONDS)
+
+    def wait_for_others(handler: Handler) -> None:
+        together.wait()
+        handler.serve()
+
+    content = {f"/{number}.tar": tar({"a.jpg": jpeg(number)}) for number in range(6)}
+    with FileServer(content).running() as server:
+        server.faults.extend([wait_for_others] * 4)
+        folder = ["--http-folder", f"{server.url}/", "--http-name", "{0..5}.tar"]
+        assert fetch.main([*folder, "--cache", str(tmp_path), "--connections", "4"]) == 0
+    assert not together.broken
+    stored = {path.name[-5:]: path.read_bytes() for path in tmp_path.rglob("*.tar")}
+    assert {f"/{name}": one for name, one in stored.items()} == content
 
 
 def test_the_files_read_last_stay_open(

@@ -11,14 +11,16 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.download import REMEDY, Download, Ranges, Whole, room
+from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.partial_file import BLOCK, journal_of
 from imagenet_workloads.prepare.sources import decompressed
 from imagenet_workloads.prepare.sources.cache import (
@@ -79,7 +81,7 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
         WorkloadError: the server cannot be reached, or a file has changed meanwhile.
     """
     atomic_files.make_folder(request.cache)
-    begun = [(file, _begin(file, request.owner)) for file in request.files]
+    begun = _begin_all(request)
     downloads = [(file, one) for file, one in begun if not isinstance(one, Record)]
     total = sum(one.version.size for _, one in begun)
     missing = sum(one.version.size - one.present for _, one in downloads)
@@ -90,11 +92,14 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
     atomic_files.require_space(
         request.cache, missing + content, f"the fetch of {missing + content} bytes", REMEDY
     )
-    for file, download in downloads:
-        _log.info("%s: fetching", file.place.where)
-        with _one_version(file), closing(download):
-            download.fetch(request.connections, recorder)
-        _store(file, download)
+    with ExitStack() as connections:
+        for _, download in downloads:
+            connections.callback(download.close)
+        for file, download in downloads:
+            _log.info("%s: fetching", file.place.where)
+            with _one_version(file):
+                download.fetch(request.connections, recorder)
+            _store(file, download)
     return FetchResult(sum(_size(file) for file in request.files))
 
 
@@ -113,6 +118,15 @@ def _one_version(file: FileToFetch) -> Iterator[None]:
 def _size(file: FileToFetch) -> int:
     record = file.place.record()
     return 0 if record is None else record.version.size
+
+
+def _begin_all(request: FetchRequest) -> list[tuple[FileToFetch, Record | Download]]:
+    """Begins many files at the same time, and then the lists of them."""
+    files = [file for file in request.files if not file.is_list]
+    lists = [file for file in request.files if file.is_list]
+    begin = partial(_begin, owner=request.owner)
+    begun = map_in_order(begin, files, request.connections)
+    return [*zip(files, begun, strict=True), *((one, begin(one)) for one in lists)]
 
 
 def _begin(file: FileToFetch, owner: str) -> Record | Download:

@@ -212,6 +212,7 @@ class FileToFetch:
         open: asks the server for the file's version. It raises what `RemoteBlob` does.
         stale_folders: the folders in the cache that are deleted when the file is stored.
         checksum_remedy: what to do if the checksum differs.
+        is_list: whether it lists other files, which are opened before it.
     """
 
     name: str
@@ -221,6 +222,7 @@ class FileToFetch:
     open: Callable[[], "RemoteBlob | WholeFile"]
     stale_folders: Callable[[], Iterable[Path]] = tuple
     checksum_remedy: str = "upload the file again, or correct its checksum"
+    is_list: bool = False
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class CachedFiles:
     def to_fetch(
         self, checksums: Mapping[str, str], opener: Callable[[str], Opener], commit: str = ""
     ) -> Iterator[FileToFetch]:
-        """The files and the list, which must be opened after them.
+        """The files, and the list last.
 
         Args:
             checksums: of the files to store, by their paths; empty if unknown.
@@ -105,7 +105,8 @@ class CachedFiles:
         def stale_folders() -> Iterable[Path]:
             return self._stale_folders(listed, {self._place(name).folder for name in checksums})
 
-        yield FileToFetch(_NAME, self.list_place, False, "", open_list, stale_folders)
+        place = self.list_place
+        yield FileToFetch(_NAME, place, False, "", open_list, stale_folders, is_list=True)
 
     def _read_list(self) -> Fields:
         with closing(self.list_place.open()) as file:
