@@ -142,6 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: no other story may run at the same time")
     config.addinivalue_line("markers", "in_turn: takes turns with others that need the same")
     config.addinivalue_line("markers", "timed: says how long something took")
+    config.addinivalue_line("markers", "long: runs only when it is asked for")
     config.addinivalue_line("markers", "without_operator: does not mind what it does")
 
 

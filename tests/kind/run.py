@@ -69,7 +69,7 @@ crashLoopBackOff: {maxContainerRestartPeriod: 5s}"""
 # take turns do so too, and what needs no operator runs between them.
 ONE_BY_ONE = ("--dist=load", "--maxschedchunk=1")
 ORDER = {
-    "alone": (),
+    "alone and not long": (),
     "in_turn or without_operator": ("--numprocesses=5", *ONE_BY_ONE),
     "not (alone or in_turn or without_operator or timed)": ("--numprocesses=5", *ONE_BY_ONE),
     "timed": (),
@@ -101,7 +101,9 @@ def main() -> int:
     if arguments.what == "up":
         up(prepare())
     elif arguments.what == "load":
-        load(existing())
+        cluster = existing()
+        build_images(cluster.environment)
+        load(cluster)
     else:
         existing().delete()
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,3 +63,14 @@ def release(cluster: Cluster) -> Iterator[Release]:
     release = Release(cluster)
     yield release
     release.upgrade()
+
+
+@pytest.fixture
+def cordon(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Let no further pod on a node; all nodes are open again after the story."""
+
+    def close(node: str) -> None:
+        cluster.kubectl("cordon", node)
+
+    yield close
+    cluster.kubectl("uncordon", *cluster.workers)

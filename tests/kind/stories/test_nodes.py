@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -10,17 +10,6 @@ from kind.cluster import Cluster
 from kind.stories.deployment import Operator
 from kind.stories.jobs import played
 from kind.stories.namespace import StoryNamespace, member_nodes
-
-
-@pytest.fixture
-def cordon(cluster: Cluster) -> Iterator[Callable[[str], None]]:
-    """Let no further pod on a node; all nodes are open again after the story."""
-
-    def close(node: str) -> None:
-        cluster.kubectl("cordon", node)
-
-    yield close
-    cluster.kubectl("uncordon", *cluster.workers)
 
 
 @pytest.mark.usefixtures("cordon")

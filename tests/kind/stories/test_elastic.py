@@ -1,0 +1,110 @@
+"""An elastic job shrinks when a node goes, and grows from a checkpoint when it is back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kind.cluster import Cluster
+from kind.stories.jobs import AT_CHECKPOINT, Manifest, from_archive, trained
+from kind.stories.namespace import OF_JOB, ROLE, StoryNamespace
+
+EPOCHS = 5
+# Two such workers do not fit on a node of two cores.
+CPU = "1200m"
+
+STRATEGIES = [
+    pytest.param("MXNet", {"parameterServer": {"kvStore": "dist_sync"}}, id="parameter server"),
+    pytest.param("PyTorch", {"distributedDataParallel": {}}, id="distributed data parallel"),
+    *(
+        pytest.param(framework, strategy, id=name, marks=pytest.mark.long)
+        for name, framework, strategy in (
+            ("horovod", "MXNet", {"horovod": {"slotsPerWorker": 1}}),
+            ("tensorflow horovod", "TensorFlow", {"horovod": {"slotsPerWorker": 1}}),
+            ("multi-worker mirrored", "TensorFlow", {"multiWorkerMirrored": {}}),
+        )
+    ),
+]
+"""The framework and the strategy of each job."""
+
+
+def elastic(framework: str, strategy: Manifest) -> Manifest:
+    """A job of two workers that goes on with one, held in attempts 0 and 1."""
+    job = trained(
+        epochs=EPOCHS,
+        strategy=strategy,
+        workers={"minReplicas": 1, "elastic": {"waitSeconds": 60}},
+        dataset=from_archive(format="TFRecord" if framework == "TensorFlow" else "RecordIO"),
+        training={"framework": framework},
+        hold_at={"worker@0": AT_CHECKPOINT.format(2), "worker@1": AT_CHECKPOINT.format(4)},
+        # A program that is held ignores SIGTERM.
+        template={"terminationGracePeriodSeconds": 20},
+    )
+    (container,) = job["spec"]["training"]["workers"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": CPU}}
+    return job
+
+
+@pytest.mark.parametrize(("framework", "strategy"), STRATEGIES)
+def test_a_job_shrinks_and_grows(
+    story: StoryNamespace,
+    cluster: Cluster,
+    cordon: Callable[[str], None],
+    framework: str,
+    strategy: Manifest,
+) -> None:
+    story.make_archive()
+    story.kubectl.apply(elastic(framework, strategy))
+    writer = story.wait_until_held("worker")
+    assert workers(story.wait_for_attempt(0)) == 2
+
+    node = story.kubectl.get("pods", writer)["spec"]["nodeName"]
+    cordon(node)
+    story.kill_pod(writer)
+    story.wait_until_held("worker", attempt=1)
+    assert workers(story.wait_for_attempt(1)) == 1
+    cluster.kubectl("uncordon", node)
+    wait_for_sigterm(story)
+    story.release("worker")
+
+    status = story.wait_for_condition("Succeeded")
+    assert workers(status) == 2
+    assert status["training"]["attempt"] == 2
+    assert (status["restarts"], status["disruptions"]) == (0, 1)
+    assert {"Shrunk", "Growing", "Grown"} <= reasons(story)
+    assert "/attempts/r1/checkpoints/epoch-0004" in story.result(status)["resumedFrom"]
+    assert workers_of_attempts(story) == [2, 1, 2]
+
+
+def workers(status: Manifest) -> int:
+    """The number of workers of the current attempt."""
+    return int(status["training"]["workers"])
+
+
+def wait_for_sigterm(story: StoryNamespace) -> None:
+    """Wait until every worker is asked to end."""
+
+    def signalled(pods: dict[str, Manifest]) -> bool:
+        return all("deletionTimestamp" in pod["metadata"] for pod in pods.values())
+
+    story.kubectl.wait_until("pods", signalled, selector=f"{OF_JOB},{ROLE}=worker")
+
+
+def reasons(story: StoryNamespace) -> set[str]:
+    """The reasons of the events of the story's namespace."""
+    return {event["reason"] for event in story.kubectl.all("events")}
+
+
+def workers_of_attempts(story: StoryNamespace) -> list[int]:
+    """The workers of each attempt by the ledger, which must have each image once an epoch."""
+    program = Path(sys.executable).parent / "imagenet-ledger"
+    (dataset,) = story.data.glob("datasets/*/")
+    command = [str(program), str(story.output()), f"--dataset={dataset}", "--output=json"]
+    checked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    return [attempt["workers"] for attempt in json.loads(checked.stdout)["attempts"]]
