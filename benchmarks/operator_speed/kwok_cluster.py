@@ -18,7 +18,6 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,30 +42,20 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     Args:
         folder: For what belongs to this run.
     """
-    environment = prepare()
-    single = folder / "kind.yaml"
-    single.write_text(_of_one_node(Path(environment.configuration).read_text()))
-    made = Cluster(NAME, replace(environment, configuration=str(single)))
+    made = Cluster(NAME, prepare())
     try:
-        made.create()
+        made.create(workers=0)
         kubectl = made.kubectl
         # Nothing that is measured runs on the real node.
-        kubectl("cordon", made.nodes[0])
-        kubectl("apply", "--server-side", "--filename", str(DEFINITION))
-        kubectl.wait("crd/imagenetjobs.imagenet.dev", "condition=Established")
+        (real,) = made.nodes
+        kubectl("cordon", real)
+        kubectl.define(DEFINITION)
         with _kwok(made, folder):
             kubectl.apply(*(_node(number) for number in range(FAKE_NODES)))
             kubectl.wait(f"nodes --selector={_FAKE}=fake", "condition=Ready")
             yield made
     finally:
         made.delete()
-
-
-def _of_one_node(text: str) -> str:
-    parsed = yaml.safe_load(text)
-    parsed["nodes"] = [node for node in parsed["nodes"] if node["role"] == "control-plane"]
-    written: str = yaml.safe_dump(parsed)
-    return written
 
 
 @contextmanager
@@ -131,8 +120,11 @@ class OperatorProcess:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def is_ready(self) -> bool:
-        """Whether it says that it is at work."""
+    def leads(self) -> bool:
+        """Whether it is at work; one that waits for the lease is ready, too."""
+        return self._is_ready() and bool(self.metrics()["imagenet_operator_leader"])
+
+    def _is_ready(self) -> bool:
         if not self.is_alive:
             raise SystemExit("the operator has ended by itself; its log says why")
         try:

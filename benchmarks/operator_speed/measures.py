@@ -49,9 +49,9 @@ class Bench:
 
     @asynccontextmanager
     async def operator(self) -> AsyncIterator[kwok_cluster.OperatorProcess]:
-        """Run an operator and wait until it is ready."""
+        """Run an operator and wait until it leads."""
         with kwok_cluster.operator(self.cluster, self.folder, _PORT) as process:
-            await until(process.is_ready, 120)
+            await until(process.leads, 120)
             yield process
 
 

@@ -25,6 +25,7 @@ Manifest = dict[str, Any]
 
 Resource = Literal[
     "configmaps",
+    "customresourcedefinitions",
     "events",
     "imagenetjobs",
     "jobs",
@@ -61,9 +62,11 @@ _SERVED: dict[Resource, str] = {
     "poddisruptionbudgets": "/apis/policy/v1",
     "resourcequotas": _CORE,
     "leases": "/apis/coordination.k8s.io/v1",
+    "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
     "validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
 }
 _OUTSIDE_NAMESPACES = (
+    "customresourcedefinitions",
     "namespaces",
     "nodes",
     "persistentvolumes",
@@ -119,6 +122,24 @@ class Kubectl:
         """Apply manifests."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self("apply", "--filename=-", given=json.dumps(listed))
+
+    def define(self, path: Path) -> None:
+        """Apply a file of definitions, and wait until the API server serves their objects."""
+        # As a client's apply would keep them in an annotation, they are too long.
+        applied = self("apply", "--server-side", f"--filename={path}", "--output=name")
+        wanted = [line.rpartition("/")[2] for line in applied.split()]
+
+        def is_established(definition: Manifest) -> bool:
+            # A new one has no conditions, for which `kubectl wait` fails.
+            conditions = definition.get("status", {}).get("conditions") or ()
+            return any(
+                one["type"] == "Established" and one["status"] == "True" for one in conditions
+            )
+
+        self.wait_until(
+            "customresourcedefinitions",
+            lambda found: all(name in found and is_established(found[name]) for name in wanted),
+        )
 
     def create(self, resource: Resource, manifest: Mapping[str, Any]) -> None:
         """Make an object; a field that is not known is an error."""

@@ -198,12 +198,7 @@ def load(cluster: Cluster) -> None:
 def define_monitors(cluster: Cluster) -> None:
     """Define PodMonitor and PrometheusRule as the Prometheus Operator does, which is not needed."""
     (definitions,) = build.build(["prometheus-operator"]).values()
-    # As a client's apply would keep them in an annotation, they are too long.
-    applied = cluster.kubectl(
-        "apply", "--server-side", f"--filename={definitions}", "--output=name"
-    )
-    for definition in applied.split():
-        cluster.kubectl.wait(definition, "condition=Established")
+    cluster.kubectl.define(Path(definitions))
 
 
 def install(cluster: Cluster) -> None:
