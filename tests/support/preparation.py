@@ -176,3 +176,20 @@ def killed_at(n: int, program: str, *arguments: str | Path) -> bool:
     code, _, errors = finish(start(program, *arguments, hook=KILL.format(n=n)))
     assert code in (0, -signal.SIGKILL), errors
     return code != 0
+
+
+def verify(dataset: Path) -> int:
+    """Compare a sealed dataset's checksums; return the exit code of imagenet-seal."""
+    return seal.main(["--data", str(dataset.parents[1]), "--key", dataset.name, "--verify"])
+
+
+def flip(path: Path) -> None:
+    """Damage a file in its middle; its length stays."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    """Take the end of a file away."""
+    path.write_bytes(path.read_bytes()[:-4])

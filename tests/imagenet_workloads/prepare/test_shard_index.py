@@ -11,7 +11,7 @@ from imagenet_workloads.dataset import FILE_NAME, FORMATS, read_dataset
 from imagenet_workloads.reading.records import Records, open_split
 from support.older_datasets import make_older, without_index
 from support.pictures import collection, write_tar_of_tars
-from support.preparation import contents, dataset_of, prepare, run_index, stamps
+from support.preparation import contents, cut, dataset_of, flip, prepare, run_index, stamps, verify
 
 IMAGES = collection({"n01": 10, "n02": 10})
 TF_RECORD = ("--shards", "3", "--validation-per-class", "2", "--format", "TFRecord")
@@ -35,10 +35,6 @@ def packing(source: Path, dataset: Path) -> list[str]:
     return ["--data", str(dataset.parents[1]), "--key", dataset.name, "--source", str(source)]
 
 
-def verify(dataset: Path) -> int:
-    return seal.main(["--data", str(dataset.parents[1]), "--key", dataset.name, "--verify"])
-
-
 def verify_folder(dataset: Path) -> int:
     return seal.main(["--dataset", str(dataset), "--verify"])
 
@@ -46,16 +42,6 @@ def verify_folder(dataset: Path) -> int:
 def opened(dataset: Path) -> Records:
     sealed = read_dataset(dataset)
     return open_split(sealed.train, sealed.format, dataset)
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-4])
 
 
 @pytest.mark.parametrize("format", FORMATS)

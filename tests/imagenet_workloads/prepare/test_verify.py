@@ -14,7 +14,7 @@ from imagenet_workloads.commands import seal
 from imagenet_workloads.dataset import FILE_NAME, read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from support.pictures import collection, write_tar_of_tars
-from support.preparation import prepare
+from support.preparation import cut, flip, prepare, verify
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 IMAGES = collection({"n01": 10, "n02": 10})
@@ -28,20 +28,6 @@ def contents(dataset: Path) -> dict[str, bytes]:
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
     return prepare(write_tar_of_tars(tmp_path / "source.tar", IMAGES), tmp_path / "data", *OPTIONS)
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-4])
-
-
-def verify(dataset: Path) -> int:
-    return seal.main(["--data", str(dataset.parents[1]), "--key", dataset.name, "--verify"])
 
 
 def test_a_good_dataset_stays_sealed(dataset: Path) -> None:

@@ -45,7 +45,11 @@ from imagenet_workloads.prepare.sources.remote_archives import (
     open_archives,
     open_planned_archives,
 )
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.remote_kind import (
+    RemoteKind,
+    add_max_requests,
+    add_words_and_boxes,
+)
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
 
 USERNAME, PASSWORD = "username", "password"
@@ -75,31 +79,14 @@ class HttpKind(RemoteKind):
             "images on a server", "The login is in $IMAGENET_CREDENTIALS/username and /password."
         )
         _add_reading_options(group.add_argument)
-        group.add_argument(
-            "--http-max-requests",
-            type=types.count,
-            metavar="N",
-            help="fail if listing the archive takes more requests (default: 2000000)",
-        )
+        add_max_requests(group.add_argument, "http")
         group.add_argument(
             "--http-labels",
             type=types.text,
             metavar="NAME",
             help="the file with the labels of --http-validation (default: its folders are classes)",
         )
-        group.add_argument(
-            "--http-class-words",
-            type=types.text,
-            metavar="NAME",
-            help="the file with words for the classes, as --class-words",
-        )
-        group.add_argument(
-            "--http-bounding-boxes",
-            type=types.text,
-            action="append",
-            metavar="NAME",
-            help="an archive of annotations, as --bounding-boxes; may be repeated",
-        )
+        add_words_and_boxes(group.add_argument, "http", "NAME")
 
     def add_pack_options(self, parser: ArgumentParser) -> None:
         """Adds the options that open the archives."""

@@ -25,7 +25,7 @@ from imagenet_workloads.prepare.sources.remote import (
     open_remote_planned,
     pinned,
 )
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
 from imagenet_workloads.prepare.sources.source import Source
 
 _CACHE_FIELD = "source.huggingFace.cache"
@@ -46,12 +46,7 @@ class HuggingFaceKind(RemoteKind):
             "a dataset of Hugging Face", "The token is in $IMAGENET_CREDENTIALS/HF_TOKEN."
         )
         _add_reading_options(group.add_argument)
-        group.add_argument(
-            "--hf-max-requests",
-            type=types.count,
-            metavar="N",
-            help="fail if listing an archive takes more requests (default: 2000000)",
-        )
+        add_max_requests(group.add_argument, "hf")
 
     def add_pack_options(self, parser: ArgumentParser) -> None:
         """Adds the options that open the files."""

@@ -20,7 +20,7 @@ from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import FileToFetch, Place, place_of
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
 from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
 from imagenet_workloads.prepare.sources.source import Source
 
 _CACHE_FIELD = "source.kaggle.cache"
@@ -42,12 +42,7 @@ class KaggleKind(RemoteKind):
             f"/{kaggle.KEY}.",
         )
         _add_reading_options(group.add_argument)
-        group.add_argument(
-            "--kaggle-max-requests",
-            type=types.count,
-            metavar="N",
-            help="fail if listing the archive takes more requests (default: 2000000)",
-        )
+        add_max_requests(group.add_argument, "kaggle")
 
     def add_pack_options(self, parser: ArgumentParser) -> None:
         """Adds the options that open the file."""

@@ -3,7 +3,9 @@
 from abc import abstractmethod
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from typing import Any
 
+from imagenet_workloads import arguments as types
 from imagenet_workloads.prepare.sources.cache import FileToFetch
 from imagenet_workloads.prepare.sources.source import SourceKind
 
@@ -23,3 +25,36 @@ class RemoteKind(SourceKind):
             InputError: the Secret lacks a key.
             WorkloadError: the server cannot be reached.
         """
+
+
+def add_max_requests(add_argument: Any, prefix: str) -> None:
+    """Adds the limit on the requests that listing sends, as --PREFIX-max-requests."""
+    add_argument(
+        f"--{prefix}-max-requests",
+        type=types.count,
+        metavar="N",
+        help="fail if listing the archive takes more requests (default: 2000000)",
+    )
+
+
+def add_words_and_boxes(add_argument: Any, prefix: str, metavar: str) -> None:
+    """Adds --PREFIX-class-words and --PREFIX-bounding-boxes, files beside the images.
+
+    Args:
+        add_argument: of a parser or a group.
+        prefix: of the kind's options.
+        metavar: what names a file there.
+    """
+    add_argument(
+        f"--{prefix}-class-words",
+        type=types.text,
+        metavar=metavar,
+        help="the file with words for the classes, as --class-words",
+    )
+    add_argument(
+        f"--{prefix}-bounding-boxes",
+        type=types.text,
+        action="append",
+        metavar=metavar,
+        help="an archive of annotations, as --bounding-boxes; may be repeated",
+    )

@@ -26,7 +26,11 @@ from imagenet_workloads.prepare.sources.remote_archives import (
     open_archives,
     open_planned_archives,
 )
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.remote_kind import (
+    RemoteKind,
+    add_max_requests,
+    add_words_and_boxes,
+)
 from imagenet_workloads.prepare.sources.s3_objects import S3Blob, S3FlatFolder, S3Folder, S3Labels
 from imagenet_workloads.prepare.sources.s3_tree import open_at, open_prefix
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
@@ -48,28 +52,11 @@ class S3Kind(RemoteKind):
             "images in a bucket", "The keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID, …"
         )
         _add_reading_options(group.add_argument)
-        group.add_argument(
-            "--s3-max-requests",
-            type=types.count,
-            metavar="N",
-            help="fail if listing the archive takes more requests (default: 2000000)",
-        )
+        add_max_requests(group.add_argument, "s3")
         group.add_argument(
             "--s3-labels", type=types.text, metavar="KEY", help="the labels of --s3-validation"
         )
-        group.add_argument(
-            "--s3-class-words",
-            type=types.text,
-            metavar="KEY",
-            help="a file with words for the classes, as --class-words",
-        )
-        group.add_argument(
-            "--s3-bounding-boxes",
-            type=types.text,
-            action="append",
-            metavar="KEY",
-            help="an archive of annotations, as --bounding-boxes; may be repeated",
-        )
+        add_words_and_boxes(group.add_argument, "s3", "KEY")
         group.add_argument(
             "--s3-checksum",
             type=types.checksum,
