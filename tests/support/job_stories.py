@@ -8,7 +8,10 @@ from typing import Any
 
 from imagenet_operator.api.status import Status
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.decide import decide
+from imagenet_operator.reconcile.observe import sort
+from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from support.asynchronous import run_now
 from support.job_table import manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import condition
@@ -94,3 +97,13 @@ def creating(**run_policy: Any) -> SimulatedCluster:
         return said_so is not None and said_so.status == "True"
 
     return play(make(**run_policy), is_ready)
+
+
+def observed(cluster: SimulatedCluster) -> Observed:
+    """What a reconcile sees now."""
+    return sort(cluster.job, run_now(cluster.observe(cluster.job)))
+
+
+def decided(cluster: SimulatedCluster, seen: Observed) -> Decision:
+    """What the operator decides about what it has seen."""
+    return decide(cluster.job, seen, None, cluster.now, cluster.settings)

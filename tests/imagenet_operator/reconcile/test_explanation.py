@@ -10,18 +10,16 @@ import pytest
 
 from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile import explanation
-from imagenet_operator.reconcile.decide import decide
-from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.policies.figures import is_worth_a_write
-from imagenet_operator.reconcile.types import Decision, Observed
-from imagenet_operator.reconcile.waiting_objects import ObjectEvent, Refusal
-from support.asynchronous import run_now
+from imagenet_operator.reconcile.waiting_objects import ObjectEvent
 from support.job_stories import (
     condition_of,
     creating,
+    decided,
     is_over,
     is_running,
     make,
+    observed,
     play,
     pod,
     reasons,
@@ -29,7 +27,6 @@ from support.job_stories import (
 from support.simulated_cluster import SimulatedCluster
 
 WORKER = "digits-r0-worker-0"
-QUOTA = Refusal('pods "digits-r0-worker-1" is forbidden: exceeded quota: small, used: pods=4')
 
 
 def bound(**run_policy: int) -> SimulatedCluster:
@@ -339,25 +336,6 @@ def test_an_init_container_that_runs_is_named_and_raises_no_alert() -> None:
     assert running(cluster)[1] == "ContainerCreating"
 
 
-def observed(cluster: SimulatedCluster) -> Observed:
-    return sort(cluster.job, run_now(cluster.observe(cluster.job)))
-
-
-def decided(cluster: SimulatedCluster, seen: Observed) -> Decision:
-    return decide(cluster.job, seen, None, cluster.now, cluster.settings)
-
-
-def test_a_job_without_pods_says_what_the_event_says() -> None:
-    cluster = make()
-    cluster.reconcile()
-    cluster.now += timedelta(seconds=30)
-    seen = observed(cluster)
-    (item,) = seen.waiting
-    event = ObjectEvent("FailedCreate", "Error creating: pods is forbidden: exceeded quota: small")
-    status = decided(cluster, replace(seen, events={item.uid: event})).status
-    assert condition_of(status, "DatasetReady")[1] == "QuotaExceeded"
-
-
 def test_a_pod_that_does_not_go_is_what_the_next_attempt_waits_for() -> None:
     cluster = play(make(), is_running)
     held = pod(cluster, WORKER)
@@ -381,50 +359,6 @@ def test_a_pod_that_does_not_go_is_what_the_next_attempt_waits_for() -> None:
     cluster.reconcile()
     play(cluster, is_running)
     assert cluster.status.restarts == 1
-
-
-def test_a_refusal_is_explained_without_anything_else_of_the_decision() -> None:
-    cluster = make()
-    decision = explanation.explain_refusal(cluster.job, QUOTA, cluster.now, cluster.settings)
-    assert (decision.create, decision.delete, decision.patch, decision.events) == ((), (), (), ())
-    assert condition_of(decision.status, "DatasetReady")[:2] == ("False", "QuotaExceeded")
-    assert decision.status.start_time is None
-
-    cluster = creating()
-    decision = explanation.explain_refusal(cluster.job, QUOTA, cluster.now, cluster.settings)
-    assert condition_of(decision.status, "Running")[:2] == ("False", "QuotaExceeded")
-    assert decision.status.training is None
-
-
-def test_a_refusal_is_explained_without_the_generation_of_the_refused_spec() -> None:
-    cluster = creating()
-    former = cluster.status.observed_generation
-    cluster.document["metadata"]["generation"] = 7
-    decision = explanation.explain_refusal(cluster.job, QUOTA, cluster.now, cluster.settings)
-    assert decision.status.observed_generation == former
-    assert former != 7
-
-
-def test_a_refusal_is_over_once_everything_is_created() -> None:
-    cluster = creating()
-    status = decided(cluster, replace(observed(cluster), refusal=QUOTA)).status
-    assert condition_of(status, "Running")[1] == "Scheduling"
-
-
-def test_a_refusal_stays_in_the_condition_between_attempts() -> None:
-    cluster = creating()
-    cluster.reconcile(cut_after=4)
-    status = decided(cluster, replace(observed(cluster), refusal=QUOTA)).status
-    assert condition_of(status, "Running")[:2] == ("False", "QuotaExceeded")
-    assert status.training is not None
-    assert status.training.outcome is not None
-    assert status.training.outcome.reason == "CreationCutOff"
-
-    cluster.document["status"] = status.to_manifest()
-    assert running(cluster)[1] == "QuotaExceeded"
-    assert (
-        condition_of(decided(cluster, observed(cluster)).status, "Running")[1] == "CreationCutOff"
-    )
 
 
 @pytest.mark.parametrize("seconds", [5, 14])
