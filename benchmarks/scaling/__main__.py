@@ -2,6 +2,7 @@
 
     make bench-training                             # about 25 minutes on 2 cores
     .venv/bin/python -m benchmarks.scaling --runs 1 --epochs 1
+    .venv/bin/python -m benchmarks.scaling --strategies distributedDataParallel
     PYTHONPATH=tests .venv/bin/python -m benchmarks.scaling --kind        # needs a Docker engine
 
 Prints Markdown; docs/benchmarks.md holds a run's output. Everything trains resnet-20 on packed
@@ -15,7 +16,9 @@ epochs: a job of two workers has twice the images and twice the global batch.
 Two comparisons are made on this machine, on two of its cores with nothing else on them. A job under
 `imagenetctl run` and the bare command, which serves no metrics, train at once, each on a
 separate core, and again with the cores exchanged. Jobs of two workers, and two single processes,
-each pinned to a core, train in turn. All files stay under build/bench/training. With --kind there
+each pinned to a core, train in turn. Each framework of the strategies has both comparisons, with
+its own program. The wait for data is that of rank 0, from result.json, and the median of all jobs
+of a strategy. All files stay under build/bench/training. With --kind there
 is one, on a cluster: a job and its worker's pod, applied once more as a plain pod on the same node,
 train at once with one thread each.
 """
@@ -28,6 +31,8 @@ import sys
 from benchmarks.scaling import here
 from benchmarks.scaling.bare_program import take_cores
 from benchmarks.scaling.jobs import BATCH, EDGE, IMAGES
+
+from imagenet_operator.errors import ImageNetJobError
 
 
 def main() -> None:
@@ -48,7 +53,10 @@ def main() -> None:
 
         on_kind.compare(parsed.runs, parsed.epochs)
     else:
-        here.compare(parsed.runs, parsed.epochs, parsed.strategies.split(","), cores)
+        try:
+            here.compare(parsed.runs, parsed.epochs, parsed.strategies.split(","), cores)
+        except ImageNetJobError as error:
+            sys.exit(f"benchmarks.scaling: {error}")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from benchmarks.scaling.jobs import BATCH, OPTIONS
+from benchmarks.scaling.jobs import BATCH, ONE_PROCESS, OPTIONS
 
-from imagenet_operator.clusters.local import pods
+from imagenet_operator.clusters.local import environments, pods
 
-PROGRAM = Path(sys.executable).parent / "imagenet-train"
 THREADS = "OMP_NUM_THREADS"
 
 
@@ -31,16 +30,23 @@ def take_cores(count: int) -> list[int]:
     return cores
 
 
-def command(dataset: Path, epochs: int) -> list[str]:
-    """The command line of one process, without its output."""
+def command(dataset: Path, epochs: int, framework: str) -> list[str]:
+    """The command line of one process, without its output.
+
+    Raises:
+        LocalError: the framework is not installed.
+    """
+    programs = environments.programs(environments.of_framework(framework))
+    program = programs.find("imagenet-train", trains=True)
     length = ["--batch-size", str(BATCH), "--num-epochs", str(epochs)]
-    return [str(PROGRAM), *OPTIONS, "--dataset", str(dataset), *length]
+    options = [*OPTIONS, *ONE_PROCESS[framework].options]
+    return [str(program), *options, "--dataset", str(dataset), *length]
 
 
-def variables(processes: int, **more: str) -> dict[str, str]:
+def variables(processes: int) -> dict[str, str]:
     """The environment of each of so many processes, which share the cores as workers would."""
     threads = max(1, len(os.sched_getaffinity(0)) // processes)
-    return {**pods.inherited(os.environ), THREADS: str(threads), **more}
+    return {**pods.inherited(os.environ), THREADS: str(threads)}
 
 
 class BareProgram:
@@ -49,19 +55,16 @@ class BareProgram:
     Args:
         folder: of all outputs; what was there before is removed.
         command: the command line, without the output.
-        cores: to pin each process to; None leaves one free.
-        more: further variables.
+        cores: to pin each process to.
     """
 
-    def __init__(
-        self, folder: Path, command: Sequence[str], cores: Sequence[int | None], **more: str
-    ) -> None:
+    def __init__(self, folder: Path, command: Sequence[str], cores: Sequence[int]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         self._outputs = [folder / str(number) for number in range(len(cores))]
-        environment = variables(len(cores), **more)
+        environment = variables(len(cores))
         self._processes = []
         for core, output in zip(cores, self._outputs, strict=True):
-            pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+            pinned = ["taskset", "--cpu-list", str(core)]
             output.mkdir(parents=True)
             with (output / "log.txt").open("wb") as log:
                 self._processes.append(

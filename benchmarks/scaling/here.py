@@ -2,18 +2,18 @@
 
 import argparse
 import itertools
+import json
 import os
 import shutil
 import statistics
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.scaling.bare_program import BareProgram, command
-from benchmarks.scaling.jobs import CLAIM, point
+from benchmarks.scaling.jobs import CLAIM, ONE_PROCESS, by_framework, point
 from benchmarks.scaling.speeds import in_pairs, in_turn, table
 
 from imagenet_operator.cli import local_resources
@@ -22,8 +22,8 @@ from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.clusters.local.state import JobFolder
 
 BENCH = Path("build/bench/training").resolve()
-METRICS_PORT = 19095
 BARE, JOB = "imagenet-train", "a job under imagenetctl run"
+AIM, AIMS = 0.90, {"distributedDataParallel": 0.93}
 
 
 def resources(workdir: Path) -> LocalResources:
@@ -38,20 +38,29 @@ class Bench:
 
     Args:
         epochs: of each run.
+        framework: of the bare program.
+
+    Attributes:
+        waiting: of the jobs by strategy, the part of the steps' time that they waited for data.
     """
 
-    def __init__(self, epochs: int) -> None:
+    def __init__(self, epochs: int, framework: str) -> None:
         self._epochs = epochs
+        self._strategy = ONE_PROCESS[framework].strategy
+        self.waiting: dict[str, list[float]] = {}
         # What a run before this one has trained would be gone on with; the dataset may stay.
         for left in (BENCH / "jobs", BENCH / "volumes" / CLAIM / "jobs"):
             shutil.rmtree(left, ignore_errors=True)
         (BENCH / "volumes" / CLAIM).mkdir(parents=True, exist_ok=True)
         self._jobs = 0
-        self.job("single", 1, epochs=1)
+        self.job(self._strategy, 1, epochs=1)
         stored = JobFolder(BENCH, "bench-1").stored()
         assert stored is not None
         key = stored["status"]["dataset"]["key"]
-        self._dataset = BENCH / "volumes" / CLAIM / "datasets" / key
+        # That job was shorter than those that are measured.
+        self.waiting.clear()
+        dataset = BENCH / "volumes" / CLAIM / "datasets" / key
+        self._command = command(dataset, epochs, framework)
 
     def job(self, strategy: str, workers: int, epochs: int | None = None) -> float:
         """The images per second of a job under `imagenetctl run`."""
@@ -61,14 +70,16 @@ class Bench:
         outcome = Here(resources(BENCH), None, "text").run(wanted)
         if outcome.measured is None or outcome.measured.images_per_second is None:
             sys.exit(outcome.failure or 130)
+        result = JobFolder(BENCH, wanted.name).path / "model" / "result.json"
+        share = waiting_share(json.loads(result.read_text()))
+        self.waiting.setdefault(strategy, []).append(share)
         return outcome.measured.images_per_second
 
-    def bare(self, cores: Sequence[int | None], **variables: str) -> BareProgram:
-        """Start the program once for each of these cores, pinned to it; None leaves it free."""
-        words = command(self._dataset, self._epochs)
-        return BareProgram(BENCH / "bare", words, cores, **variables)
+    def bare(self, cores: Sequence[int]) -> BareProgram:
+        """Start the program once for each of these cores, pinned to it."""
+        return BareProgram(BENCH / "bare", self._command, cores)
 
-    def bare_speed(self, cores: Sequence[int | None]) -> float:
+    def bare_speed(self, cores: Sequence[int]) -> float:
         """The images per second of the program, started once for each of these cores."""
         with self.bare(cores) as processes:
             return processes.speed()
@@ -89,14 +100,14 @@ class Bench:
         os.sched_setaffinity(0, {job_core})
         try:
             with self.bare([bare_core]) as process:
-                of_job = self.job("single", 1)
+                of_job = self.job(self._strategy, 1)
                 return process.speed(), of_job
         finally:
             os.sched_setaffinity(0, cores)
 
 
 def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[int]) -> None:
-    """Measure and print.
+    """Measure and print, once for each framework.
 
     Args:
         runs: of each way.
@@ -104,41 +115,27 @@ def compare(runs: int, epochs: int, strategies: Sequence[str], cores: Sequence[i
         strategies: of two workers.
         cores: the two that this process has.
     """
-    bench = Bench(epochs)
-    one = in_pairs(runs, (BARE, JOB), lambda: bench.side_by_side(cores))
-    print(table("one process on a core", one, BARE, 0.98))
-    print(f"\nWaiting for data takes {waiting_share(bench):.2%} of the steps' time.", flush=True)
+    for framework, of_framework in by_framework(strategies).items():
+        bench = Bench(epochs, framework)
+        one = in_pairs(runs, (BARE, JOB), partial(bench.side_by_side, cores))
+        print(table(f"one process of {framework} on a core", one, BARE, {JOB: 0.98}), flush=True)
+        print(of_two_workers(bench, runs, of_framework, cores))
+        for strategy, shares in bench.waiting.items():
+            share = statistics.median(shares)
+            print(f"\n{strategy}: {share:.2%} of the steps' time is waiting for data, aim 2 %.")
+
+
+def of_two_workers(bench: Bench, runs: int, strategies: Sequence[str], cores: Sequence[int]) -> str:
+    """The table of jobs with two workers."""
     apart = "two independent processes, each pinned to a core"
     measurements: dict[str, Callable[[], float]] = {apart: lambda: bench.bare_speed(cores)}
     for strategy in strategies:
-        measurements[f"two workers, {strategy}"] = lambda strategy=strategy: bench.job(strategy, 2)  # type: ignore[misc]
-    print(table("two at once", in_turn(runs, measurements), apart, 0.90))
+        measurements[f"two workers, {strategy}"] = partial(bench.job, strategy, 2)
+    aims = {f"two workers, {strategy}": AIMS.get(strategy, AIM) for strategy in strategies}
+    return table("two at once", in_turn(runs, measurements), apart, aims)
 
 
-def waiting_share(bench: Bench) -> float:
-    """The part of the training steps' time that is spent waiting for data."""
-    address = "127.0.0.1"
-    served = {"POD_IP": address, "IMAGENET_METRICS_PORT": str(METRICS_PORT)}
-    text = ""
-    with bench.bare([None], **served) as processes:
-        while processes.lives():
-            try:
-                with urllib.request.urlopen(f"http://{address}:{METRICS_PORT}/metrics") as answer:
-                    text = answer.read().decode()
-            except (urllib.error.URLError, ConnectionError):
-                pass  # not yet, or no more
-            time.sleep(0.5)
-        processes.speed()
-    waited, stepped = (
-        total(text, f"imagenet_train_{name}_seconds_sum") for name in ("data_wait", "step")
-    )
-    return waited / stepped
-
-
-def total(text: str, series: str) -> float:
-    """The sum of a metric's values in what a program serves."""
-    return sum(
-        float(line.rpartition(" ")[2])
-        for line in text.splitlines()
-        if line.startswith((f"{series}{{", f"{series} "))
-    )
+def waiting_share(result: Mapping[str, Any]) -> float:
+    """The part of the training steps' time that rank 0 has waited for data, from result.json."""
+    phases = result["time"]["phases"]
+    return float(phases["data"] / (phases["data"] + phases["stepping"]))

@@ -1,5 +1,7 @@
 """The jobs that are measured, all of one kind of images, and the same training as one types it."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from imagenet_operator.scaling import variants
@@ -13,12 +15,36 @@ EDGE = 32
 TRAINED, VALIDATED = 288, 5
 IMAGES = CLASSES * TRAINED
 
-# The options of a job's worker, without data, length and batch; a test compares them.
+# The options of a job's worker, without data, length, batch and framework; a test compares them.
 OPTIONS = (
     *("--network", "resnet", "--num-layers", "20", "--image-shape", f"3,{EDGE},{EDGE}"),
-    *("--kv-store", "device", "--data-nthreads", "1", "--lr", "0.1", "--lr-step-epochs", ""),
+    *("--data-nthreads", "1", "--lr", "0.1", "--lr-step-epochs", ""),
     *("--warmup-epochs", "0", "--random-crop", "0", "--random-mirror", "1"),
 )
+
+
+@dataclass(frozen=True)
+class OneProcess:
+    """Training in one process, by a framework.
+
+    Attributes:
+        strategy: of a job with one worker.
+        options: of the program.
+    """
+
+    strategy: str
+    options: tuple[str, ...]
+
+
+ONE_PROCESS = {
+    "MXNet": OneProcess("single", ("--kv-store", "device")),
+    "TensorFlow": OneProcess(
+        "mirrored", ("--framework", "TensorFlow", "--distribution-strategy", "mirrored")
+    ),
+    "PyTorch": OneProcess(
+        "single:PyTorch", ("--framework", "PyTorch", "--distribution-strategy", "single")
+    ),
+}
 
 
 def point(strategy: str, workers: int, epochs: int, name: str) -> Point:
@@ -57,3 +83,12 @@ def point(strategy: str, workers: int, epochs: int, name: str) -> Point:
         },
     }
     return Point(strategy, workers, variants.applied(variants.read(strategy), manifest))
+
+
+def by_framework(strategies: Sequence[str]) -> dict[str, list[str]]:
+    """The strategies of two workers, by the framework that each one's job trains in."""
+    found: dict[str, list[str]] = {}
+    for strategy in strategies:
+        framework = variants.framework_of(point(strategy, 2, 1, "bench").manifest)
+        found.setdefault(framework, []).append(strategy)
+    return found

@@ -42,7 +42,7 @@ def compare(runs: int, epochs: int) -> None:
         # Makes the dataset, which all others find; plain pods then do what its worker did.
         bench.job()
         speeds = in_pairs(runs, (BARE, JOB), bench.at_once)
-    print(table("one pod on kind, with one thread", speeds, BARE, 0.98), flush=True)
+    print(table("one pod on kind, with one thread", speeds, BARE, {JOB: 0.98}), flush=True)
 
 
 class Bench:

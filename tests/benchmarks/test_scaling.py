@@ -30,6 +30,12 @@ DATASET = Path("/volume/datasets/key")
 CORES = {4, 7}
 # Where a program is and what it is called, and a job's metrics, which are part of its price.
 OF_PLACE = {"HOME", "TMPDIR", "POD_NAME", "POD_IP", "CUDA_VISIBLE_DEVICES", "PORT"}
+# By these the processes of PyTorch find one another.
+OF_TORCHRUN = {
+    *("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"),
+    *("LOCAL_WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK"),
+}
+FRAMEWORKS = list(jobs.ONE_PROCESS)
 
 
 @pytest.fixture
@@ -42,6 +48,16 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return bare_program.take_cores(2)
 
 
+@pytest.fixture(autouse=True)
+def environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environments of frameworks beside this one, without asking which are installed."""
+    for name in ("tensorflow", "pytorch"):
+        program = tmp_path / f".venv-{name}" / "bin" / "imagenet-train"
+        program.parent.mkdir(parents=True)
+        program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+
+
 class FirstWorker:
     """Runs a job under `imagenetctl run` until it would start a worker.
 
@@ -52,8 +68,10 @@ class FirstWorker:
     def __init__(self, strategy: str, workers: int, folder: Path) -> None:
         self._job = jobs.point(strategy, workers, EPOCHS, "bench")
         # It is already prepared.
+        dataset = self._job.manifest["spec"]["dataset"]
         self._job.manifest["spec"]["dataset"] = {
-            "source": {"prepared": {"claimName": jobs.CLAIM, "path": "datasets/key"}}
+            "source": {"prepared": {"claimName": jobs.CLAIM, "path": "datasets/key"}},
+            "preprocessing": {"format": dataset["preprocessing"].get("format", "RecordIO")},
         }
         self._folder = folder
         (folder / "volumes" / jobs.CLAIM).mkdir(parents=True)
@@ -88,15 +106,17 @@ def differing(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 def is_of_job(name: str) -> bool:
     """Whether a variable says who and where one is, and nothing of how to train."""
-    return name in OF_PLACE or name.startswith(("IMAGENET_", "DMLC_"))
+    return name in OF_PLACE | OF_TORCHRUN or name.startswith(("IMAGENET_", "DMLC_"))
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_job_and_the_program_by_hand_train_alike(
-    cores: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    framework: str, cores: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.sched_setaffinity(0, cores[:1])
-    of_job = FirstWorker("single", 1, tmp_path).launch(monkeypatch)
-    told = bare_program.command(DATASET, EPOCHS)
+    strategy = jobs.ONE_PROCESS[framework].strategy
+    of_job = FirstWorker(strategy, 1, tmp_path).launch(monkeypatch)
+    told = bare_program.command(DATASET, EPOCHS, framework)
 
     assert decided(of_job.command[1:]) == decided(told[1:])
     assert Path(of_job.command[0]) == Path(told[0])
@@ -105,15 +125,32 @@ def test_a_job_and_the_program_by_hand_train_alike(
     assert of_job.environment["OMP_NUM_THREADS"] == variables["OMP_NUM_THREADS"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("strategy", "framework", "option", "values"),
+    [
+        ("parameterServer:dist_sync", "MXNet", "kv_store", ("dist_sync", "device")),
+        (
+            *("distributedDataParallel", "PyTorch", "distribution_strategy"),
+            ("distributed_data_parallel", "single"),
+        ),
+    ],
+)
 def test_each_of_two_workers_trains_like_one_of_two_processes(
-    cores: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strategy: str,
+    framework: str,
+    option: str,
+    values: tuple[str, str],
+    cores: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    of_job = FirstWorker("parameterServer:dist_sync", 2, tmp_path).launch(monkeypatch)
+    of_job = FirstWorker(strategy, 2, tmp_path).launch(monkeypatch)
     worker = decided(of_job.command[1:])
-    alone = decided(bare_program.command(DATASET, EPOCHS)[1:])
+    told = bare_program.command(DATASET, EPOCHS, framework)
+    alone = decided(told[1:])
 
-    assert worker["cluster"].pop("kv_store") == "dist_sync"
-    assert alone["cluster"].pop("kv_store") == "device"
+    assert Path(of_job.command[0]) == Path(told[0])
+    assert (worker["cluster"].pop(option), alone["cluster"].pop(option)) == values
     # Only members of a job wait for others.
     for found in (worker, alone):
         del found["cluster"]["join_timeout"]
@@ -171,7 +208,7 @@ def test_programs_are_measured_in_turn_and_compared_round_by_round() -> None:
     found = speeds.in_turn(3, {"a": way("a", 100, 900, 200), "b": way("b", 90, 990, 190)})
     assert found == {"a": [100, 900, 200], "b": [90, 990, 190]}
     assert "".join(measured) == "abbaab"
-    told = speeds.table("both", found, "a", 0.98)
+    told = speeds.table("both", found, "a", {"b": 0.98})
     assert "| a | 200 | 1.000 |  |  |" in told
     assert "| b | 190 | 0.950 | 0.900 to 1.100 | at least 0.98 |" in told
 
@@ -187,6 +224,7 @@ class Cores(here.Bench):
 
     def __init__(self) -> None:
         self.at_work: list[int] = []
+        self._strategy = "single"
 
     def job(self, strategy: str, workers: int, epochs: int | None = None) -> float:
         (core,) = os.sched_getaffinity(0)
@@ -195,8 +233,8 @@ class Cores(here.Bench):
         return 10.0 * core
 
     @contextmanager
-    def bare(self, cores: Sequence[int | None], **variables: str) -> Iterator[Any]:  # type: ignore[override]
-        self.at_work = [core for core in cores if core is not None]
+    def bare(self, cores: Sequence[int]) -> Iterator[Any]:  # type: ignore[override]
+        self.at_work = list(cores)
         yield SimpleNamespace(speed=lambda: sum(self.at_work))
         self.at_work = []
 
@@ -204,6 +242,47 @@ class Cores(here.Bench):
 def test_a_job_and_the_program_by_hand_change_cores(cores: list[int]) -> None:
     assert Cores().side_by_side(cores) == (5.5, 10 * 5.5)
     assert os.sched_getaffinity(0) == CORES
+
+
+class Speeds(Cores):
+    """A bench whose jobs are nine tenths as fast as the bare program."""
+
+    def job(self, strategy: str, workers: int, epochs: int | None = None) -> float:
+        assert workers == 2
+        return 90.0
+
+    def bare_speed(self, cores: Sequence[int]) -> float:
+        return 50.0 * len(cores)
+
+
+def test_each_strategy_of_two_workers_has_its_aim(cores: list[int]) -> None:
+    strategies = ["multiWorkerMirrored", "distributedDataParallel"]
+    *_, first, second = here.of_two_workers(Speeds(), 1, strategies, cores).splitlines()
+    ratio = "90 | 0.900 | 0.900 to 0.900"
+    assert first == f"| two workers, multiWorkerMirrored | {ratio} | at least 0.90 |"
+    assert second == f"| two workers, distributedDataParallel | {ratio} | at least 0.93 |"
+
+
+def test_strategies_are_compared_with_processes_of_their_own_framework() -> None:
+    strategies = ["horovod:TensorFlow", "distributedDataParallel", "horovod:MXNet", "mirrored"]
+    assert jobs.by_framework(strategies) == {
+        "TensorFlow": ["horovod:TensorFlow", "mirrored"],
+        "PyTorch": ["distributedDataParallel"],
+        "MXNet": ["horovod:MXNet"],
+    }
+
+
+def test_the_wait_for_data_is_a_part_of_the_steps() -> None:
+    phases = {"starting": 50.0, "data": 0.5, "stepping": 24.5, "evaluating": 3.0}
+    assert here.waiting_share({"time": {"phases": phases}}) == 0.02
+
+
+def test_a_framework_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "elsewhere" / ".venv"))
+    with pytest.raises(LocalError, match="make install-pytorch"):
+        bare_program.command(DATASET, EPOCHS, "PyTorch")
 
 
 def test_the_command_line() -> None:
@@ -215,7 +294,7 @@ def test_what_was_started_by_hand_ends_with_an_interrupted_measurement(tmp_path:
     endless = [sys.executable, "-c", "import time; time.sleep(3600)"]
     with (
         pytest.raises(KeyboardInterrupt),
-        bare_program.BareProgram(tmp_path, endless, [None]) as started,
+        bare_program.BareProgram(tmp_path, endless, sorted(os.sched_getaffinity(0))[:1]) as started,
     ):
         assert started.lives()
         raise KeyboardInterrupt
