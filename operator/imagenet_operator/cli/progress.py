@@ -12,7 +12,8 @@ from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
 from imagenet_operator.reconcile.policies import data_wait, listing
 from imagenet_operator.reconcile.policies.conditions import holds
-from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_operator.reconcile.preparation_sample import Preparation
+from imagenet_operator.reconcile.sample import Sample
 
 TRAIN = "train"
 _GIB = 1 << 30

@@ -16,17 +16,22 @@ One worker that advances is progress, whether the others answer or not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-from imagenet_operator.api.figures import COUNT, EPOCH, FIGURES, Combine
+from imagenet_operator.api.figures import EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile import step_window
 from imagenet_operator.reconcile.comparison import Comparison, compared
-from imagenet_operator.reconcile.scrape import LABELLED, Scrape, attempt_number
+from imagenet_operator.reconcile.preparation_sample import (
+    PREPARATION_METRICS,
+    Preparation,
+    preparation_by_role,
+)
+from imagenet_operator.reconcile.scrape import LABELLED, Scrape, attempt_number, count, summed
 from imagenet_operator.reconcile.step_window import TRAIN_IMAGES, StepWindow
 
 TRAIN_WORK = "imagenet_train_phase_work_total"
@@ -34,16 +39,6 @@ TRAIN_EPOCHS = "imagenet_train_epochs"
 TRAIN_BATCH = "imagenet_train_batch"
 TRAIN_BATCHES = "imagenet_train_batches_per_epoch"
 TRAIN_RANK = "imagenet_train_rank"
-PREPARE_IMAGES = "imagenet_prepare_images_total"
-PREPARE_PLANNED = "imagenet_prepare_images_planned"
-PREPARE_BYTES = "imagenet_prepare_bytes_total"
-PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
-PREPARE_FETCHED = "imagenet_prepare_fetched_bytes"
-PREPARE_TO_FETCH = "imagenet_prepare_fetch_planned_bytes"
-LISTING_REQUESTS = "imagenet_prepare_listing_requests"
-LISTING_BYTES = "imagenet_prepare_listing_bytes"
-LISTING_SECONDS = "imagenet_prepare_listing_seconds"
-
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
 """How long a worker may be silent before sums over all workers are dropped."""
 
@@ -74,35 +69,6 @@ class Asked:
 
 
 _ONLY_THOSE_THAT_ANSWERED: Final[Mapping[str, Asked]] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """The progress of one role of the preparation, summed over its pods that answered.
-
-    Attributes:
-        images: Done.
-        planned: To be done by these pods, as far as they know.
-        bytes: Written.
-        skipped: Damaged images left out.
-        fetched: Bytes of the source's files in the cache.
-        to_fetch: Bytes of all files; 0 while they are unknown.
-        fetch_speed: Bytes per second, over the last minutes; 0 while it is unknown.
-        listing_requests: Of listing an archive on a server, estimated; 0 without an estimate.
-        listing_bytes: The same.
-        listing_seconds: The same.
-    """
-
-    images: int = 0
-    planned: int = 0
-    bytes: int = 0
-    skipped: int = 0
-    fetched: int = 0
-    to_fetch: int = 0
-    fetch_speed: float = 0.0
-    listing_requests: int = 0
-    listing_bytes: int = 0
-    listing_seconds: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,11 +146,8 @@ class Totals:
 def _metrics() -> frozenset[str]:
     training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_RANK, *LABELLED}
     position = {TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES}
-    preparation = {PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED}
-    preparation |= {PREPARE_FETCHED, PREPARE_TO_FETCH}
-    preparation |= {LISTING_REQUESTS, LISTING_BYTES, LISTING_SECONDS}
     figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
-    return frozenset(training | position | preparation | figures | step_window.SERIES)
+    return frozenset(training | position | PREPARATION_METRICS | figures | step_window.SERIES)
 
 
 METRICS: Final = _metrics()
@@ -208,7 +171,9 @@ def sample_of(
         asked: Pod name → what it is, of all running pods that were asked.
     """
     heard = dict(sorted(scrapes.items()))
-    preparation = _with_speed(_preparation_by_role(heard.values()), previous, now)
+    before = Sample(now) if previous is None else previous
+    passed = (now - before.taken_at).total_seconds()
+    preparation = preparation_by_role(heard.values(), before.preparation, passed)
     attempts = _attempts(heard.values())
     if not attempts and not preparation and previous is not None:
         sample = replace(previous, taken_at=now)
@@ -282,17 +247,17 @@ def _with_rank_0(former: Sample, values: Mapping[str, float]) -> Sample:
     return replace(
         former,
         figures=_updated(former.figures, figures),
-        epochs=_count(values.get(TRAIN_EPOCHS)),
-        batch=_count(values.get(TRAIN_BATCH)),
-        batches_per_epoch=_count(values.get(TRAIN_BATCHES)),
+        epochs=count(values.get(TRAIN_EPOCHS)),
+        batch=count(values.get(TRAIN_BATCH)),
+        batches_per_epoch=count(values.get(TRAIN_BATCHES)),
     )
 
 
 def _with_sums(former: Sample, workers: list[Scrape]) -> Sample:
     """Return a sample with the values of all workers together."""
-    figures = {item.field: item.number.accepted(_sum(workers, item.metric)) for item in _SUMS}
+    figures = {item.field: item.number.accepted(summed(workers, item.metric)) for item in _SUMS}
     before = former.totals or Totals()
-    sums = {name: _sum(workers, name) or 0.0 for name in _SUMMED}
+    sums = {name: summed(workers, name) or 0.0 for name in _SUMMED}
     for item in _RATIOS:
         of = sums[item.metric] - before.sums.get(item.metric, 0.0)
         per = sums[item.per] - before.sums.get(item.per, 0.0)
@@ -334,53 +299,6 @@ def _work(workers: Mapping[str, Scrape], former: Totals | None) -> dict[str, flo
     return {
         pod: max(work.get(pod, 0.0), before.get(pod, 0.0)) for pod in work.keys() | before.keys()
     }
-
-
-def _sum(scrapes: list[Scrape], name: str) -> float | None:
-    values = [item.values[name] for item in scrapes if name in item.values]
-    return sum(values) if values else None
-
-
-def _count(value: float | None) -> int | None:
-    """Return a count; None for a value that an image may report and no status could hold."""
-    accepted = COUNT.accepted(value)
-    return None if accepted is None else int(accepted)
-
-
-def _preparation_by_role(heard: Collection[Scrape]) -> dict[str, Preparation]:
-    return {
-        role: _preparation([item for item in heard if item.role == role])
-        for role in ("fetch", "index", "pack", "seal")
-        if any(item.role == role for item in heard)
-    }
-
-
-def _preparation(pods: list[Scrape]) -> Preparation:
-    return Preparation(
-        images=int(_sum(pods, PREPARE_IMAGES) or 0),
-        planned=int(_sum(pods, PREPARE_PLANNED) or 0),
-        bytes=int(_sum(pods, PREPARE_BYTES) or 0),
-        skipped=int(_sum(pods, PREPARE_SKIPPED) or 0),
-        fetched=_count(_sum(pods, PREPARE_FETCHED)) or 0,
-        to_fetch=_count(_sum(pods, PREPARE_TO_FETCH)) or 0,
-        listing_requests=_count(_sum(pods, LISTING_REQUESTS)) or 0,
-        listing_bytes=_count(_sum(pods, LISTING_BYTES)) or 0,
-        listing_seconds=_count(_sum(pods, LISTING_SECONDS)) or 0,
-    )
-
-
-def _with_speed(
-    heard: dict[str, Preparation], previous: Sample | None, now: datetime
-) -> dict[str, Preparation]:
-    """Return the preparation with the speed of fetch: a moving average over the samples."""
-    fetch = heard.get("fetch")
-    before = (previous.preparation or {}).get("fetch") if previous is not None else None
-    if fetch is None or before is None or previous is None or now <= previous.taken_at:
-        return heard
-    seconds = (now - previous.taken_at).total_seconds()
-    latest = max(0, fetch.fetched - before.fetched) / seconds
-    speed = latest if not before.fetch_speed else (latest + 3 * before.fetch_speed) / 4
-    return {**heard, "fetch": replace(fetch, fetch_speed=speed)}
 
 
 def _progressed_at(sample: Sample, former: Sample) -> datetime:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final
 
+from imagenet_operator.api.figures import COUNT
 from imagenet_operator.api.time_status import WORKER_PHASES
 
 TRAIN_PHASE: Final = "imagenet_train_phase"
@@ -200,3 +201,15 @@ def _kept(labels: str) -> dict[str, str]:
         if label[1] in (ROLE_LABEL, ATTEMPT_LABEL, PHASE_LABEL, SLOT_LABEL):
             found[label[1]] = label[2]
     return found
+
+
+def summed(scrapes: list[Scrape], name: str) -> float | None:
+    """Return the sum of a series over pods; None if none of them has it."""
+    values = [item.values[name] for item in scrapes if name in item.values]
+    return sum(values) if values else None
+
+
+def count(value: float | None) -> int | None:
+    """Return a count; None for a value that an image may report and no status could hold."""
+    accepted = COUNT.accepted(value)
+    return None if accepted is None else int(accepted)

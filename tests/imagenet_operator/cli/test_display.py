@@ -13,7 +13,7 @@ from imagenet_operator.api.status import Status
 from imagenet_operator.cli.display import JsonLines, Lines, Terminal
 from imagenet_operator.cli.progress import Bar, bars
 from imagenet_operator.clusters.local.runner import View
-from imagenet_operator.reconcile.sample import Preparation
+from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.types import Event, Observed, PreparationJob
 from support import job_table, samples
 

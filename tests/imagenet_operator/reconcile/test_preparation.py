@@ -9,7 +9,8 @@ import pytest
 
 from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_operator.reconcile.preparation_sample import Preparation
+from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Event, ReconcileSettings
 from support.job_stories import (
     ROOMY,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile import preparation_sample, scrape
 from imagenet_operator.reconcile import sample as names
-from imagenet_operator.reconcile import scrape
 from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample
 from imagenet_workloads.telemetry import names as workload_names
 from support.member_metrics import (
@@ -214,16 +214,16 @@ def test_preparation_is_summed_by_role() -> None:
     def packer(images: int) -> Exporter:
         return (
             Exporter("pack")
-            .counter(names.PREPARE_IMAGES, images)
-            .gauge(names.PREPARE_PLANNED, 100)
-            .counter(names.PREPARE_BYTES, images * 1000)
-            .counter(names.PREPARE_SKIPPED, 1)
+            .counter(preparation_sample.PREPARE_IMAGES, images)
+            .gauge(preparation_sample.PREPARE_PLANNED, 100)
+            .counter(preparation_sample.PREPARE_BYTES, images * 1000)
+            .counter(preparation_sample.PREPARE_SKIPPED, 1)
         )
 
     sample = parse_sample({"p0": packer(40).text, "p1": packer(60).text}, None, NOW)
     assert sample.attempt is None
     assert sample.progressed_at is None
-    assert sample.preparation == {"pack": names.Preparation(100, 200, 100_000, 2)}
+    assert sample.preparation == {"pack": preparation_sample.Preparation(100, 200, 100_000, 2)}
 
 
 def test_a_value_that_is_not_a_number_is_nothing_said() -> None:

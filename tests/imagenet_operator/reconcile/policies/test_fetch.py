@@ -10,7 +10,8 @@ import pytest
 from imagenet_operator.api.dataset_status import DatasetStatus, FetchStatus, ImageCounts
 from imagenet_operator.api.status import Status
 from imagenet_operator.reconcile.policies import fetch, figures
-from imagenet_operator.reconcile.sample import Preparation, Sample, sample_of
+from imagenet_operator.reconcile.preparation_sample import Preparation
+from imagenet_operator.reconcile.sample import Sample, sample_of
 from imagenet_operator.reconcile.scrape import Scrape
 from imagenet_operator.reconcile.types import PreparationJob
 

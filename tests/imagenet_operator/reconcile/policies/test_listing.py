@@ -8,7 +8,8 @@ import pytest
 
 from imagenet_operator.api.dataset_status import DatasetStatus, ListingStatus
 from imagenet_operator.reconcile.policies import listing
-from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_operator.reconcile.preparation_sample import Preparation
+from imagenet_operator.reconcile.sample import Sample
 from support.samples import parse_sample
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
