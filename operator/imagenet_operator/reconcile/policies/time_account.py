@@ -67,7 +67,7 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
         phases=JobSeconds.model_validate(phases),
         goodput=goodput(phases),
         gpu_hours=round((before.gpu_hours or 0.0) + held / 3600, 4),
-        phase=phase_of(status),
+        phase=phase_of(job, status),
         counted_until=until,
     )
     return status.model_copy(update={"time": time})
@@ -79,13 +79,15 @@ def goodput(phases: dict[str, float]) -> float | None:
     return round(phases.get("stepping", 0.0) / whole, 4) if whole > 0 else None
 
 
-def phase_of(status: Status) -> JobPhase | None:
-    """Return the phase that a job is in; None once it has ended."""
+def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
+    """Return the phase that a job with this status is in; None once it has ended."""
     if status.completion_time is not None:
         return None
-    if conditions.holds(status.conditions, "Suspended"):
-        return "suspended"
     training = status.training
+    # The condition follows when the last pod is gone.
+    is_ending = job.spec.run_policy.suspend and (training is None or training.outcome is not None)
+    if is_ending or conditions.holds(status.conditions, "Suspended"):
+        return "suspended"
     if training is None:
         if status.preparation is None or status.preparation.since is None:
             return "queueing"
@@ -117,7 +119,7 @@ def _opened(job: ImageNetJob, now: datetime) -> TimeStatus:
     begin = min(begin, job.status.start_time)
     past = {"unreported": (now - begin).total_seconds()}
     return TimeStatus(
-        phases=JobSeconds.model_validate(past), phase=phase_of(job.status), counted_until=now
+        phases=JobSeconds.model_validate(past), phase=phase_of(job, job.status), counted_until=now
     )
 
 
