@@ -34,8 +34,8 @@ class FetchStatus(Model):
     """The estimated remaining time, at the speed of the last minutes."""
 
 
-class ListingStatus(Model):
-    """What listing an archive on a server takes, estimated by its first images."""
+class ReadingStatus(Model):
+    """What a step takes that reads the source in place."""
 
     requests: LongCount
     """Requests to the server."""
@@ -44,7 +44,7 @@ class ListingStatus(Model):
     """Bytes of the answers."""
 
     estimated_seconds: Annotated[LongCount, Unit("seconds")]
-    """The time, at the speed of the first images."""
+    """The time, at the speed of a sample."""
 
 
 class BoundingBoxCounts(Model):
@@ -72,11 +72,11 @@ class BoundingBoxCounts(Model):
     """Annotations of images that the dataset lacks."""
 
 
-_BEFORE_LISTED = ("fetch", "listing")
+_BEFORE_LISTED = ("fetch", "listing", "packing")
 
 
 class DatasetStatus(Model):
-    """The prepared dataset; before its images are listed, it has only `fetch` and `listing`."""
+    """The prepared dataset; before its images are listed, it has only what these take."""
 
     key: Annotated[str, MaxLen(1024)] = ""
     """The hash of all that determines the dataset's bytes; its folder is ``datasets/KEY``."""
@@ -93,8 +93,13 @@ class DatasetStatus(Model):
     fetch: FetchStatus | None = None
     """The source's files in the cache, if the source has one."""
 
-    listing: ListingStatus | None = None
-    """What listing the source takes, if it is an archive on a server that is read in place."""
+    listing: ReadingStatus | None = None
+    """What listing the source takes, if it is an archive on a server that is read in place. Index
+    estimates it by the first images, before it begins."""
+
+    packing: ReadingStatus | None = None
+    """What reading the images takes, if they are read in place: estimated as `listing`, and after
+    index by the plan. The time is the least one: decoding may take longer."""
 
     dropped_classes: LongCount = 0
     """Classes that were dropped for too few images."""

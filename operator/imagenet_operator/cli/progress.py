@@ -10,7 +10,7 @@ from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status, TrainingStatus
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
-from imagenet_operator.reconcile.policies import data_wait, listing
+from imagenet_operator.reconcile.policies import data_wait, reading
 from imagenet_operator.reconcile.policies.conditions import holds
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample
@@ -83,8 +83,7 @@ def _index(view: View, ready: bool) -> Bar | None:
         note = f"{found.classes} classes{dropped}"
         return Bar(INDEX, images, images, "images", note, is_finished=True)
     heard, dataset = _heard(view.sample, INDEX), view.job.status.dataset
-    expected = listing.estimate(None if dataset is None else dataset.listing, view.sample)
-    note = "" if expected is None else f"takes about {listing.in_words(expected)}"
+    note = "" if dataset is None else reading.index_words(dataset)
     return Bar(INDEX, heard.images, heard.planned or None, "images", note)
 
 
@@ -98,7 +97,8 @@ def _pack(view: View, ready: bool) -> Bar | None:
         return Bar(PACK, images, images, "images", shards, is_finished=True)
     complete = images * job.succeeded // max(found.shards, 1)
     done = min(images, complete + _heard(view.sample, PACK).images)
-    return Bar(PACK, done, images, "images", shards)
+    takes = reading.pack_words(found)
+    return Bar(PACK, done, images, "images", f"{shards}, {takes}" if takes else shards)
 
 
 def _seal(view: View, ready: bool) -> Bar | None:

@@ -23,7 +23,7 @@ from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     clock,
     fetch,
-    listing,
+    reading,
     shared_dataset,
     suspend,
     time_account,
@@ -32,7 +32,6 @@ from imagenet_operator.reconcile.policies import (
 from imagenet_operator.reconcile.types import Manifest, PreparationJob
 
 _WHAT = {
-    dataset.PACK: ("Packing", "writing the shards"),
     dataset.SEAL: ("Sealing", "verifying the shards"),
 }
 """The reason and message of DatasetReady while a step runs."""
@@ -135,7 +134,8 @@ def _run_next_step(context: ReconcileContext) -> None:
     elif seal is not None or (pack is not None and pack.complete) or _is_sealed_by_another(context):
         _run(context, dataset.SEAL, seal, lambda: dataset.seal_job(context.job, found, settings))
     elif pack is not None or not _waits_for_another(context):
-        _run(context, dataset.PACK, pack, lambda: dataset.pack_job(context.job, found, settings))
+        build = partial(dataset.pack_job, context.job, found, settings)
+        _run(context, dataset.PACK, pack, build, ("Packing", reading.pack_message(found)))
 
 
 def _is_sealed_by_another(context: ReconcileContext) -> bool:
@@ -179,11 +179,12 @@ def _is_fetched(context: ReconcileContext) -> bool:
 def _index(context: ReconcileContext, index: PreparationJob | None) -> None:
     """Have the images of the source listed, and say what that takes."""
     former = context.status.dataset or DatasetStatus()
-    found = listing.estimate(former.listing, context.sample if index is not None else None)
-    if found is not None:
-        context.update(dataset=former.model_copy(update={"listing": found}))
+    found = reading.estimates(context.job, context.sample if index is not None else None)
+    if found:
+        former = former.model_copy(update=found)
+        context.update(dataset=former)
     build = partial(dataset.index_job, context.job, context.settings.manifests)
-    _run(context, dataset.INDEX, index, build, ("Indexing", listing.message(found)))
+    _run(context, dataset.INDEX, index, build, ("Indexing", reading.index_message(former)))
 
 
 def _verify(
@@ -254,8 +255,12 @@ def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
         context.fail("PreparationFailed", message)
         return
     former = context.status.dataset or DatasetStatus()
-    before = {"fetch": former.fetch, "listing": found.listing or former.listing}
-    context.update(dataset=DatasetStatus.model_validate({**dict(found), **before}))
+    reads = {
+        "fetch": former.fetch,
+        "listing": found.listing or former.listing,
+        "packing": found.packing and reading.by_all_pods(context.job, found.packing),
+    }
+    context.update(dataset=DatasetStatus.model_validate({**dict(found), **reads}))
     context.requeue_now()
 
 

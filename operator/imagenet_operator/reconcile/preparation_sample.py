@@ -20,12 +20,16 @@ PREPARE_TO_FETCH = "imagenet_prepare_fetch_planned_bytes"
 LISTING_REQUESTS = "imagenet_prepare_listing_requests"
 LISTING_BYTES = "imagenet_prepare_listing_bytes"
 LISTING_SECONDS = "imagenet_prepare_listing_seconds"
+PACKING_REQUESTS = "imagenet_prepare_packing_requests"
+PACKING_BYTES = "imagenet_prepare_packing_bytes"
+PACKING_SECONDS = "imagenet_prepare_packing_seconds"
 
 PREPARATION_METRICS: Final = frozenset(
     {
         *(PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED),
         *(PREPARE_FETCHED, PREPARE_TO_FETCH),
         *(LISTING_REQUESTS, LISTING_BYTES, LISTING_SECONDS),
+        *(PACKING_REQUESTS, PACKING_BYTES, PACKING_SECONDS),
     }
 )
 """Every series of the preparation that the operator reads."""
@@ -46,6 +50,9 @@ class Preparation:
         listing_requests: Of listing an archive on a server, estimated; 0 without an estimate.
         listing_bytes: The same.
         listing_seconds: The same.
+        packing_requests: Of reading its images, estimated; 0 without an estimate.
+        packing_bytes: The same.
+        packing_seconds: The same, in one pod.
     """
 
     images: int = 0
@@ -58,6 +65,9 @@ class Preparation:
     listing_requests: int = 0
     listing_bytes: int = 0
     listing_seconds: int = 0
+    packing_requests: int = 0
+    packing_bytes: int = 0
+    packing_seconds: int = 0
 
 
 def preparation_by_role(
@@ -92,6 +102,9 @@ def _preparation(pods: list[Scrape]) -> Preparation:
         listing_requests=count(summed(pods, LISTING_REQUESTS)) or 0,
         listing_bytes=count(summed(pods, LISTING_BYTES)) or 0,
         listing_seconds=count(summed(pods, LISTING_SECONDS)) or 0,
+        packing_requests=count(summed(pods, PACKING_REQUESTS)) or 0,
+        packing_bytes=count(summed(pods, PACKING_BYTES)) or 0,
+        packing_seconds=count(summed(pods, PACKING_SECONDS)) or 0,
     )
 
 

@@ -84,7 +84,27 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 prepared("index"),
                 dataset={"listing": {"requests": 12, "bytes": 3 << 20, "estimatedSeconds": 5}},
             ),
-            [Bar("index", 0, None, "images", "takes about 12 requests, 3 MiB, 5 seconds")],
+            [Bar("index", 0, None, "images", "index takes about 12 requests, 3 MiB, 5 seconds")],
+        ),
+        (
+            view(
+                INDEXED,
+                prepared("pack", succeeded=1),
+                dataset={
+                    **DATASET,
+                    "packing": {"requests": 1000, "bytes": 107 << 20, "estimatedSeconds": 9},
+                },
+            ),
+            [
+                Bar("index", 1000, 1000, "images", "9 classes, 1 dropped", is_finished=True),
+                Bar(
+                    "pack",
+                    250,
+                    1000,
+                    "images",
+                    "1/4 shards, 1,000 requests, 107 MiB, at least 9 seconds",
+                ),
+            ],
         ),
         (
             view(INDEXED, prepared("pack", succeeded=1), dataset=DATASET),

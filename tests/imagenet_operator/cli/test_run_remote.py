@@ -73,9 +73,10 @@ def test_it_trains_and_leaves_no_trace_of_the_keys(
     result = json.loads(output.splitlines()[-1])
     assert result["validation"]["images"] == 180
     job_file = json.loads(next(workdir.glob("**/job.json")).read_text())
-    listing = job_file["job"]["status"]["dataset"].get("listing")
-    assert (listing is None) is ("cache" in str(source))
-    assert listing is None or listing["requests"] > 0
+    dataset = job_file["job"]["status"]["dataset"]
+    for step in ("listing", "packing"):
+        assert (step not in dataset) is ("cache" in str(source))
+        assert step not in dataset or dataset[step]["requests"] > 0
     assert bool(list(workdir.glob("volumes/archives/fetched/*"))) is ("cache" in str(source))
     texts = [output, *(file.read_text("latin-1") for file in workdir.rglob("*") if file.is_file())]
     for text in texts:

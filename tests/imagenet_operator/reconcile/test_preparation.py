@@ -57,22 +57,38 @@ def test_index_runs_again_if_its_pod_went_before_it_was_read() -> None:
     assert ended_well(cluster)
 
 
-def test_the_condition_says_what_listing_takes_and_the_status_keeps_it(
+def test_the_condition_says_what_reading_takes_and_the_status_keeps_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = play(make(), lambda found: "digits-index" in names(found, "Job"))
-    listing = Preparation(listing_requests=1200, listing_bytes=310 << 20, listing_seconds=240)
+    expected = Preparation(
+        listing_requests=1200,
+        listing_bytes=310 << 20,
+        listing_seconds=240,
+        packing_requests=1250,
+        packing_bytes=20 << 30,
+        packing_seconds=4800,  # in one of 8 pods
+    )
     with monkeypatch.context() as patch:
         patch.setattr(
-            cluster, "sample", lambda: Sample(cluster.now, preparation={"index": listing})
+            cluster, "sample", lambda: Sample(cluster.now, preparation={"index": expected})
         )
         cluster.reconcile()
-    words = "reading the source in place: about 1,200 requests, 310 MiB, 4 minutes"
+    words = (
+        "reading the source in place: index takes about 1,200 requests, 310 MiB, 4 minutes; "
+        "pack about 1,250 requests, 20 GiB, at least 10 minutes"
+    )
     assert condition_of(cluster.status, "DatasetReady") == ("False", "Indexing", words)
+    # After index, the requests and bytes of pack are those of the plan.
+    cluster.index_result["packing"] = {"requests": 9, "bytes": 8 << 20, "estimatedSeconds": 56}
+    play(cluster, lambda found: "digits-pack" in names(found, "Job"))
+    words = "writing the shards: the images take 9 requests, 8 MiB, at least 7 seconds"
+    assert condition_of(cluster.status, "DatasetReady") == ("False", "Packing", words)
     cluster.settle()
     assert ended_well(cluster)
     document = cluster.status.to_manifest()["dataset"]
     assert document["listing"] == {"requests": 1200, "bytes": 310 << 20, "estimatedSeconds": 240}
+    assert document["packing"] == {"requests": 9, "bytes": 8 << 20, "estimatedSeconds": 7}
     assert document["sealed"]
 
 

@@ -138,6 +138,8 @@ def test_each_image_may_be_an_object(server: S3Server, tmp_path: Path) -> None:
     assert list(sealed.classes) == sorted(IMAGES)
     assert (sealed.train.images, sealed.validation.images) == (25, 5)
     assert sealed.passed_over == {".txt": 1}
+    result = run_index(None, tmp_path / "plan", *reading(server, PREFIX), *DATASET)
+    assert result["packing"]["requests"] == 30
     again = prepare_remote(tmp_path / "again", reading(server, PREFIX), *DATASET)
     assert contents(again) == contents(dataset)
 
@@ -197,10 +199,12 @@ def test_more_requests_than_allowed_are_refused(
     images = {f"n01/{number:03}.jpg": bytes(70 << 10) for number in range(300)}
     server.fill("imagenet", {"large/train.tar": tar(images)})
     options = reading(server, "--s3-key=large/train.tar")
-    said = refused(capfd, *options, "--s3-max-requests=100", "--data", tmp_path / "data")
-    found = re.search(r"listing takes about (\d+) requests, and 100 are allowed", said)
+    said = refused(capfd, *options, "--s3-max-requests=500", "--data", tmp_path / "data")
+    found = re.search(
+        r"listing takes about (\d+) requests and packing (\d+), and 500 are allowed", said
+    )
     assert found is not None
-    assert 290 <= int(found[1]) <= 320
+    assert all(290 <= int(one) <= 320 for one in found.groups())
     assert "raise maxRequests, or write source.s3.cache, which stores the archive" in said
 
 

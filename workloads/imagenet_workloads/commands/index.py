@@ -167,10 +167,12 @@ def _run(parsed: argparse.Namespace) -> None:
     recorder = preparation.start(Environment.from_mapping(os.environ))
     sources.report_traffic(recorder.requested)
     request = _request(parsed)
+    listing, packing = request.source.listing, request.source.packing
     document = {}
-    if request.source.listing is not None:
-        recorder.listing_estimated(*request.source.listing)
-        document["listing"] = request.source.listing.to_document()
+    if listing is not None and packing is not None:
+        recorder.listing_estimated(*listing)
+        recorder.packing_estimated(*packing)
+        document["listing"] = listing.to_document()
     text = json.dumps(index.run(request, recorder).to_document() | document)
     print(text, flush=True)
     write_termination_message(text)

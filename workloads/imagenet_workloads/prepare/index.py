@@ -36,13 +36,13 @@ from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
 from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 from imagenet_workloads.prepare.kept_boxes import KeptBoxes
-from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images
+from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, reading
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
-from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
+from imagenet_workloads.prepare.sources.source import Blob, ReadingEstimate, Source, Validation
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
@@ -98,6 +98,7 @@ class IndexResult:
         unknown_labels: validation images of classes that the training images lack.
         skipped: damaged images of a sealed dataset.
         bounding_boxes: the counts of the boxes; empty without boxes.
+        packing: what reading the images in place takes, in one pod; None if pack reads none so.
     """
 
     key: str
@@ -111,9 +112,10 @@ class IndexResult:
     unknown_labels: int = 0
     skipped: int = 0
     bounding_boxes: Mapping[str, int] = field(default_factory=dict)
+    packing: ReadingEstimate | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON values; what was left out only if anything was."""
+        """As JSON values; the last ones only if there are any."""
         document: dict[str, Any] = {
             "key": self.key,
             "classes": self.classes,
@@ -122,13 +124,14 @@ class IndexResult:
             "droppedClasses": self.dropped_classes,
             "sealed": self.sealed,
         }
-        left_out = {
+        optional = {
             "passedOver": dict(self.passed_over),
             "unknownLabels": self.unknown_labels,
             "skippedImages": self.skipped,
             "boundingBoxes": dict(self.bounding_boxes),
+            "packing": self.packing and self.packing.to_document(),
         }
-        return document | {name: value for name, value in left_out.items() if value}
+        return document | {name: value for name, value in optional.items() if value}
 
 
 def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
@@ -152,14 +155,17 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         parts = _divide(request, found, classes, own_rows, recorder)
         plan = _plan(request, found, classes, parts, codec, boxes)
         dataset = plans.folder_of(request.data, plan.key)
-        sealed = None
+        sealed = packing = None
         if regular_files.exists(dataset / datasets.FILE_NAME):
             sealed = sealed_dataset.check(dataset, plan, request.max_skipped_fraction)
         else:
             _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
+            packing = reading(plan, parts, dataset)
         _leave_plan(dataset, plan, parts, boxes)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
-    return _result(plan, sealed)
+    if packing is not None:
+        _log.info("packing in one pod takes about %s", packing)
+    return _result(plan, sealed, packing)
 
 
 def _boxes(request: IndexRequest) -> Boxes | None:
@@ -172,7 +178,9 @@ def _boxes(request: IndexRequest) -> Boxes | None:
     return None if kept is None else KeptBoxes(Path(request.source.where), kept, splits)
 
 
-def _result(plan: Plan, sealed: datasets.Dataset | None) -> IndexResult:
+def _result(
+    plan: Plan, sealed: datasets.Dataset | None, packing: ReadingEstimate | None
+) -> IndexResult:
     return IndexResult(
         key=plan.key,
         classes=len(plan.classes),
@@ -185,6 +193,7 @@ def _result(plan: Plan, sealed: datasets.Dataset | None) -> IndexResult:
         unknown_labels=sum(plan.unknown_labels.values()),
         skipped=0 if sealed is None else sealed.skipped.count,
         bounding_boxes=plan.bounding_boxes,
+        packing=packing,
     )
 
 

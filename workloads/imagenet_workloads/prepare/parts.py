@@ -3,15 +3,18 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads.prepare import shards
 from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage, Boxes
-from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
+from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage, PlannedShard
 from imagenet_workloads.prepare.scan import Scan
-from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.sources.reading_estimate import sample_size, seconds_to_read
+from imagenet_workloads.prepare.sources.source import Location, ReadingEstimate, Source
 from imagenet_workloads.prepare.split import Numbers
 
 _log = logging.getLogger(__name__)
@@ -36,6 +39,12 @@ class Part:
     class_of: npt.NDArray[Any]
     labels: npt.NDArray[np.int64]
     unknown: Mapping[str, int] = field(default_factory=dict)
+
+    def locations(self, start: int, end: int) -> Iterator[Location]:
+        """Yield where the images at these positions of `numbers` are."""
+        for number in self.numbers[start:end]:
+            offset, size, name = self.scan.row(int(number))
+            yield Location(name, offset, size)
 
     def planned(self, start: int, end: int) -> Iterator[PlannedImage]:
         """Yield the images at these positions of `numbers`."""
@@ -66,12 +75,39 @@ def planned_images(
 ) -> dict[str, Iterator[PlannedImage]]:
     """Return the images of each shard, in their order, with their boxes if there are any."""
     images: dict[str, Iterator[PlannedImage]] = {}
-    ends = {TRAIN: 0, VALIDATION: 0}
-    for shard in plan.shards:
-        start = ends[shard.split]
-        ends[shard.split] = start + shard.images
-        found = parts[shard.split].planned(start, ends[shard.split])
+    for shard, start, end in _ranges(plan):
+        found = parts[shard.split].planned(start, end)
         if boxes is not None:
             found = boxes.added(found, plan.classes, shard.split == VALIDATION)
         images[shard.name] = found
     return images
+
+
+def reading(plan: Plan, parts: dict[str, Part], dataset: Path) -> ReadingEstimate | None:
+    """Return what reading the images of the missing shards in one pod takes.
+
+    Requests and bytes are those of the plan, and only the time is an estimate. None if no image is
+    read from a server or bucket.
+    """
+    found = [0, 0, 0]
+    for split, part in parts.items():
+        if part.source.reads_at_once == 1:
+            continue
+        requests = bytes = 0
+        for shard, start, end in _ranges(plan):
+            if shard.split == split and not shards.is_whole(dataset, shard):
+                more = part.source.requests_to_read(part.locations(start, end))
+                requests, bytes = requests + more[0], bytes + more[1]
+        sample = list(part.locations(0, sample_size(part.source)))
+        seconds = seconds_to_read(part.source, sample, bytes) if requests else 0
+        found = [sum(both) for both in zip(found, (requests, bytes, seconds), strict=True)]
+    return ReadingEstimate(*found) if found[0] else None
+
+
+def _ranges(plan: Plan) -> Iterator[tuple[PlannedShard, int, int]]:
+    """Yield each shard, and which images of its split it has."""
+    ends = {TRAIN: 0, VALIDATION: 0}
+    for shard in plan.shards:
+        start = ends[shard.split]
+        ends[shard.split] = start + shard.images
+        yield shard, start, ends[shard.split]

@@ -247,6 +247,24 @@ PREPARE_LISTING_SECONDS = Metric(
     "seconds",
     "Time that listing the archive on the server takes, estimated before it begins.",
 )
+PREPARE_PACKING_REQUESTS = Metric(
+    "imagenet_prepare_packing_requests",
+    MetricType.GAUGE,
+    "requests",
+    "Requests by which pack reads the images of the archive on the server, estimated by index.",
+)
+PREPARE_PACKING_BYTES = Metric(
+    "imagenet_prepare_packing_bytes",
+    MetricType.GAUGE,
+    "bytes",
+    "Bytes that pack reads of the archive on the server, estimated by index.",
+)
+PREPARE_PACKING_SECONDS = Metric(
+    "imagenet_prepare_packing_seconds",
+    MetricType.GAUGE,
+    "seconds",
+    "Time in which one pod of pack reads the images from the server, estimated by index.",
+)
 PREPARE_FETCHED_BYTES = Metric(
     "imagenet_prepare_fetched_bytes",
     MetricType.GAUGE,
@@ -311,6 +329,9 @@ PREPARATION = (
     PREPARE_LISTING_REQUESTS,
     PREPARE_LISTING_BYTES,
     PREPARE_LISTING_SECONDS,
+    PREPARE_PACKING_REQUESTS,
+    PREPARE_PACKING_BYTES,
+    PREPARE_PACKING_SECONDS,
     PREPARE_FETCHED_BYTES,
     PREPARE_FETCH_PLANNED_BYTES,
     PREPARE_SHARD_PROGRESS,

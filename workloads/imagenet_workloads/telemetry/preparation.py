@@ -71,6 +71,12 @@ class PreparationRecorder:
         self._registry.set(names.PREPARE_LISTING_BYTES, bytes)
         self._registry.set(names.PREPARE_LISTING_SECONDS, seconds)
 
+    def packing_estimated(self, requests: int, bytes: int, seconds: int) -> None:
+        """Set what reading the images of a remote archive takes, in one pod of pack."""
+        self._registry.set(names.PREPARE_PACKING_REQUESTS, requests)
+        self._registry.set(names.PREPARE_PACKING_BYTES, bytes)
+        self._registry.set(names.PREPARE_PACKING_SECONDS, seconds)
+
     def packed(self, images: int, bytes: int) -> None:
         """Count images written to the shard, and the bytes of their records."""
         self._registry.add(names.PREPARE_IMAGES, images)

@@ -151,8 +151,8 @@ class HttpSource(RemoteSource):
     names. A Secret with such a key needs no login."""
 
     max_requests: PositiveInt | None = None
-    """The most requests that listing the archive may take, by an estimate before it begins.
-    Absent: 2,000,000. A `cache` has no limit."""
+    """The most requests that listing the archive and reading its images may take, by an
+    estimate before they begin. Absent: 4,000,000. A `cache` has no limit."""
 
     rules = (
         stays_below("pathInArchive"),

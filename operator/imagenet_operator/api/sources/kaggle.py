@@ -53,8 +53,8 @@ class KaggleSource(RemoteSource):
     kaggle.json. Absent: the dataset is public."""
 
     max_requests: PositiveInt | None = None
-    """The most requests that listing the archive may take, by an estimate before it begins.
-    Absent: 2,000,000. A `cache` has no limit."""
+    """The most requests that listing the archive and reading its images may take, by an
+    estimate before they begin. Absent: 4,000,000. A `cache` has no limit."""
 
     rules = (
         Rule(

@@ -88,8 +88,8 @@ class S3Source(RemoteSource):
     dataset."""
 
     max_requests: PositiveInt | None = None
-    """The most requests that listing the archive may take, by an estimate before it begins.
-    Absent: 2,000,000. A `cache` has no limit."""
+    """The most requests that listing the archive and reading its images may take, by an
+    estimate before they begin. Absent: 4,000,000. A `cache` has no limit."""
 
     checksum: Checksum | None = None
     """The checksum of the archive of `key`, which is compared when it is stored in a `cache`."""

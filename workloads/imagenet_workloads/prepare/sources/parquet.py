@@ -21,6 +21,7 @@ from imagenet_workloads.prepare.sources.row_groups import RowGroups
 from imagenet_workloads.prepare.sources.source import (
     Blob,
     Image,
+    Location,
     Notes,
     Source,
     Validation,
@@ -86,9 +87,8 @@ class Parquet(Source):
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image; its row group stays in memory for the next ones."""
         del size
-        path = name.rpartition("/")[0]
+        path, group = self._group_of(name, offset)
         file = self._open(path)
-        group = bisect_right(file.starts, offset) - 1
         row = offset - file.starts[group]
         if row >= file.rows(group):
             raise changed(file.where, f"has no row {offset}")
@@ -97,9 +97,20 @@ class Parquet(Source):
         # A row without an image is a damaged one.
         return b"" if image is None else bytes(image)
 
+    def requests_to_read(self, locations: Iterable[Location]) -> tuple[int, int]:
+        """One request for each row group in which the shard has an image."""
+        groups = {self._group_of(location.name, location.offset) for location in locations}
+        opened = [(self._open(name), group) for name, group in groups]
+        return len(groups), sum(file.rows(group) * file.row_bytes for file, group in opened)
+
     def close(self) -> None:
         """Closes the files."""
         self._files.close()
+
+    def _group_of(self, name: str, row: int) -> tuple[str, int]:
+        """The file of an image, and its row group."""
+        path = name.rpartition("/")[0]
+        return path, bisect_right(self._open(path).starts, row) - 1
 
     def _read_group(self, name: str, group: int) -> "pa.ChunkedArray":
         with closing(self._files.open(name)) as blob:

@@ -15,7 +15,7 @@ from imagenet_workloads.prepare.sources.archives import (
 )
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.listing_estimate import (
+from imagenet_workloads.prepare.sources.reading_estimate import (
     MOST_REQUESTS,
     require_few_requests,
 )
@@ -174,10 +174,10 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
     Args:
         blob: the archive.
         within: the folder or tar in it that holds the classes; None for the default.
-        most_requests: for listing it; None for 2,000,000.
+        most_requests: for listing it and reading its images; None for 4,000,000.
 
     Raises:
-        InputError: its layout is unknown, or listing it takes too many requests.
+        InputError: its layout is unknown, or reading it takes too many requests.
     """
     if parquet.is_parquet(blob):
         parquet.require_no_path_in_archive(blob.where, within)
@@ -188,7 +188,8 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
         # The labels of a Parquet file take a few requests.
         if blob.at_once > 1 and source.kind != parquet.KIND:
             most = most_requests or MOST_REQUESTS
-            source.listing = require_few_requests(source, most, blob.cache_field)
+            estimates = require_few_requests(source, most, blob.cache_field)
+            source.listing, source.packing = estimates
     except BaseException:
         source.close()
         raise

@@ -4,7 +4,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import folder_of_archives, parquet, webdataset
 from imagenet_workloads.prepare.sources.folder_of_archives import FolderOfArchives
-from imagenet_workloads.prepare.sources.listing_estimate import MOST_REQUESTS, require_few_requests
+from imagenet_workloads.prepare.sources.reading_estimate import MOST_REQUESTS, require_few_requests
 from imagenet_workloads.prepare.sources.remote import RemoteFiles
 from imagenet_workloads.prepare.sources.source import Source
 
@@ -17,11 +17,11 @@ def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: st
 
     Args:
         files: the archives.
-        most_requests: for listing them; None for 2,000,000.
+        most_requests: for listing them and reading their images; None for 4,000,000.
         cache_field: the field of the manifest that has them stored first.
 
     Raises:
-        InputError: they are of several kinds, or listing them takes too many requests.
+        InputError: they are of several kinds, or reading them takes too many requests.
     """
     try:
         source = parquet.open_files(files)
@@ -30,7 +30,8 @@ def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: st
             source = webdataset.open_shards(files) or folder_of_archives.open_classes(files)
             if files.reads_at_once > 1:
                 most = most_requests or MOST_REQUESTS
-                source.listing = require_few_requests(source, most, cache_field)
+                estimates = require_few_requests(source, most, cache_field)
+                source.listing, source.packing = estimates
     except BaseException:
         files.close()
         raise

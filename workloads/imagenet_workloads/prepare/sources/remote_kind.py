@@ -28,12 +28,13 @@ class RemoteKind(SourceKind):
 
 
 def add_max_requests(add_argument: Any, prefix: str) -> None:
-    """Adds the limit on the requests that listing sends, as --PREFIX-max-requests."""
+    """Adds the limit on the requests of index and pack, as --PREFIX-max-requests."""
     add_argument(
         f"--{prefix}-max-requests",
         type=types.count,
         metavar="N",
-        help="fail if listing the archive takes more requests (default: 2000000)",
+        help="fail if listing the archive and reading its images take more requests "
+        "(default: 4000000)",
     )
 
 

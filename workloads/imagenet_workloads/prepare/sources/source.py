@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -47,18 +47,29 @@ class Image(NamedTuple):
     mtime: int
 
 
-class ListingEstimate(NamedTuple):
-    """What listing an archive on a server takes, as far as its start shows.
+class Location(NamedTuple):
+    """Where an image of a scan is: the arguments of `Source.read`."""
+
+    name: str
+    offset: int
+    size: int
+
+
+class ReadingEstimate(NamedTuple):
+    """What listing a source on a server takes, or reading its images.
 
     Attributes:
         requests: to the server.
         bytes: of the answers.
-        seconds: at the speed of the start.
+        seconds: at the speed of a sample.
     """
 
     requests: int
     bytes: int
     seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.requests} requests, {self.bytes / 2**20:.1f} MiB and {self.seconds} s"
 
     def to_document(self) -> dict[str, int]:
         """As JSON values, for the status."""
@@ -153,6 +164,7 @@ class Source(ABC):
             less than in any other order.
         version: by what a change since the scan is noticed, as JSON values; empty for a volume.
         listing: what the scan takes; None if it needs no estimate.
+        packing: what reading all images in one pod takes; None likewise.
         sealed: the sealed dataset of which it is a split; None for raw images.
         journal: where the scan of a source of many archives finds those that are listed already.
     """
@@ -165,7 +177,8 @@ class Source(ABC):
     reads_at_once: int = 1
     reads_in_order: bool = False
     version: Mapping[str, Any] = MappingProxyType({})
-    listing: ListingEstimate | None = None
+    listing: ReadingEstimate | None = None
+    packing: ReadingEstimate | None = None
     sealed: Dataset | None = None
     journal: Journal = Journal()
 
@@ -202,6 +215,11 @@ class Source(ABC):
             InputError: the source has changed since the scan.
             PermissionError: this process may not read this image.
         """
+
+    def requests_to_read(self, locations: Iterable[Location]) -> tuple[int, int]:
+        """The requests by which pack reads the images of a shard, and the bytes of the answers."""
+        sizes = [location.size for location in locations]
+        return len(sizes), sum(sizes)
 
     def close(self) -> None:  # noqa: B027
         """Closes open files; by default there are none."""

@@ -1,18 +1,25 @@
-"""The estimate of a listing beside what the listing then takes, for each layout of an archive."""
+"""The estimates beside what listing and reading then take, for each layout of an archive."""
 
 import os
 import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.prepare.sources.archives import open_archive
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.listing_estimate import estimate
-from imagenet_workloads.prepare.sources.source import Notes, Source
+from imagenet_workloads.prepare.sources.reading_estimate import estimate, seconds_to_read
+from imagenet_workloads.prepare.sources.source import (
+    Image,
+    Location,
+    Notes,
+    ReadingEstimate,
+    Source,
+)
 from support.pictures import zipped
 
 CLASSES, IMAGES = 6, 300
@@ -70,7 +77,7 @@ def write_zip(path: Path, bytes: int) -> None:
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
     path = tmp_path / "train"
     if request.param == "zip":
-        write_zip(path, 100)
+        write_zip(path, 2_000)
     elif request.param == "tar of tars":
         write_tar_of_tars(path, CLASSES, IMAGES, 100_000)
     else:
@@ -81,9 +88,52 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
 
 
 def test_it_is_about_what_the_listing_takes(source: Source) -> None:
-    expected = estimate(source)
+    source.reads_at_once = 32
+    listing, packing = estimate(source)
     requests, bytes = TRAFFIC.requests, TRAFFIC.bytes
-    assert sum(1 for _ in source.scan(Notes())) == CLASSES * IMAGES  # of tiny ones as many
-    taken = TRAFFIC.requests - requests, TRAFFIC.bytes - bytes
-    assert taken[0] / 1.5 <= expected.requests <= taken[0] * 1.5
-    assert taken[1] / 1.5 <= expected.bytes <= taken[1] * 1.5
+    images = list(source.scan(Notes()))
+    assert len(images) == CLASSES * IMAGES  # of tiny ones as many
+    assert is_about(listing, TRAFFIC.requests - requests, TRAFFIC.bytes - bytes)
+    requests, bytes = TRAFFIC.requests, TRAFFIC.bytes
+    for image in images:
+        assert len(source.read(image.name, image.offset, image.size)) == image.size
+    assert is_about(packing, TRAFFIC.requests - requests, TRAFFIC.bytes - bytes)
+
+
+def is_about(expected: ReadingEstimate, requests: int, bytes: int) -> bool:
+    return (
+        requests / 1.5 <= expected.requests <= requests * 1.5
+        and bytes / 1.5 <= expected.bytes <= bytes * 1.5
+    )
+
+
+class Delayed(Source):
+    """Images of a server of which each takes a second, as long as one other is read meanwhile."""
+
+    kind = where = "delayed"
+
+    def __init__(self, clock: list[float], at_once: int) -> None:
+        self.reads_at_once = at_once
+        self._clock = clock
+        self._together = Barrier(at_once)
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        yield from ()
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        TRAFFIC.add(1, size)
+        if self._together.wait() == 0:
+            self._clock[0] += 1
+        self._together.wait()
+        return bytes(size)
+
+
+def test_the_time_of_pack_is_that_of_reads_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    locations = [Location(f"{number}.jpg", 0, 1_000) for number in range(100)]
+    # Of the first 12, 4 open the connections, and 8 take 2 seconds.
+    seconds = seconds_to_read(Delayed(clock, 4), locations, bytes=1_000_000)
+    assert (clock[0], seconds) == (3, 250)

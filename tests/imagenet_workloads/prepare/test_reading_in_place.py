@@ -1,0 +1,89 @@
+"""What index says of pack's requests and bytes, beside those that pack then sends."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.commands import pack
+from support.file_server import FileServer
+from support.parquet_files import hugging_face, rows
+from support.pictures import collection, jpeg, write_tar_of_tars
+from support.preparation import prepare, run_index
+from support.remote_preparation import prepare_fetched, prepare_remote
+
+IMAGES = collection({"n01": 20, "n02": 20, "n03": 2})
+SHARDS = ("--shards", "2")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FileServer]:
+    archive = write_tar_of_tars(tmp_path / "train.tar", IMAGES)
+    # Images much larger than the footers.
+    photographs = [("n01", jpeg(number, 400, 400)) for number in range(40)]
+    parquet = hugging_face([*rows(IMAGES), *photographs], tuple(IMAGES), group=8)
+    content = {"/train.tar": archive.read_bytes(), "/x.parquet": parquet}
+    with FileServer(content).running() as running:
+        yield running
+
+
+def reading(server: FileServer, name: str) -> list[str]:
+    return ["--http-file", name, f"{server.url}/{name}"]
+
+
+def packed(data: Path, result: dict[str, Any], *options: str) -> tuple[int, int]:
+    """Packs; returns the requests and the bytes that this took."""
+    before = TRAFFIC.requests, TRAFFIC.bytes
+    assert pack.main(["--data", str(data), "--key", result["key"], "--threads", "2", *options]) == 0
+    return TRAFFIC.requests - before[0], TRAFFIC.bytes - before[1]
+
+
+def test_pack_reads_each_image_of_an_archive_once(server: FileServer, tmp_path: Path) -> None:
+    options = reading(server, "train.tar")
+    drawn = ("--validation-per-class", "2", "--min-images-per-class", "5")
+    result = run_index(None, tmp_path / "data", *options, *SHARDS, *drawn)
+    # The class with two images is dropped after the listing.
+    assert (result["packing"]["requests"], result["images"]["train"]) == (40, 36)
+    requests, bytes = packed(tmp_path / "data", result, *options)
+    # Besides, the archive is opened for each split, and its first headers show the layout.
+    opening, headers = requests - 40, bytes - result["packing"]["bytes"]
+    assert 0 < opening <= 10
+    assert 0 < headers <= opening * 16384
+
+
+def test_each_shard_reads_the_row_groups_of_its_images(server: FileServer, tmp_path: Path) -> None:
+    options = reading(server, "x.parquet")
+    result = run_index(None, tmp_path / "data", *options, *SHARDS)
+    # Both shards have images of each of the 11 groups.
+    assert result["packing"]["requests"] == 22
+    requests, bytes = packed(tmp_path / "data", result, *options)
+    assert 22 < requests <= 28
+    assert bytes / 1.3 < result["packing"]["bytes"] < bytes * 1.3
+
+
+def test_what_is_packed_is_not_read_again(server: FileServer, tmp_path: Path) -> None:
+    options = reading(server, "train.tar")
+    data = tmp_path / "data"
+    whole = run_index(None, data, *options, *SHARDS)["packing"]
+    result = run_index(None, data, *options, *SHARDS)
+    packed(data, result, *options, "--shard", "1")
+    rest = run_index(None, data, *options, *SHARDS)["packing"]
+    assert (whole["requests"], rest["requests"]) == (42, 21)
+    prepare_remote(data, options, *SHARDS)
+    again = run_index(None, data, *options, *SHARDS)
+    assert again["sealed"]
+    assert "packing" not in again
+
+
+def test_images_of_a_volume_take_no_requests(server: FileServer, tmp_path: Path) -> None:
+    for dataset in (
+        prepare(tmp_path / "train.tar", tmp_path / "local", *SHARDS),
+        prepare_fetched(
+            tmp_path / "cache", tmp_path / "cached", reading(server, "train.tar"), *SHARDS
+        ),
+    ):
+        log = dataset.parents[1].parent / f"{dataset.parents[1].name}-termination-log"
+        assert not {"listing", "packing"} & json.loads(log.read_text()).keys()
