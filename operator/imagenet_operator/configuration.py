@@ -92,7 +92,7 @@ class Restarts(Model):
     """Restarts of a job that lost a member."""
 
     delay_seconds: _Wait = _WAITS.restart_delay.total_seconds()
-    """The wait before the first charged restart."""
+    """The wait after the second failure of a row; there is none after the first."""
 
     delay_limit_seconds: _Wait = _WAITS.restart_delay_limit.total_seconds()
     """The longest such wait."""

@@ -366,6 +366,10 @@ class Status(Model):
     restarts: Count = 0
     """Restarts after a failure: they count towards `backoffLimit`."""
 
+    consecutive_failures: Count = 0
+    """Failures since an attempt last trained new steps for 30 s or more. The wait before the next
+    attempt depends on them."""
+
     full_volume_attempts: Count = 0
     """Attempts in a row that found the output volume full. The first one counts as a restart."""
 

@@ -21,6 +21,7 @@ from imagenet_operator.reconcile.policies import (
     refund,
     restart,
     start_errors,
+    time_account,
 )
 from imagenet_operator.reconcile.types import Attempt, Charge, End, MemberPod
 
@@ -69,6 +70,9 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
     """Record the outcome, and plan the next attempt or fail the job."""
     # Training makes no progress after the loss of its first member.
     _stop(context, min(_ends_of(context, "Failed", "Unknown"), default=context.now))
+    reported = time_account.with_report(context.training, context.sample, context.now)
+    if backoff.ends_a_row(reported.seconds):
+        context.update(consecutive_failures=0)
     charged = _is_charged(context, end)
     outcome = AttemptOutcome(
         time=context.now, reason=end.reason, message=end.message, charged=charged
@@ -169,7 +173,9 @@ def _refund(context: ReconcileContext, end: End, *, is_held: bool) -> bool:
     restarts, planned = context.status.restarts, context.training.next_attempt_time
     outcome = AttemptOutcome(time=context.now, reason=end.reason, message=end.message)
     context.update_training(outcome=outcome)
-    context.update(restarts=restarts if is_held else restarts - 1)
+    if not is_held:
+        failures = max(0, context.status.consecutive_failures - 1)
+        context.update(restarts=restarts - 1, consecutive_failures=failures)
     start = context.now + (_charge(context, end) or timedelta())
     context.update_training(next_attempt_time=start if planned is None else min(start, planned))
     return True
@@ -232,7 +238,9 @@ def _charge(context: ReconcileContext, end: End) -> timedelta | None:
     elif end.charge is Charge.FULL_VOLUME:
         delay = backoff.after_full_volume(uid, number, in_a_row, context.settings)
     else:
-        delay = backoff.after_failure(uid, number, context.status.restarts, context.settings)
+        failures = context.status.consecutive_failures + 1
+        context.update(consecutive_failures=failures)
+        delay = backoff.after_failure(uid, number, failures, context.settings)
     context.set_condition("Restarting", True, end.reason, message)
     context.record_warning(
         "Restarting", f"{message}; next attempt in {delay.total_seconds():.0f} s"

@@ -370,7 +370,7 @@ class ReconcileSettings:
     """Settings of the operator for all jobs.
 
     Attributes:
-        restart_delay: Wait before the first charged restart; doubled with each further one.
+        restart_delay: Wait after the second failure of a row; doubled with each further one.
         restart_delay_limit: Longest such wait.
         disruption_delay: Wait before a restart that is not charged.
         disruption_limit: How many restarts after a disruption a job may have.

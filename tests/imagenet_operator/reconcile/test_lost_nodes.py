@@ -50,17 +50,28 @@ def test_the_charge_moves_once_when_the_node_turns_not_ready() -> None:
     cluster.notice("b")
     cluster.reconcile()
     assert accounts(cluster) == (0, 1)
-    assert cluster.status.training is not None
-    ended = cluster.status.training.outcome
-    assert ended is not None
-    assert (ended.reason, ended.charged) == ("NodeLost", False)
-    assert condition_of(cluster.status, "Restarting")[1] == "NodeLost"
-    assert "is on a node that cannot be reached; " in ended.message
+    status, reason, message = condition_of(cluster.status, "Restarting")
+    assert (status, reason) == ("True", "NodeLost")
+    assert "is on a node that cannot be reached; " in message
     cluster.reconcile()
     assert accounts(cluster) == (0, 1)
     cluster.settle()
     assert ended_well(cluster)
     assert accounts(cluster) == (0, 1)
+
+
+def test_a_charge_that_moved_is_no_failure_of_a_row() -> None:
+    cluster = crashed(9)
+    end_the_rest(cluster)
+    cluster.notice("b")
+    cluster.reconcile()
+    cluster.recover("b")
+    play(cluster, is_in_attempt(1))
+    cluster.exit(pod(cluster, "digits-r1-worker-0"), 1)
+    cluster.reconcile()
+    training = cluster.status.training
+    assert training is not None
+    assert training.next_attempt_time == cluster.now
 
 
 def test_the_charge_moves_until_five_minutes_are_over() -> None:

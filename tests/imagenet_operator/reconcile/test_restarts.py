@@ -62,7 +62,9 @@ def test_the_next_attempt_waits_until_no_pod_of_the_former_is_left_and_its_time_
     assert len(cluster.reconcile().create) == 8
 
     cluster = running()
-    cluster.exit(pod(cluster, "digits-r0-server-0"), 134)
+    fail(cluster, 0)
+    play(cluster, is_in_attempt(1))
+    cluster.exit(pod(cluster, "digits-r1-server-0"), 134)
     cluster.reconcile()
     cluster.reconcile()
     for item in cluster.terminating():
@@ -73,6 +75,44 @@ def test_the_next_attempt_waits_until_no_pod_of_the_former_is_left_and_its_time_
     assert timedelta(seconds=7) < decision.requeue_after <= timedelta(seconds=10)
     cluster.now += decision.requeue_after
     assert len(cluster.reconcile().create) == 8
+
+
+def fail(cluster: SimulatedCluster, attempt: int, *, trained: int = 0) -> float:
+    """Let an attempt fail after so many seconds of new steps; return the wait for the next one."""
+    play(cluster, is_in_attempt(attempt))
+    cluster.reconcile()
+    cluster.now += timedelta(seconds=trained)
+    cluster.exit(pod(cluster, f"digits-r{attempt}-worker-0"), 1)
+    cluster.reconcile()
+    assert cluster.status.training is not None
+    start = cluster.status.training.next_attempt_time
+    assert start is not None
+    return (start - cluster.now).total_seconds()
+
+
+def test_the_wait_grows_with_each_failure_until_new_steps_are_trained() -> None:
+    cluster = running(backoffLimit=9)
+    trained = (0, 0, 0, 600, 0, 600)
+    waits = [fail(cluster, number, trained=seconds) for number, seconds in enumerate(trained)]
+    expected = (0, 10, 20, 0, 10, 0)
+    assert all(
+        whole * 0.75 <= wait <= whole for wait, whole in zip(waits, expected, strict=True)
+    ), waits
+    assert cluster.status.restarts == 6, "each counts towards backoffLimit"
+
+
+@pytest.mark.parametrize(("trained", "is_at_once"), [(0, False), (600, True)])
+def test_a_disruption_neither_ends_nor_prolongs_a_row_of_failures(
+    trained: int, is_at_once: bool
+) -> None:
+    cluster = running()
+    fail(cluster, 0)
+    play(cluster, is_in_attempt(1))
+    cluster.reconcile()
+    cluster.now += timedelta(seconds=trained)
+    cluster.evict(pod(cluster, "digits-r1-worker-0"))
+    cluster.reconcile()
+    assert (fail(cluster, 2) == 0) == is_at_once
 
 
 def test_the_last_failure_is_one_too_many() -> None:

@@ -1,8 +1,10 @@
 """Back-off: the wait before the next attempt.
 
-The wait doubles with each charged restart, as for a Kubernetes Job; other restarts wait briefly. A
-jitter spreads the waits, so that jobs that failed together do not restart together. It is drawn
-from the job's UID and the attempt's number, not at random: a repeated reconcile decides the same.
+After the first failure of a row, the next attempt starts at once. The wait then doubles with each
+failure, as for a Kubernetes Job; an attempt that trains new steps ends the row. Other restarts wait
+briefly. A jitter spreads the waits, so that jobs that fail together do not restart together each
+time. It is drawn from the job's UID and the attempt's number, not at random: a repeated reconcile
+decides the same.
 """
 
 from __future__ import annotations
@@ -10,8 +12,16 @@ from __future__ import annotations
 import hashlib
 import math
 from datetime import datetime, timedelta
+from typing import Final
 
+from imagenet_operator.api.time_status import WorkerSeconds
 from imagenet_operator.reconcile.types import ReconcileSettings
+
+NEW_STEPS_SECONDS: Final = 30.0
+"""How long an attempt has to train new steps to end a row of failures.
+
+A program takes the steps of up to 10 s before a crash for new when it trains them again.
+"""
 
 
 def jitter(uid: str, attempt: int) -> float:
@@ -20,16 +30,29 @@ def jitter(uid: str, attempt: int) -> float:
     return int.from_bytes(digest[:8]) / 2**64
 
 
-def after_failure(uid: str, attempt: int, restarts: int, settings: ReconcileSettings) -> timedelta:
-    """Wait before a charged restart: doubled with each, up to a limit, less up to a quarter.
+def ends_a_row(seconds: WorkerSeconds | None) -> bool:
+    """Whether an attempt has trained enough new steps to end a row of failures.
+
+    Args:
+        seconds: Of rank 0 by phase; None if it has reported none, as a user's own program.
+    """
+    if seconds is None:
+        return False
+    return (seconds.data or 0.0) + (seconds.stepping or 0.0) >= NEW_STEPS_SECONDS
+
+
+def after_failure(uid: str, attempt: int, in_a_row: int, settings: ReconcileSettings) -> timedelta:
+    """Wait after a failure: none, then doubled with each, up to a limit, less up to a quarter.
 
     Args:
         uid: The job's.
         attempt: The attempt that ended.
-        restarts: Charged restarts so far, this one included.
+        in_a_row: Failures in a row, this one included.
         settings: The operator's.
     """
-    delay = _doubled(settings.restart_delay, restarts, settings.restart_delay_limit)
+    if in_a_row <= 1:
+        return timedelta()
+    delay = _doubled(settings.restart_delay, in_a_row - 1, settings.restart_delay_limit)
     return _whole_seconds(delay * (1 - jitter(uid, attempt) / 4))
 
 

@@ -56,7 +56,7 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
     if job.status.completion_time is not None:
         return status
     if status.training is not None:
-        status = status.model_copy(update={"training": _with_report(status.training, sample, now)})
+        status = status.model_copy(update={"training": with_report(status.training, sample, now)})
     before = job.status.time or _opened(job, now)
     until = status.completion_time or now
     elapsed = max(0.0, (until - (before.counted_until or until)).total_seconds())
@@ -123,7 +123,7 @@ def _opened(job: ImageNetJob, now: datetime) -> TimeStatus:
     )
 
 
-def _with_report(training: TrainingStatus, sample: Sample | None, now: datetime) -> TrainingStatus:
+def with_report(training: TrainingStatus, sample: Sample | None, now: datetime) -> TrainingStatus:
     """Return an attempt with the newest account of its rank 0.
 
     An account that is longer than the attempt is ignored: a pod is not trusted.

@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imagenet_operator.api.time_status import WorkerSeconds
 from imagenet_operator.reconcile.policies import backoff
 from imagenet_operator.reconcile.types import ReconcileSettings
 
@@ -16,13 +18,38 @@ SETTINGS = ReconcileSettings(
 uids, attempts = st.uuids().map(str), st.integers(0, 10**9 - 1)
 
 
-@given(uids, attempts, st.integers(1, 1000))
+@given(uids, attempts)
+def test_the_first_failure_of_a_row_waits_for_nothing(uid: str, attempt: int) -> None:
+    assert backoff.after_failure(uid, attempt, 1, SETTINGS) == timedelta(0)
+
+
+@given(uids, attempts, st.integers(2, 1000))
 def test_a_failure_waits_for_three_quarters_to_the_whole_of_its_delay(
-    uid: str, attempt: int, restarts: int
+    uid: str, attempt: int, in_a_row: int
 ) -> None:
-    whole = min(10 * 2 ** min(restarts - 1, 20), 360)
-    delay = backoff.after_failure(uid, attempt, restarts, SETTINGS)
+    whole = min(10 * 2 ** min(in_a_row - 2, 20), 360)
+    delay = backoff.after_failure(uid, attempt, in_a_row, SETTINGS)
     assert timedelta(seconds=whole * 0.75) <= delay <= timedelta(seconds=whole)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ends_a_row"),
+    [
+        (None, False),
+        ({}, False),
+        ({"starting": 5.0, "joining": 600.0, "restoring": 90.0}, False),
+        ({"redone": 600.0, "evaluating": 600.0}, False),
+        # After a crash, the steps of up to 10 s count as new twice.
+        ({"data": 5.0, "stepping": 10.0, "redone": 600.0}, False),
+        ({"data": 0.5, "stepping": 29.5}, True),
+        ({"data": 25.0, "stepping": 6.0}, True),
+    ],
+)
+def test_only_new_steps_end_a_row_of_failures(
+    seconds: dict[str, float] | None, ends_a_row: bool
+) -> None:
+    reported = None if seconds is None else WorkerSeconds.model_validate(seconds)
+    assert backoff.ends_a_row(reported) == ends_a_row
 
 
 @given(uids, attempts)
@@ -47,7 +74,7 @@ def test_delays_are_whole_seconds_and_repeat(uid: str, attempt: int) -> None:
 
 def test_no_delay_is_no_delay() -> None:
     at_once = ReconcileSettings(restart_delay=timedelta(0), disruption_delay=timedelta(0))
-    assert backoff.after_failure("uid", 0, 1, at_once) == timedelta(0)
+    assert backoff.after_failure("uid", 0, 2, at_once) == timedelta(0)
     assert backoff.after_disruption("uid", 0, at_once) == timedelta(0)
 
 
