@@ -200,6 +200,7 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
         class_words=parsed.class_words or sources.class_words(parsed) or source.own_words,
         words_of_classes={**kept, **dict(parsed.class_word)},
         bounding_boxes=sources.bounding_boxes(parsed),
+        own_annotations=sources.own_annotations(source) if parsed.read_annotations else None,
         expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )
 

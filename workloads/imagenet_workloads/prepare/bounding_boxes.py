@@ -1,9 +1,10 @@
-"""The bounding boxes of a dataset's images, from archives of annotations such as ILSVRC2012's.
+"""The bounding boxes of a dataset's images, from archives of annotations or from those beside them.
 
 ILSVRC2012_bbox_train_v2.tar.gz holds CLASS/NAME.xml for the image CLASS/NAME.JPEG, and
 ILSVRC2012_bbox_val_v3.tgz holds val/NAME.xml for the validation image NAME.JPEG. Index reads them
 and writes each image's boxes into the plan, so pack needs no archive. An archive may be a file of a
-server or an object of a bucket; it is read once, from its start to its end.
+server or an object of a bucket; it is read once, from its start to its end. A source such as
+Kaggle's tree may have annotations of its own.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ from imagenet_workloads.prepare.sources.decompressed import (
     format_of,
 )
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.source import Blob, readable
+from imagenet_workloads.prepare.sources.source import Annotations, Blob, readable
 
 _log = logging.getLogger(__name__)
 
@@ -87,12 +88,18 @@ class _Stored(NamedTuple):
 class BoundingBoxes:
     """The annotations of all archives."""
 
-    def __init__(self, archives: Sequence[Callable[[], Blob]], scratch: Path) -> None:
-        """Read the archives.
+    def __init__(
+        self,
+        archives: Sequence[Callable[[], Blob]],
+        scratch: Path,
+        of_source: Annotations | None = None,
+    ) -> None:
+        """Read the archives and the annotations of the source.
 
         Args:
             archives: Each opens a tar, which may be compressed.
             scratch: A folder for the content of a compressed archive.
+            of_source: The annotations that are beside the images.
 
         Raises:
             InputError: An archive is missing, damaged or too large, or annotates an image twice.
@@ -107,7 +114,12 @@ class BoundingBoxes:
         for archive in archives:
             with closing(_opened(archive(), scratch)) as blob:
                 where.append(blob.where)
-                self._read(blob)
+                for name, content in _annotations_in(blob):
+                    self._add(blob.where, name, content)
+        if of_source is not None:
+            where.append(of_source.where)
+            for name, content in of_source:
+                self._add(of_source.where, name, content)
         self._where = ", ".join(where)
         if self._damaged:
             _log.warning("skipped %d damaged annotations of %s", self._damaged, self._where)
@@ -184,32 +196,34 @@ class BoundingBoxes:
             return self._found.get(f"{_VALIDATION_FOLDER}/{stem}")
         return found
 
-    def _read(self, blob: Blob) -> None:
-        for member in tar.members(tar.Region(blob, 0, blob.size, blob.where)):
-            if member.kind is Kind.FILE and member.name.lower().endswith(".xml"):
-                self._add(blob, member.name, member.offset, member.size)
-
-    def _add(self, blob: Blob, name: str, offset: int, size: int) -> None:
+    def _add(self, where: str, name: str, content: bytes) -> None:
         try:
-            # One byte too many suffices to refuse a file of any size.
-            found = parse(blob.read(offset, min(size, LARGEST + 1)))
+            found = parse(content)
         except ValueError as error:
             self._damaged += 1
             if self._damaged <= _NAMED:
-                _log.warning("%s: skipped %s: %s", blob.where, readable(name), error)
+                _log.warning("%s: skipped %s: %s", where, readable(name), error)
             return
         key = f"{Path(name).parent.name}/{_stem(name)}"
         if key in self._found:
             raise InputError(
-                f"{blob.where}: {readable(name)}: a second annotation for the image "
+                f"{where}: {readable(name)}: a second annotation for the image "
                 f"{readable(key)}; remove one of them"
             )
         self._boxes += len(found.boxes)
         if max(len(self._found), self._boxes) >= _MOST:
-            raise InputError(f"{blob.where}: has more than {_MOST} annotations or boxes")
+            raise InputError(f"{where}: has more than {_MOST} annotations or boxes")
         names = self._names.setdefault(found.names, found.names)
         edges = b"".join(_EDGES.pack(*box) for box in found.boxes)
         self._found[key] = _Stored(names, edges, found.clamped, found.empty)
+
+
+def _annotations_in(blob: Blob) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each annotation in a tar."""
+    for member in tar.members(tar.Region(blob, 0, blob.size, blob.where)):
+        if member.kind is Kind.FILE and member.name.lower().endswith(".xml"):
+            # One byte too many suffices to refuse a file of any size.
+            yield member.name, blob.read(member.offset, min(member.size, LARGEST + 1))
 
 
 def _opened(archive: Blob, scratch: Path) -> Blob:

@@ -42,7 +42,13 @@ from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
-from imagenet_workloads.prepare.sources.source import Blob, ReadingEstimate, Source, Validation
+from imagenet_workloads.prepare.sources.source import (
+    Annotations,
+    Blob,
+    ReadingEstimate,
+    Source,
+    Validation,
+)
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
@@ -68,6 +74,7 @@ class IndexRequest:
         class_words: a file with the words of the classes; None without.
         words_of_classes: words of single classes, in place of the file's.
         bounding_boxes: open the archives of annotations; empty without boxes.
+        own_annotations: those beside the images, if they are wanted.
     """
 
     source: Source
@@ -80,6 +87,7 @@ class IndexRequest:
     class_words: Path | LabelFile | None = None
     words_of_classes: Mapping[str, str] = field(default_factory=dict)
     bounding_boxes: Sequence[Callable[[], Blob]] = ()
+    own_annotations: Annotations | None = None
 
 
 @dataclass(frozen=True)
@@ -169,9 +177,10 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
 
 
 def _boxes(request: IndexRequest) -> Boxes | None:
-    """Return the boxes of the archives, or of the sealed dataset that the source is a part of."""
-    if request.bounding_boxes:
-        return BoundingBoxes(request.bounding_boxes, request.data)
+    """Return the boxes of annotations, or of the sealed dataset that the source is a part of."""
+    own = request.own_annotations
+    if request.bounding_boxes or own is not None:
+        return BoundingBoxes(request.bounding_boxes, request.data, own)
     validation = None if request.validation is None else request.validation.source
     splits = [one for one in (request.source, validation) if isinstance(one, SealedSplit)]
     kept = None if request.source.sealed is None else request.source.sealed.bounding_boxes

@@ -82,6 +82,11 @@ class SourceFields(Model):
         return []
 
 
+def annotations_option(is_wanted: bool) -> list[str]:
+    """Return the argument of fetch and index by which annotations beside the images are read."""
+    return ["--read-annotations"] if is_wanted else []
+
+
 def needs_volume(kind: str, size: str) -> Rule:
     """Return the rule that a source needs preparation, so its dataset needs a volume.
 

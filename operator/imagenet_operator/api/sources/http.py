@@ -23,7 +23,7 @@ from imagenet_operator.api.fields import (
     stays_below,
 )
 from imagenet_operator.api.sources.cache import RemoteSource
-from imagenet_operator.api.sources.fields import needs_volume
+from imagenet_operator.api.sources.fields import annotations_option, needs_volume
 
 
 class ServedFile(Model):
@@ -146,6 +146,10 @@ class HttpSource(RemoteSource):
     ILSVRC2012_bbox_train_v2.tar.gz and ILSVRC2012_bbox_val_v3.tgz. Each image's boxes are in the
     dataset."""
 
+    read_annotations: Annotated[bool, DefaultWhenRead()] = False
+    """Whether the bounding boxes beside the images are read. The source must be a tree as
+    Kaggle's, with ``Annotations/CLS-LOC`` beside ``Data/CLS-LOC``."""
+
     secret_name: SecretName | None = None
     """A Secret with the keys ``username`` and ``password``, and with the keys that `queryKey`
     names. A Secret with such a key needs no login."""
@@ -248,4 +252,4 @@ class HttpSource(RemoteSource):
             arguments += ["--http-bounding-boxes", name]
         if validation is not None and validation.labels is not None:
             arguments += ["--http-labels", validation.labels]
-        return arguments
+        return [*arguments, *annotations_option(self.read_annotations)]

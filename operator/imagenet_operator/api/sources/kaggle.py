@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from annotated_types import MaxLen
 
-from imagenet_operator.api.base import Rule
+from imagenet_operator.api.base import DefaultWhenRead, Rule
 from imagenet_operator.api.fields import (
     ENDPOINT_RULE,
     PositiveInt,
@@ -18,7 +18,11 @@ from imagenet_operator.api.fields import (
     stays_below,
 )
 from imagenet_operator.api.sources.cache import RemoteSource
-from imagenet_operator.api.sources.fields import needs_volume, validates_by_split
+from imagenet_operator.api.sources.fields import (
+    annotations_option,
+    needs_volume,
+    validates_by_split,
+)
 
 _NAME = "[A-Za-z0-9][-A-Za-z0-9_]*"
 _COMPETITION = f"^{_NAME}$"
@@ -44,6 +48,10 @@ class KaggleSource(RemoteSource):
     path_in_archive: RelativePath | None = None
     """The folder or archive in the archive that holds the classes, such as ``train``; by default
     the folder that holds all of them. A folder with training and validation images has both."""
+
+    read_annotations: Annotated[bool, DefaultWhenRead()] = False
+    """Whether the bounding boxes beside the images are read. The source must be a tree as
+    Kaggle's, with ``Annotations/CLS-LOC`` beside ``Data/CLS-LOC``."""
 
     endpoint: Text | None = None
     """The URL of the server. Absent: https://www.kaggle.com."""
@@ -115,6 +123,7 @@ class KaggleSource(RemoteSource):
         return [*given_options(values), *self.cache_arguments]
 
     def index_arguments(self, validation: Any) -> list[str]:
-        """Return the limit of requests."""
+        """Return the limit of requests, and whether boxes are read."""
         del validation
-        return given_options({"--kaggle-max-requests": self.max_requests})
+        limit = given_options({"--kaggle-max-requests": self.max_requests})
+        return [*limit, *annotations_option(self.read_annotations)]

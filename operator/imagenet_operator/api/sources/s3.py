@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from annotated_types import MaxLen, MinLen
 
-from imagenet_operator.api.base import Rule
+from imagenet_operator.api.base import DefaultWhenRead, Rule
 from imagenet_operator.api.buckets import ADDRESS_RULES, BucketName, Region
 from imagenet_operator.api.fields import (
     Checksum,
@@ -21,7 +21,7 @@ from imagenet_operator.api.fields import (
     stays_below,
 )
 from imagenet_operator.api.sources.cache import RemoteSource
-from imagenet_operator.api.sources.fields import needs_volume
+from imagenet_operator.api.sources.fields import annotations_option, needs_volume
 
 _ARCHIVE = "[.](tar|zip|parquet|tgz|tar[.](gz|bz2|xz|zst))$"
 
@@ -86,6 +86,10 @@ class S3Source(RemoteSource):
     """The keys of the tars with the annotations of the images, in the XML of Pascal VOC:
     ILSVRC2012_bbox_train_v2.tar.gz and ILSVRC2012_bbox_val_v3.tgz. Each image's boxes are in the
     dataset."""
+
+    read_annotations: Annotated[bool, DefaultWhenRead()] = False
+    """Whether the bounding boxes beside the images are read. The source must be a tree as
+    Kaggle's, with ``Annotations/CLS-LOC`` beside ``Data/CLS-LOC``."""
 
     max_requests: PositiveInt | None = None
     """The most requests that listing the archive and reading its images may take, by an
@@ -160,4 +164,4 @@ class S3Source(RemoteSource):
                 "--s3-checksum": self.checksum,
             }
         )
-        return [*given, *boxes]
+        return [*given, *boxes, *annotations_option(self.read_annotations)]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from annotated_types import MaxLen, MinLen
 
+from imagenet_operator.api.base import DefaultWhenRead
 from imagenet_operator.api.fields import (
     ObjectName,
     RelativePath,
@@ -13,7 +14,12 @@ from imagenet_operator.api.fields import (
     all_stay_below,
     stays_below,
 )
-from imagenet_operator.api.sources.fields import SOURCE, SourceFields, needs_volume
+from imagenet_operator.api.sources.fields import (
+    SOURCE,
+    SourceFields,
+    annotations_option,
+    needs_volume,
+)
 
 
 class VolumeSource(SourceFields):
@@ -44,6 +50,10 @@ class VolumeSource(SourceFields):
     """Tars with the annotations of the images, in the XML of Pascal VOC, from the claim's root:
     ILSVRC2012_bbox_train_v2.tar.gz and ILSVRC2012_bbox_val_v3.tgz. Each image's boxes are in the
     dataset."""
+
+    read_annotations: Annotated[bool, DefaultWhenRead()] = False
+    """Whether the bounding boxes beside the images are read. The source must be a tree as
+    Kaggle's, with ``Annotations/CLS-LOC`` beside ``Data/CLS-LOC``."""
 
     rules = (
         stays_below("path"),
@@ -82,7 +92,7 @@ class VolumeSource(SourceFields):
             arguments += ["--bounding-boxes", _on_claim(path)]
         if validation is not None and validation.labels is not None:
             arguments += ["--validation-labels", _on_claim(validation.labels)]
-        return arguments
+        return [*arguments, *annotations_option(self.read_annotations)]
 
 
 def _on_claim(path: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.cache import FileToFetch
 from imagenet_workloads.prepare.sources.http import HttpKind
@@ -18,7 +19,13 @@ from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.prepared import PreparedKind
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3 import S3Kind
-from imagenet_workloads.prepare.sources.source import Blob, Source, SourceKind, Validation
+from imagenet_workloads.prepare.sources.source import (
+    Annotations,
+    Blob,
+    Source,
+    SourceKind,
+    Validation,
+)
 from imagenet_workloads.prepare.sources.synthetic import SyntheticKind
 from imagenet_workloads.prepare.sources.volume import VolumeKind
 
@@ -40,6 +47,7 @@ def add_index_options(parser: ArgumentParser) -> None:
     for kind in KINDS:
         kind.add_index_options(parser)
     _add_cache_option(parser, required=False)
+    _add_annotations_option(parser)
 
 
 def add_pack_options(parser: ArgumentParser) -> None:
@@ -54,6 +62,7 @@ def add_fetch_options(parser: ArgumentParser) -> None:
     for kind in REMOTE_KINDS:
         kind.add_fetch_options(parser)
     _add_cache_option(parser, required=True)
+    _add_annotations_option(parser)
     # Only index draws validation images.
     parser.set_defaults(validation_per_class=None)
 
@@ -126,6 +135,21 @@ def bounding_boxes(parsed: Namespace) -> Sequence[Callable[[], Blob]]:
     return [archive for kind in KINDS for archive in kind.bounding_boxes(parsed)]
 
 
+def own_annotations(source: Source) -> Annotations:
+    """The annotations beside the images of a source.
+
+    Raises:
+        InputError: it cannot have any.
+    """
+    if source.own_annotations is None:
+        raise InputError(
+            f"{source.where}: has no annotations of its own, as Annotations/CLS-LOC beside Data in "
+            "Kaggle's ILSVRC; remove --read-annotations (readAnnotations), or name archives of "
+            "annotations by --bounding-boxes (boundingBoxes)"
+        )
+    return source.own_annotations
+
+
 def open_planned(planned: Fields, parsed: Namespace) -> Source:
     """Opens a source of a plan.
 
@@ -157,6 +181,15 @@ def _add_cache_option(parser: ArgumentParser, *, required: bool) -> None:
         required=required,
         metavar="FOLDER",
         help="the volume where imagenet-fetch stores the files of a server or a bucket",
+    )
+
+
+def _add_annotations_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--read-annotations",
+        action="store_true",
+        help="read the bounding boxes beside the images, if the source is a tree as Kaggle's: "
+        "Annotations/CLS-LOC beside Data/CLS-LOC",
     )
 
 

@@ -36,6 +36,7 @@ from imagenet_workloads.prepare.sources.source import (
 )
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive, header_size
 from imagenet_workloads.prepare.sources.tree import Tree
+from imagenet_workloads.prepare.sources.tree_annotations import AnnotationsInArchive, folder_of
 from imagenet_workloads.prepare.sources.zip import END, LOCAL, ZipArchive
 
 IN_ARCHIVE = "inArchive"
@@ -214,6 +215,9 @@ def _open_tree(archive: Archive, tree: Tree) -> Source:
     source.place = {"within": tree.training}
     source.own_words = tree.words
     source.own_validation = validation
+    annotations = folder_of(tree.training)
+    if annotations is not None:
+        source.own_annotations = AnnotationsInArchive(archive, annotations)
     return source
 
 

@@ -13,6 +13,7 @@ from imagenet_workloads.prepare.sources.label_file import FileOnVolume, LabelFil
 from imagenet_workloads.prepare.sources.links import is_inside, require_inside
 from imagenet_workloads.prepare.sources.source import Source, Validation, readable
 from imagenet_workloads.prepare.sources.tree import Tree
+from imagenet_workloads.prepare.sources.tree_annotations import AnnotationsInFolder, folder_of
 
 
 class _Listing:
@@ -64,6 +65,9 @@ def open_folder(root: Path) -> Source:
     source = open_at(root, tree.training.removeprefix(start).lstrip("/"))
     source.own_words = tree.words
     source.own_validation = partial(_open_validation, root, start, tree)
+    annotations = folder_of(tree.training)
+    if annotations is not None:
+        source.own_annotations = AnnotationsInFolder(top, annotations)
     return source
 
 

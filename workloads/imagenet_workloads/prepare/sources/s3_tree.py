@@ -1,15 +1,18 @@
 """Opens a prefix of class folders in a bucket, or of a tree of them for training and validation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from imagenet_workloads.clients.s3 import Bucket
+from imagenet_workloads.clients.s3 import AT_ONCE, Bucket
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.annotations import LARGEST
+from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.s3_objects import S3FlatFolder, S3Folder, S3Labels
 from imagenet_workloads.prepare.sources.source import Source, Validation, readable
 from imagenet_workloads.prepare.sources.tree import Tree
+from imagenet_workloads.prepare.sources.tree_annotations import SUFFIX, folder_of
 
 
 class _Listing:
@@ -44,6 +47,30 @@ class _Listing:
         return self._listed[path]
 
 
+class _Annotations:
+    """The annotations below a prefix, each an object that takes a request."""
+
+    def __init__(self, bucket: Bucket, prefix: str) -> None:
+        self.where = bucket.where(f"{prefix}/")
+        self._bucket = bucket
+        self._prefix = prefix
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the key and the content of each; many are read at the same time."""
+        yield from map_in_order(self._read, self._keys(), AT_ONCE)
+
+    def _keys(self) -> Iterator[str]:
+        for split in self._bucket.folders(self._prefix)[0]:
+            classes, objects = self._bucket.folders(split.rstrip("/"))
+            yield from (one.key for one in objects if one.key.endswith(SUFFIX))
+            for folder in classes:
+                found = self._bucket.below(folder)
+                yield from (one.key for one in found if one.key.endswith(SUFFIX))
+
+    def _read(self, key: str) -> tuple[str, bytes]:
+        return key, self._bucket.read(key, (0, LARGEST + 1))[1]
+
+
 def open_prefix(bucket: Bucket, prefix: str) -> Source:
     """Opens the classes below a prefix: its folders, or those of its training images.
 
@@ -64,6 +91,9 @@ def open_prefix(bucket: Bucket, prefix: str) -> Source:
     source = open_at(bucket, prefix, tree.training.removeprefix(start).lstrip("/"))
     source.own_words = tree.words
     source.own_validation = partial(_open_validation, bucket, prefix, start, tree)
+    annotations = folder_of(tree.training)
+    if annotations is not None:
+        source.own_annotations = _Annotations(bucket, trees.join(*parts[:above], annotations))
     return source
 
 

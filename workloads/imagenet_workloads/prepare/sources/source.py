@@ -135,6 +135,26 @@ class Blob(Protocol):
         """Closes the blob."""
 
 
+class Annotations(Protocol):
+    """The annotations of images, one file for each image; iterates over names and contents.
+
+    A name ends with CLASS/NAME.xml, or val/NAME.xml for a validation image. A file that is too
+    large is cut, after one byte too many.
+    """
+
+    @property
+    def where(self) -> str:
+        """The name in messages."""
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the name and the content of each.
+
+        Raises:
+            InputError: they cannot be read.
+            WorkloadError: a server cannot be reached.
+        """
+
+
 class Journal:
     """What is listed of a source of many archives; this one keeps nothing."""
 
@@ -159,6 +179,7 @@ class Source(ABC):
         place: where it is below what the options name, as JSON values of the plan.
         own_validation: opens the validation images beside it; None without any.
         own_words: the file beside it with the words of its classes; None without.
+        own_annotations: the annotations beside it; None without.
         reads_at_once: the reads that may wait for a network at the same time; 1 for a volume.
         reads_in_order: whether reading the images in the order of their names and offsets takes far
             less than in any other order.
@@ -174,6 +195,7 @@ class Source(ABC):
     place: Mapping[str, Any] = {}
     own_validation: "Callable[[], Validation] | None" = None
     own_words: LabelFile | None = None
+    own_annotations: Annotations | None = None
     reads_at_once: int = 1
     reads_in_order: bool = False
     version: Mapping[str, Any] = MappingProxyType({})
