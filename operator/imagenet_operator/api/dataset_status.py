@@ -33,6 +33,12 @@ class FetchStatus(Model):
     estimated_remaining_seconds: Annotated[LongCount, Unit("seconds")] | None = None
     """The estimated remaining time, at the speed of the last minutes."""
 
+    files: LongCount | None = None
+    """Files of the source, while the server is asked for their versions; absent after it."""
+
+    asked_files: LongCount | None = None
+    """Files whose version is known; absent like `files`."""
+
 
 class ReadingStatus(Model):
     """What a step takes that reads the source in place."""

@@ -202,7 +202,7 @@ def _step(bar: Bar, view: View) -> object:
         return None if sample is None or bar.speed is None else (sample.attempt, sample.epoch)
     if not bar.total or not bar.done:
         return None
-    return bar.done * _STEPS // bar.total, bar.is_finished
+    return bar.unit, bar.done * _STEPS // bar.total, bar.is_finished
 
 
 def _line(bar: Bar) -> str:

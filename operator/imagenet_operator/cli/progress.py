@@ -10,7 +10,7 @@ from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status, TrainingStatus
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
-from imagenet_operator.reconcile.policies import data_wait, reading
+from imagenet_operator.reconcile.policies import data_wait, fetch, reading
 from imagenet_operator.reconcile.policies.conditions import holds
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample
@@ -65,10 +65,13 @@ def _fetch(view: View) -> Bar | None:
     job, dataset = view.observed.jobs.get(FETCH), view.job.status.dataset
     if job is None:
         return None
-    found = FetchStatus() if dataset is None or dataset.fetch is None else dataset.fetch
-    total, heard = found.total_bytes, _heard(view.sample, FETCH)
-    done = found.bytes if job.complete else max(found.bytes, heard.fetched)
-    total = total or heard.to_fetch or None
+    former = None if dataset is None else dataset.fetch
+    found = fetch.progress(former, job, view.sample) or FetchStatus()
+    if fetch.is_asking(found):
+        asked, files = found.asked_files or 0, found.files or 0
+        note = f"asked the server for the versions of {asked:,} of {files:,} files"
+        return Bar(FETCH, asked, files, "files", note)
+    done, total = found.bytes, found.total_bytes
     note = f"{done / _GIB:,.2f} GiB" + (f" of {total / _GIB:,.2f}" if total else "")
     return Bar(FETCH, done, total, "bytes", note, is_finished=job.complete)
 

@@ -17,6 +17,8 @@ PREPARE_BYTES = "imagenet_prepare_bytes_total"
 PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
 PREPARE_FETCHED = "imagenet_prepare_fetched_bytes"
 PREPARE_TO_FETCH = "imagenet_prepare_fetch_planned_bytes"
+FETCH_FILES = "imagenet_prepare_fetch_files"
+FETCH_ASKED_FILES = "imagenet_prepare_fetch_asked_files"
 LISTING_REQUESTS = "imagenet_prepare_listing_requests"
 LISTING_BYTES = "imagenet_prepare_listing_bytes"
 LISTING_SECONDS = "imagenet_prepare_listing_seconds"
@@ -27,7 +29,7 @@ PACKING_SECONDS = "imagenet_prepare_packing_seconds"
 PREPARATION_METRICS: Final = frozenset(
     {
         *(PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED),
-        *(PREPARE_FETCHED, PREPARE_TO_FETCH),
+        *(PREPARE_FETCHED, PREPARE_TO_FETCH, FETCH_FILES, FETCH_ASKED_FILES),
         *(LISTING_REQUESTS, LISTING_BYTES, LISTING_SECONDS),
         *(PACKING_REQUESTS, PACKING_BYTES, PACKING_SECONDS),
     }
@@ -47,6 +49,8 @@ class Preparation:
         fetched: Bytes of the source's files in the cache.
         to_fetch: Bytes of all files; 0 while they are unknown.
         fetch_speed: Bytes per second, over the last minutes; 0 while it is unknown.
+        fetch_files: Of the source; 0 while they are unknown.
+        asked_files: Those of them whose version is known.
         listing_requests: Of listing an archive on a server, estimated; 0 without an estimate.
         listing_bytes: The same.
         listing_seconds: The same.
@@ -62,6 +66,8 @@ class Preparation:
     fetched: int = 0
     to_fetch: int = 0
     fetch_speed: float = 0.0
+    fetch_files: int = 0
+    asked_files: int = 0
     listing_requests: int = 0
     listing_bytes: int = 0
     listing_seconds: int = 0
@@ -99,6 +105,8 @@ def _preparation(pods: list[Scrape]) -> Preparation:
         skipped=int(summed(pods, PREPARE_SKIPPED) or 0),
         fetched=count(summed(pods, PREPARE_FETCHED)) or 0,
         to_fetch=count(summed(pods, PREPARE_TO_FETCH)) or 0,
+        fetch_files=count(summed(pods, FETCH_FILES)) or 0,
+        asked_files=count(summed(pods, FETCH_ASKED_FILES)) or 0,
         listing_requests=count(summed(pods, LISTING_REQUESTS)) or 0,
         listing_bytes=count(summed(pods, LISTING_BYTES)) or 0,
         listing_seconds=count(summed(pods, LISTING_SECONDS)) or 0,

@@ -65,6 +65,22 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
         ),
         (
             view(
+                prepared("fetch"),
+                sample={"preparation": {"fetch": Preparation(fetch_files=1200, asked_files=300)}},
+                dataset={"fetch": {"files": 1200, "askedFiles": 8}},
+            ),
+            [
+                Bar(
+                    "fetch",
+                    300,
+                    1200,
+                    "files",
+                    "asked the server for the versions of 300 of 1,200 files",
+                )
+            ],
+        ),
+        (
+            view(
                 prepared("fetch", complete=True),
                 prepared("index"),
                 dataset={"fetch": {"bytes": 4 << 30, "totalBytes": 4 << 30}},

@@ -107,6 +107,8 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     preparation.packed(1, 100)
     preparation.decoded(500.0)
     preparation.requested(1, 100)
+    preparation.fetch_files(2)
+    preparation.fetch_asked()
     preparation.fetch_planned(200)
     preparation.fetched(100)
     written = {name.removesuffix("_sum").removesuffix("_count") for name in values(registry)}

@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
         WorkloadError: the server cannot be reached, or a file has changed meanwhile.
     """
     atomic_files.make_folder(request.cache)
-    begun = _begin_all(request)
+    begun = _begin_all(request, recorder)
     downloads = [(file, one) for file, one in begun if not isinstance(one, Record)]
     total = sum(one.version.size for _, one in begun)
     missing = sum(one.version.size - one.present for _, one in downloads)
@@ -120,11 +119,20 @@ def _size(file: FileToFetch) -> int:
     return 0 if record is None else record.version.size
 
 
-def _begin_all(request: FetchRequest) -> list[tuple[FileToFetch, Record | Download]]:
+def _begin_all(
+    request: FetchRequest, recorder: PreparationRecorder
+) -> list[tuple[FileToFetch, Record | Download]]:
     """Begins many files at the same time, and then the lists of them."""
     files = [file for file in request.files if not file.is_list]
     lists = [file for file in request.files if file.is_list]
-    begin = partial(_begin, owner=request.owner)
+    recorder.fetch_files(len(request.files))
+    _log.info("asking for the versions of %d files", len(request.files))
+
+    def begin(file: FileToFetch) -> Record | Download:
+        found = _begin(file, request.owner)
+        recorder.fetch_asked()
+        return found
+
     begun = map_in_order(begin, files, request.connections)
     return [*zip(files, begun, strict=True), *((one, begin(one)) for one in lists)]
 

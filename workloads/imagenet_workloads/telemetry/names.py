@@ -277,6 +277,18 @@ PREPARE_FETCH_PLANNED_BYTES = Metric(
     "bytes",
     "Bytes of all files of the source that the cache will hold.",
 )
+PREPARE_FETCH_FILES = Metric(
+    "imagenet_prepare_fetch_files",
+    MetricType.GAUGE,
+    "files",
+    "Files of the source that the cache will hold.",
+)
+PREPARE_FETCH_ASKED_FILES = Metric(
+    "imagenet_prepare_fetch_asked_files",
+    MetricType.GAUGE,
+    "files",
+    "Files whose version the server has given, or needs not give. Then the bytes of all are known.",
+)
 PREPARE_SHARD_PROGRESS = Metric(
     "imagenet_prepare_shard_progress_ratio",
     MetricType.GAUGE,
@@ -334,6 +346,8 @@ PREPARATION = (
     PREPARE_PACKING_SECONDS,
     PREPARE_FETCHED_BYTES,
     PREPARE_FETCH_PLANNED_BYTES,
+    PREPARE_FETCH_FILES,
+    PREPARE_FETCH_ASKED_FILES,
     PREPARE_SHARD_PROGRESS,
     PREPARE_DECODED_IMAGES_PER_SECOND,
 )

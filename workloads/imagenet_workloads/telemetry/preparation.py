@@ -41,6 +41,7 @@ class PreparationRecorder:
         self._done = 0
         self._listed = 0
         self._fetched = 0
+        self._asked = 0
         registry.add(names.PREPARE_IMAGES, 0)
         registry.add(names.PREPARE_SKIPPED_IMAGES, 0)
 
@@ -96,6 +97,17 @@ class PreparationRecorder:
         """Count requests to a remote source, and the bytes of their answers."""
         self._registry.add(names.PREPARE_REQUESTS, requests)
         self._registry.add(names.PREPARE_READ_BYTES, bytes)
+
+    def fetch_files(self, files: int) -> None:
+        """Set how many files the cache will hold."""
+        self._registry.set(names.PREPARE_FETCH_FILES, files)
+        self._registry.set(names.PREPARE_FETCH_ASKED_FILES, 0)
+
+    def fetch_asked(self) -> None:
+        """Count a file whose version is known."""
+        with self._lock:
+            self._asked += 1
+            self._registry.set(names.PREPARE_FETCH_ASKED_FILES, self._asked)
 
     def fetch_planned(self, bytes: int) -> None:
         """Set the bytes of all files that the cache will hold."""

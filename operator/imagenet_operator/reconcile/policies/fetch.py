@@ -17,6 +17,7 @@ ROLE = "fetch"
 
 _GIB = 1 << 30
 _WITHOUT_ESTIMATE = {"estimated_remaining_seconds": None}
+_ASKED = {"files": None, "asked_files": None}
 
 
 def progress(
@@ -43,17 +44,27 @@ def is_visible(before: Sample, after: Sample) -> bool:
 
 def message(found: FetchStatus | None) -> str:
     """Return the message of DatasetReady; it changes with each percent, not with each byte."""
-    if found is None or not found.total_bytes:
+    if found is None:
+        return "fetching the source"
+    if is_asking(found):
+        files, asked = found.files or 0, found.asked_files or 0
+        return f"asking the server for the versions of {files:,} files: {asked * 100 // files} %"
+    if not found.total_bytes:
         return "fetching the source"
     percent = min(100, found.bytes * 100 // found.total_bytes)
     return f"fetching the source: {percent} % of {found.total_bytes / _GIB:,.1f} GiB"
+
+
+def is_asking(found: FetchStatus) -> bool:
+    """Whether a server is asked for the versions of several files, before any is fetched."""
+    return not found.total_bytes and (found.files or 0) > 1
 
 
 def without_figures(found: FetchStatus | None) -> FetchStatus | None:
     """Return a progress without what every sample changes; its condition has the percents."""
     if found is None:
         return None
-    return found.model_copy(update={"bytes": 0, **_WITHOUT_ESTIMATE})
+    return found.model_copy(update={"bytes": 0, **_WITHOUT_ESTIMATE, "asked_files": None})
 
 
 def _heard(sample: Sample | None) -> FetchStatus | None:
@@ -62,6 +73,9 @@ def _heard(sample: Sample | None) -> FetchStatus | None:
     if heard is None:
         return None
     total = heard.to_fetch or None
+    if total is None and heard.fetch_files:
+        asked = min(heard.asked_files, heard.fetch_files)
+        return FetchStatus(bytes=heard.fetched, files=heard.fetch_files, asked_files=asked)
     return FetchStatus(
         bytes=heard.fetched,
         total_bytes=total,
@@ -72,7 +86,7 @@ def _heard(sample: Sample | None) -> FetchStatus | None:
 def _finished(former: FetchStatus) -> FetchStatus:
     """Return the progress of a Job whose pod has vanished after its success."""
     done = {"bytes": former.total_bytes or former.bytes}
-    return former.model_copy(update={**done, **_WITHOUT_ESTIMATE})
+    return former.model_copy(update={**done, **_WITHOUT_ESTIMATE, **_ASKED})
 
 
 def _result(job: PreparationJob) -> FetchStatus | None:

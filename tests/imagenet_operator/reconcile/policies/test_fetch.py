@@ -48,6 +48,41 @@ def test_the_remaining_time_follows_from_the_speed_between_samples() -> None:
     assert slower.estimated_remaining_seconds == 9, "three quarters of it are the former speed"
 
 
+def asking(asked: int, files: int = 1200, to_fetch: int = 0) -> Sample:
+    heard = Preparation(fetch_files=files, asked_files=asked, to_fetch=to_fetch)
+    return Sample(NOW, preparation={"fetch": heard})
+
+
+def test_before_the_bytes_are_known_the_files_are_counted_that_were_asked_for() -> None:
+    values = {"imagenet_prepare_fetch_files": 1200.0, "imagenet_prepare_fetch_asked_files": 300.0}
+    first = sample_of({"digits-fetch-x": Scrape("fetch", None, values)}, None, NOW)
+    found = fetch.progress(None, RUNNING, first)
+    assert found == FetchStatus(files=1200, asked_files=300)
+    assert fetch.message(found) == "asking the server for the versions of 1,200 files: 25 %"
+    assert DatasetStatus(fetch=found).to_manifest()["fetch"] == {
+        "bytes": 0,
+        "files": 1200,
+        "askedFiles": 300,
+    }
+    # They are of no use when the bytes are known.
+    found = fetch.progress(found, RUNNING, asking(1200, to_fetch=2 * GIB))
+    assert found == FetchStatus(total_bytes=2 * GIB)
+    done = PreparationJob("fetch", "f", "u", complete=True)
+    assert fetch.progress(FetchStatus(files=2, asked_files=1), done, None) == FetchStatus()
+
+
+def test_one_file_is_not_counted_in_words() -> None:
+    assert fetch.message(fetch.progress(None, RUNNING, asking(0, files=1))) == "fetching the source"
+
+
+def test_each_percent_of_the_files_is_news_and_worth_a_write_by_its_condition() -> None:
+    assert not fetch.is_visible(asking(300), asking(311))
+    assert fetch.is_visible(asking(300), asking(312))
+    before, after = (FetchStatus(files=1200, asked_files=asked) for asked in (300, 311))
+    statuses = (Status(dataset=DatasetStatus(fetch=one)) for one in (before, after))
+    assert not figures.is_worth_a_write(*statuses)
+
+
 def test_without_a_pod_that_answers_the_progress_stays() -> None:
     assert fetch.progress(HALF, RUNNING, None) == HALF
     assert fetch.progress(HALF, RUNNING, Sample(NOW)) == HALF
