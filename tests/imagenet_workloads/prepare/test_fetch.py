@@ -18,7 +18,7 @@ import zstandard
 
 from imagenet_workloads.commands import fetch, index
 from imagenet_workloads.prepare import atomic_files, partial_file
-from imagenet_workloads.prepare.sources.cache import place_of
+from imagenet_workloads.prepare.sources.cache import cache_entry
 from support.file_server import FileServer, Handler
 from support.pictures import collection, jpeg, tar, write_tar_of_tars
 from support.preparation import finish, killed_at, prepare, refused, start, visible
@@ -55,7 +55,7 @@ def options(server: FileServer, cache: Path, *more: str, name: str = "x.tar") ->
 
 def content(server: FileServer, cache: Path, name: str = "x.tar") -> bytes:
     """Return what the cache holds as a file."""
-    file = place_of(cache, name, f"{server.url}/{name}").open()
+    file = cache_entry(cache, name, f"{server.url}/{name}").open()
     try:
         return file.read(0, file.size)
     finally:

@@ -95,7 +95,7 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
         for _, download in downloads:
             connections.callback(download.close)
         for file, download in downloads:
-            _log.info("%s: fetching", file.place.where)
+            _log.info("%s: fetching", file.entry.where)
             with _one_version(file):
                 download.fetch(request.connections, recorder)
             _store(file, download)
@@ -109,13 +109,13 @@ def _one_version(file: FileToFetch) -> Iterator[None]:
         yield
     except SourceChangedError as error:
         raise WorkloadError(
-            f"{file.place.where}: has changed while it was fetched; "
+            f"{file.entry.where}: has changed while it was fetched; "
             "the next try fetches the new file"
         ) from error
 
 
 def _size(file: FileToFetch) -> int:
-    record = file.place.record()
+    record = file.entry.record()
     return 0 if record is None else record.version.size
 
 
@@ -139,7 +139,7 @@ def _begin_all(
 
 def _begin(file: FileToFetch, owner: str) -> Record | Download:
     """Asks the server for the version of a file, unless the cache has it with its checksum."""
-    folder, record = file.place.folder, file.place.record()
+    folder, record = file.entry.folder, file.entry.record()
     path = folder / f".{file.name}.tmp-{owner or 'local'}"
     if record is not None and record.checksum == file.checksum != "":
         _clean_up(file, path, record)
@@ -172,7 +172,7 @@ def _is_same(before: Version, now: Version) -> bool:
 
 def _store(file: FileToFetch, download: Download) -> None:
     """Makes a file visible that was fetched as a whole."""
-    folder, path, version = file.place.folder, download.path, download.version
+    folder, path, version = file.entry.folder, download.path, download.version
     if file.checksum:
         _check(file, path)
     content = _decompress(file, path) if file.is_archive else path
@@ -183,7 +183,7 @@ def _store(file: FileToFetch, download: Download) -> None:
     atomic_files.sync_folder(folder)
     record = Record(version, file.checksum, name, size)
     document = json.dumps(record.to_document()).encode() + b"\n"
-    atomic_files.write_file(file.place.record_path, document)
+    atomic_files.write_file(file.entry.record_path, document)
     _clean_up(file, path, record)
 
 
@@ -194,7 +194,7 @@ def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
     """
     former = (
         entry
-        for entry in file.place.folder.iterdir()
+        for entry in file.entry.folder.iterdir()
         if entry.name.endswith(f"-{file.name}") and entry.name != record.content
     )
     for left in (path, journal_of(path), _content_of(path), *former):
@@ -230,7 +230,7 @@ def _check(file: FileToFetch, path: Path) -> None:
         journal_of(path).unlink(missing_ok=True)
         path.unlink()
         raise InputError(
-            f"{file.place.where}: has the {algorithm} {found.hexdigest()} in place of {digest}; "
+            f"{file.entry.where}: has the {algorithm} {found.hexdigest()} in place of {digest}; "
             f"{file.checksum_remedy}"
         )
 
@@ -241,7 +241,7 @@ def _decompress(file: FileToFetch, path: Path) -> Path:
     try:
         if decompressed.format_of(blob.read(0, decompressed.MAGIC)) is None:
             return path
-        _log.info("%s: decompressing", file.place.where)
+        _log.info("%s: decompressing", file.entry.where)
         content = _content_of(path)
         written = 0
         with room(content, blob.size), content.open("wb") as opened:

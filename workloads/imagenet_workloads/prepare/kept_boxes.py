@@ -39,9 +39,9 @@ class KeptBoxes:
         found = _read(folder / boxes.file, boxes.sha256)
         self._of: dict[str, dict[int, _Boxes]] = {TRAIN: {}, VALIDATION: {}}
         for split in splits:
-            by_key = found[split.place["split"]]
+            by_key = found[split.plan_fields["split"]]
             numbers = split.with_boxes(list(by_key))
-            self._of[split.place["split"]] = dict(zip(numbers, by_key.values(), strict=True))
+            self._of[split.plan_fields["split"]] = dict(zip(numbers, by_key.values(), strict=True))
 
     def fingerprint(self) -> str:
         """Return the hex SHA-256 of the file of boxes."""

@@ -140,7 +140,7 @@ def _parquet_files(archive: Archive, root: str | None) -> Source:
 
 def _marked(source: Source) -> Source:
     """Notes in the plan that the Parquet files are in an archive, for the validation images too."""
-    source.place = {**source.place, IN_ARCHIVE: True}
+    source.plan_fields = {**source.plan_fields, IN_ARCHIVE: True}
     open_own = source.own_validation
     if open_own is not None:
 
@@ -208,11 +208,11 @@ def _open_tree(archive: Archive, tree: Tree) -> Source:
             raise InputError(f"{archive.blob.where}: {tree.validation}: {trees.UNLABELLED}")
         layout = ArchiveOfFolders if tree.has_classes else FlatArchive
         source = layout(archive, tree.validation)
-        source.place = {"within": tree.validation}
+        source.plan_fields = {"within": tree.validation}
         return Validation(source, tree.labels)
 
     source = ArchiveOfFolders(archive, tree.training)
-    source.place = {"within": tree.training}
+    source.plan_fields = {"within": tree.training}
     source.own_words = tree.words
     source.own_validation = validation
     annotations = folder_of(tree.training)

@@ -59,8 +59,8 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a server's file in a cache.
+class CacheEntry:
+    """A server's file in a cache, stored or not.
 
     Attributes:
         folder: of the file.
@@ -108,8 +108,8 @@ class Place:
         return CachedFile(self.folder / record.content, record.size, version)
 
 
-def place_of(cache: Path, name: str, where: str, server: str = "") -> Place:
-    """Returns the place of a file in a cache.
+def cache_entry(cache: Path, name: str, where: str, server: str = "") -> CacheEntry:
+    """Returns the entry of a file in a cache.
 
     Args:
         cache: the folder of the volume.
@@ -117,13 +117,13 @@ def place_of(cache: Path, name: str, where: str, server: str = "") -> Place:
         where: its address, without query.
         server: what the address lacks, such as the endpoint of a bucket.
     """
-    return place_below(cache / FOLDER, name, where, server)
+    return entry_in_folder(cache / FOLDER, name, where, server)
 
 
-def place_below(folder: Path, name: str, where: str, server: str = "") -> Place:
-    """Returns the place of a file in a folder of a cache; the others are as in `place_of`."""
+def entry_in_folder(folder: Path, name: str, where: str, server: str = "") -> CacheEntry:
+    """Returns the entry of a file in a folder of a cache; the others are as in `cache_entry`."""
     digest = hashlib.sha256(f"{server} {where}".encode()).hexdigest()[:12]
-    return Place(folder / f"{name}-{digest}", where)
+    return CacheEntry(folder / f"{name}-{digest}", where)
 
 
 class CachedFile:
@@ -174,30 +174,30 @@ class CachedFile:
 class CachedLabels:
     """A label file in the cache as a `LabelFile`."""
 
-    def __init__(self, place: Place, beside: Callable[[str], Place | None]) -> None:
+    def __init__(self, entry: CacheEntry, beside: Callable[[str], CacheEntry | None]) -> None:
         """Opens nothing yet.
 
         Args:
-            place: of the file.
-            beside: the place of the file with another name in the same folder.
+            entry: of the file.
+            beside: the entry of the file with another name in the same folder.
         """
-        self._place = place
+        self._entry = entry
         self._beside = beside
 
     def __str__(self) -> str:
-        return self._place.where
+        return self._entry.where
 
     def open(self) -> io.BufferedReader:
         """Its content."""
-        with closing(self._place.open()) as file:
+        with closing(self._entry.open()) as file:
             return io.BufferedReader(io.BytesIO(file.read(0, file.size)))
 
     def beside(self, name: str) -> LabelFile | None:
         """The file of this name in the same folder, if it was fetched too."""
-        place = self._beside(name)
-        if place is None or place.record() is None:
+        entry = self._beside(name)
+        if entry is None or entry.record() is None:
             return None
-        return CachedLabels(place, self._beside)
+        return CachedLabels(entry, self._beside)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class FileToFetch:
 
     Attributes:
         name: its name, without folders.
-        place: in the cache.
+        entry: in the cache.
         is_archive: whether a compressed content is decompressed.
         checksum: `sha256:…` or `md5:…`; empty if it is not given.
         open: asks the server for the file's version. It raises what `RemoteBlob` does.
@@ -216,7 +216,7 @@ class FileToFetch:
     """
 
     name: str
-    place: Place
+    entry: CacheEntry
     is_archive: bool
     checksum: str
     open: Callable[[], "RemoteBlob | WholeFile"]

@@ -21,10 +21,10 @@ from imagenet_workloads.prepare.sources import parquet
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,
+    CacheEntry,
     FileToFetch,
-    Place,
     WholeFile,
-    place_below,
+    entry_in_folder,
 )
 from imagenet_workloads.prepare.sources.remote import RemoteBlob, RemoteFiles, Version
 
@@ -37,13 +37,13 @@ _REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
 
 @dataclass(frozen=True)
 class CachedFiles:
-    """The place of a list of files in a cache.
+    """A list of files in a cache, and its files.
 
     Attributes:
-        list_place: of the list; the folders of its files are beside it.
+        list_entry: of the list; the folders of its files are beside it.
     """
 
-    list_place: Place
+    list_entry: CacheEntry
 
     def open_listed(self) -> tuple[str, RemoteFiles]:
         """The commit of the list, empty if it has none, and its files for index.
@@ -55,20 +55,20 @@ class CachedFiles:
         tags = fields.object("files")
 
         def open_blob(name: str) -> CachedFile:
-            place = self._place(name)
-            record = place.record()
+            entry = self._entry(name)
+            record = entry.record()
             if record is not None and _tag(record.checksum, record.version) != tags.text(name):
                 raise InputError(
-                    f"{place.where}: another fetch has replaced it since the list was stored; "
+                    f"{entry.where}: another fetch has replaced it since the list was stored; "
                     "run imagenet-fetch again"
                 )
-            return place.open()
+            return entry.open()
 
         return fields.text("commit"), self._files(sorted(tags.values), open_blob)
 
     def open_planned(self) -> RemoteFiles:
         """The files for pack, which knows their names and tags."""
-        return self._files((), lambda name: self._place(name).open())
+        return self._files((), lambda name: self._entry(name).open())
 
     def to_fetch(
         self, checksums: Mapping[str, str], opener: Callable[[str], Opener], commit: str = ""
@@ -90,7 +90,7 @@ class CachedFiles:
         for name, checksum in checksums.items():
             yield FileToFetch(
                 _base(name),
-                self._place(name),
+                self._entry(name),
                 is_archive=not name.endswith(parquet.SUFFIX),
                 checksum=checksum,
                 open=partial(open_noted, name),
@@ -100,38 +100,38 @@ class CachedFiles:
 
         def open_list() -> RemoteBlob:
             document = {"commit": commit, "files": tags}
-            return _List(self.list_place.where, json.dumps(document).encode())
+            return _List(self.list_entry.where, json.dumps(document).encode())
 
         def stale_folders() -> Iterable[Path]:
-            return self._stale_folders(listed, {self._place(name).folder for name in checksums})
+            return self._stale_folders(listed, {self._entry(name).folder for name in checksums})
 
-        place = self.list_place
-        yield FileToFetch(_NAME, place, False, "", open_list, stale_folders, is_list=True)
+        entry = self.list_entry
+        yield FileToFetch(_NAME, entry, False, "", open_list, stale_folders, is_list=True)
 
     def _read_list(self) -> Fields:
-        with closing(self.list_place.open()) as file:
+        with closing(self.list_entry.open()) as file:
             text = file.read(0, file.size).decode(errors="replace")
-        return Fields.parse(text, str(self.list_place.folder))
+        return Fields.parse(text, str(self.list_entry.folder))
 
     def _listed_folders(self) -> set[Path]:
         """The folders of the files of the list that is in the cache; none without a list."""
-        if self.list_place.record() is None:
+        if self.list_entry.record() is None:
             return set()
-        return {self._place(name).folder for name in self._read_list().object("files").values}
+        return {self._entry(name).folder for name in self._read_list().object("files").values}
 
     def _stale_folders(self, listed: set[Path], current: set[Path]) -> list[Path]:
         """The folders that are deleted: a fetch of another list may fill others now."""
-        folder = self.list_place.folder
+        folder = self.list_entry.folder
         oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
         others = [one for one in folder.iterdir() if one.is_dir() and one not in current]
         return [one for one in others if one in listed or _is_older(one, oldest)]
 
-    def _place(self, name: str) -> Place:
-        where = f"{self.list_place.where.rstrip('/')}/{name}"
-        return place_below(self.list_place.folder, _base(name), where)
+    def _entry(self, name: str) -> CacheEntry:
+        where = f"{self.list_entry.where.rstrip('/')}/{name}"
+        return entry_in_folder(self.list_entry.folder, _base(name), where)
 
     def _files(self, names: Iterable[str], open_blob: Callable[[str], CachedFile]) -> RemoteFiles:
-        where = self.list_place.where.rstrip("/")
+        where = self.list_entry.where.rstrip("/")
         return RemoteFiles(where, tuple(names), open_blob, CachedFile.at_once)
 
 

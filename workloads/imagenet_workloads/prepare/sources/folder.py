@@ -10,7 +10,7 @@ from pathlib import Path
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources.layout import Layout
-from imagenet_workloads.prepare.sources.links import Links, is_inside, place_of
+from imagenet_workloads.prepare.sources.links import Links, is_inside, real_path_of
 from imagenet_workloads.prepare.sources.source import (
     Image,
     Notes,
@@ -35,7 +35,7 @@ class Folder(Source):
     def __init__(self, root: Path) -> None:
         self.where = str(root)
         self._root = root
-        self._place = os.path.realpath(root)
+        self._real_root = os.path.realpath(root)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images by class, and in a class by name."""
@@ -79,7 +79,7 @@ class Folder(Source):
         """Yields the images of one class; folders may be nested as deep as paths go."""
         below = [self._enter(class_name, None, links)]
         while below:
-            place, paths = below[-1]
+            real_path, paths = below[-1]
             name = next(paths, None)
             if name is None:
                 below.pop()
@@ -88,19 +88,19 @@ class Folder(Source):
             hidden = name.rpartition("/")[2].startswith(".")
             status = None if hidden else links.look(f"{self._root}/{name}", named_like_image)
             if status is not None and stat.S_ISDIR(status.st_mode):
-                below.append(self._enter(name, place, links))
+                below.append(self._enter(name, real_path, links))
             elif status is not None and named_like_image and stat.S_ISREG(status.st_mode):
                 yield _image(class_name, name, status)
             else:
                 notes.pass_over(name)
 
     def _enter(self, folder: str, parent: str | None, links: Links) -> tuple[str, Iterator[str]]:
-        place = links.enter(f"{self._root}/{folder}", parent)
-        return place, (f"{folder}/{base}" for base in names(self._root / folder))
+        real_path = links.enter(f"{self._root}/{folder}", parent)
+        return real_path, (f"{folder}/{base}" for base in names(self._root / folder))
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        return _read_file(self._root, self._place, name, size)
+        return _read_file(self._root, self._real_root, name, size)
 
 
 class FlatFolder(Source):
@@ -111,7 +111,7 @@ class FlatFolder(Source):
     def __init__(self, root: Path) -> None:
         self.where = str(root)
         self._root = root
-        self._place = os.path.realpath(root)
+        self._real_root = os.path.realpath(root)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in an order that depends on their names alone."""
@@ -125,7 +125,7 @@ class FlatFolder(Source):
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        return _read_file(self._root, self._place, name, size)
+        return _read_file(self._root, self._real_root, name, size)
 
 
 def _image(class_name: str, name: str, status: os.stat_result) -> Image:
@@ -163,12 +163,12 @@ def _listed(folder: Path) -> Iterator[str]:
         ) from error
 
 
-def _read_file(root: Path, place: str, name: str, size: int) -> bytes:
+def _read_file(root: Path, real_root: str, name: str, size: int) -> bytes:
     """The bytes of one image in a separate file.
 
     Args:
         root: the source's.
-        place: the real path of the root.
+        real_root: the real path of the root.
         name: the image's path below the root.
         size: the image's size in the scan.
 
@@ -183,7 +183,7 @@ def _read_file(root: Path, place: str, name: str, size: int) -> bytes:
     except FileNotFoundError:
         raise changed(path, "is gone") from None
     try:
-        if not is_inside(place_of(descriptor, path), place):
+        if not is_inside(real_path_of(descriptor, path), real_root):
             raise changed(path, "leads out of the source")
         data = os.read(descriptor, size + 1)
         if len(data) != size:

@@ -168,7 +168,7 @@ def open_file_of(root: Path, file: str, is_flat: bool, open_file: OpenFile) -> S
     require_inside(str(root / file), str(root))
     blob = open_file(root / file)
     source = archives.open_flat_archive(blob) if is_flat else archives.open_archive(blob)
-    source.place = {"file": file}
+    source.plan_fields = {"file": file}
     return source
 
 

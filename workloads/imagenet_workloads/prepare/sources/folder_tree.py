@@ -85,7 +85,7 @@ def open_at(root: Path, within: str, is_flat: bool = False) -> Source:
     folder = root / within
     require_inside(str(folder), str(root))
     source = FlatFolder(folder) if is_flat else Folder(folder)
-    source.place = {"within": within}
+    source.plan_fields = {"within": within}
     return source
 
 

@@ -20,9 +20,9 @@ from imagenet_workloads.prepare.sources import name_ranges, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
     CachedLabels,
+    CacheEntry,
     FileToFetch,
-    Place,
-    place_of,
+    cache_entry,
 )
 from imagenet_workloads.prepare.sources.http_files import (
     CACHE_FIELD,
@@ -228,7 +228,7 @@ class _Files:
         return [
             FileToFetch(
                 file.name,
-                place_of(cache, file.name, file.address.url),
+                cache_entry(cache, file.name, file.address.url),
                 file.name in archives,
                 file.checksum or "",
                 partial(open_to_fetch, file, self._client),
@@ -256,23 +256,23 @@ class _CachedFiles:
 
     def __init__(self, parsed: Namespace) -> None:
         addresses = _addresses(parsed)
-        self._places = {name: place_of(parsed.cache, name, url) for name, url in addresses}
+        self._entries = {name: cache_entry(parsed.cache, name, url) for name, url in addresses}
 
     def blob(self, name: str) -> RemoteBlob:
         """The content of a file."""
-        return self._places[name].open()
+        return self._entries[name].open()
 
     def labels(self, name: str, archives: Collection[str | None]) -> LabelFile:
         """A label file; further files besides the archives are beside it."""
 
-        def beside(other: str) -> Place | None:
-            return None if other in archives else self._places.get(other)
+        def beside(other: str) -> CacheEntry | None:
+            return None if other in archives else self._entries.get(other)
 
-        return CachedLabels(self._places[name], beside)
+        return CachedLabels(self._entries[name], beside)
 
     def words(self, name: str) -> LabelFile:
         """A file of words."""
-        return CachedLabels(self._places[name], lambda _: None)
+        return CachedLabels(self._entries[name], lambda _: None)
 
 
 def _login(credentials: Credentials, has_queries: bool) -> Login | None:

@@ -16,7 +16,7 @@ from imagenet_workloads.clients.hugging_face import Repository
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archives, parquet, webdataset
-from imagenet_workloads.prepare.sources.cache import FileToFetch, place_of
+from imagenet_workloads.prepare.sources.cache import FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
 from imagenet_workloads.prepare.sources.remote import (
@@ -67,7 +67,7 @@ class HuggingFaceKind(RemoteKind):
         if source is None:
             name = _archive(files.names, parsed.hf_dataset)
             source = open_remote(files.blob(name), None, parsed.hf_max_requests)
-            source.place = {**source.place, "file": name}
+            source.plan_fields = {**source.plan_fields, "file": name}
         return pinned(source, {"commit": commit})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
@@ -142,7 +142,7 @@ def _cached(parsed: Namespace) -> CachedFiles:
     dataset, revision = parsed.hf_dataset, parsed.hf_revision
     where = f"hf://datasets/{dataset}" + ("" if revision is None else f"@{revision}")
     part = f"{parsed.hf_endpoint or ''} {parsed.hf_path or ''}"
-    return CachedFiles(place_of(parsed.cache, dataset.rpartition("/")[2], where, part))
+    return CachedFiles(cache_entry(parsed.cache, dataset.rpartition("/")[2], where, part))
 
 
 def _below(names: Iterable[str], path: str | None, repository: Repository) -> Sequence[str]:

@@ -17,7 +17,7 @@ from imagenet_workloads.clients.kaggle import Download
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import parquet, webdataset
 from imagenet_workloads.prepare.sources.archives import KINDS
-from imagenet_workloads.prepare.sources.cache import FileToFetch, Place, place_of
+from imagenet_workloads.prepare.sources.cache import CacheEntry, FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
 from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
@@ -70,7 +70,7 @@ class KaggleKind(RemoteKind):
         """Opens the archive or the Parquet file."""
         within, most = parsed.kaggle_path_in_archive, parsed.kaggle_max_requests
         if parsed.cache is not None:
-            return open_remote(_place(parsed).open(), within, most)
+            return open_remote(_entry(parsed).open(), within, most)
         client = kaggle.connect(_download(parsed))
         download = kaggle.at_version(_download(parsed), client)
         source = open_remote(_blob(download, client), within, most)
@@ -80,7 +80,7 @@ class KaggleKind(RemoteKind):
         """Opens the file of the plan, which must not have changed."""
         within = parsed.kaggle_path_in_archive
         if parsed.cache is not None:
-            return open_remote_planned(planned, _place(parsed).open(), within)
+            return open_remote_planned(planned, _entry(parsed).open(), within)
         download = _download(parsed)
         # A job with a cache, which notes no version, may have made the plan.
         if download.version is None and planned.has(_VERSION):
@@ -91,7 +91,7 @@ class KaggleKind(RemoteKind):
         """The one file."""
         download = _download(parsed)
         opened = partial(open_to_fetch, _served(download), kaggle.connect(download))
-        return [FileToFetch(download.name, _place(parsed), True, "", opened)]
+        return [FileToFetch(download.name, _entry(parsed), True, "", opened)]
 
 
 def _download(parsed: Namespace) -> Download:
@@ -112,10 +112,10 @@ def _blob(download: Download, client: HttpClient) -> HttpBlob:
     return HttpBlob(_served(download), client, _CACHE_FIELD)
 
 
-def _place(parsed: Namespace) -> Place:
+def _entry(parsed: Namespace) -> CacheEntry:
     download = _download(parsed)
     address = download.address
-    return place_of(parsed.cache, download.name, address.url, address.query)
+    return cache_entry(parsed.cache, download.name, address.url, address.query)
 
 
 def _add_reading_options(add_argument: Any) -> None:

@@ -65,14 +65,14 @@ class Links:
         # Only the last part is resolved: paths may be thousands of folders deep.
         is_link = os.path.islink(path)  # noqa: PTH114
         above = self._root if parent is None else parent
-        place = os.path.realpath(path) if is_link else f"{above}/{path.rpartition('/')[2]}"
-        first = self._entered.setdefault(place, path)
+        real_path = os.path.realpath(path) if is_link else f"{above}/{path.rpartition('/')[2]}"
+        first = self._entered.setdefault(real_path, path)
         if first != path:
             raise InputError(
                 f"{readable(path)}: leads to the same folder as {readable(first)}, so each image "
                 "of it would count twice; remove the link"
             )
-        return place
+        return real_path
 
     def _require_inside(self, path: str) -> None:
         require_inside(path, self._root)
@@ -97,7 +97,7 @@ def is_inside(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def place_of(descriptor: int, path: str) -> str:
+def real_path_of(descriptor: int, path: str) -> str:
     """The real path of an open file; replacing a part of its path cannot change it."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115

@@ -48,7 +48,7 @@ class SealedSplit(Source):
 
         content = dataset.train if split == TRAIN else dataset.validation
         self.where = str(folder)
-        self.place = {"split": split}
+        self.plan_fields = {"split": split}
         self.version = {"key": dataset.key}
         self.sealed: Dataset = dataset
         self._records: Records = open_split(content, dataset.format, folder)
@@ -61,7 +61,7 @@ class SealedSplit(Source):
         Raises:
             InputError: a record is damaged.
         """
-        classes, split = self.sealed.classes, self.place["split"]
+        classes, split = self.sealed.classes, self.plan_fields["split"]
         for number in range(self._records.count):
             label = self._records.label(number)
             if not 0 <= label < len(classes):
@@ -89,8 +89,9 @@ class SealedSplit(Source):
             found = [one for one in range(self._records.count) if _BOXES in self._record(one)]
         if len(found) != len(keys):
             raise InputError(
-                f"{self.where}: {len(found)} of its {self.place['split']} images have bounding "
-                f"boxes, and its file of boxes has {len(keys)}; prepare the raw images again"
+                f"{self.where}: {len(found)} of its {self.plan_fields['split']} images have "
+                f"bounding boxes, and its file of boxes has {len(keys)}; prepare the raw images "
+                "again"
             )
         return found
 

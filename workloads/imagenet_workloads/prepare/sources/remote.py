@@ -223,11 +223,11 @@ def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Sour
     if not is_flat and parquet.is_parquet(blob):
         files = _single(blob)
         source: Source = parquet.Parquet(files, files.names)
-        source.place = {"option": option}
+        source.plan_fields = {"option": option}
         return source
     window = _reading(blob)
     source = open_flat_archive(window) if is_flat else open_archive(window)
-    source.place = {**source.place, "option": option}
+    source.plan_fields = {**source.plan_fields, "option": option}
     return _remote(source, blob)
 
 
@@ -255,15 +255,15 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
     return _remote(source, blob)
 
 
-def pinned(source: Source, place: Mapping[str, Any]) -> Source:
+def pinned(source: Source, fields: Mapping[str, Any]) -> Source:
     """Notes in the plan what pack needs to find the same files, for the validation images too."""
-    source.place = {**source.place, **place}
+    source.plan_fields = {**source.plan_fields, **fields}
     open_own = source.own_validation
     if open_own is not None:
 
         def own_validation() -> Validation:
             validation = open_own()
-            pinned(validation.source, place)
+            pinned(validation.source, fields)
             return validation
 
         source.own_validation = own_validation

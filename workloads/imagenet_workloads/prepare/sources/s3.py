@@ -11,7 +11,12 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import matlab, parquet, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
-from imagenet_workloads.prepare.sources.cache import CachedLabels, FileToFetch, Place, place_of
+from imagenet_workloads.prepare.sources.cache import (
+    CachedLabels,
+    CacheEntry,
+    FileToFetch,
+    cache_entry,
+)
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.remote import (
@@ -149,7 +154,7 @@ class S3Kind(RemoteKind):
         found = [
             FileToFetch(
                 _name(key),
-                _place(parsed, key),
+                _entry(parsed, key),
                 key in archives,
                 checksums.get(key, ""),
                 partial(S3Blob, bucket, key),
@@ -165,7 +170,7 @@ class S3Kind(RemoteKind):
 
 def _blob(parsed: Namespace, key: str) -> RemoteBlob:
     """An object of the bucket, or its copy in the cache."""
-    return S3Blob(_bucket(parsed), key) if parsed.cache is None else _place(parsed, key).open()
+    return S3Blob(_bucket(parsed), key) if parsed.cache is None else _entry(parsed, key).open()
 
 
 def _archives(parsed: Namespace) -> RemoteFiles | None:
@@ -225,7 +230,7 @@ def _cached_prefix(parsed: Namespace) -> CachedFiles:
     """The archives of --s3-prefix in the cache."""
     # The slash tells the prefix from an object of the same name.
     where = address_of(parsed.s3_bucket, parsed.s3_prefix.strip("/")).rstrip("/") + "/"
-    return CachedFiles(place_of(parsed.cache, "prefix", where, parsed.s3_endpoint or ""))
+    return CachedFiles(cache_entry(parsed.cache, "prefix", where, parsed.s3_endpoint or ""))
 
 
 def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
@@ -243,12 +248,12 @@ def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
 def _label_file(parsed: Namespace, key: str) -> LabelFile:
     if parsed.cache is None:
         return S3Labels(_bucket(parsed), key)
-    return CachedLabels(_place(parsed, key), lambda name: _place(parsed, _beside(key, name)))
+    return CachedLabels(_entry(parsed, key), lambda name: _entry(parsed, _beside(key, name)))
 
 
-def _place(parsed: Namespace, key: str) -> Place:
+def _entry(parsed: Namespace, key: str) -> CacheEntry:
     where = address_of(parsed.s3_bucket, key)
-    return place_of(parsed.cache, _name(key), where, parsed.s3_endpoint or "")
+    return cache_entry(parsed.cache, _name(key), where, parsed.s3_endpoint or "")
 
 
 def _name(key: str) -> str:
@@ -266,7 +271,7 @@ def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
     if parsed.cache is not None or path.endswith(_ARCHIVES):
         return open_remote_validation(_blob(parsed, path), is_flat, _VALIDATION)
     source = (S3FlatFolder if is_flat else S3Folder)(_bucket(parsed), path)
-    source.place = {"option": _VALIDATION}
+    source.plan_fields = {"option": _VALIDATION}
     return source
 
 

@@ -108,7 +108,7 @@ def open_at(bucket: Bucket, prefix: str, within: str, is_flat: bool = False) -> 
     """
     below = trees.join(prefix.strip("/"), within)
     source = S3FlatFolder(bucket, below) if is_flat else S3Folder(bucket, below)
-    source.place = {"within": within}
+    source.plan_fields = {"within": within}
     return source
 
 

@@ -176,7 +176,8 @@ class Source(ABC):
     Attributes:
         kind: its kind in plans and messages.
         where: its name in messages: a path or a URL without query.
-        place: where it is below what the options name, as JSON values of the plan.
+        plan_fields: what its entry in the plan has besides kind and version, to find it below what
+            the options name; JSON values.
         own_validation: opens the validation images beside it; None without any.
         own_words: the file beside it with the words of its classes; None without.
         own_annotations: the annotations beside it; None without.
@@ -192,7 +193,7 @@ class Source(ABC):
 
     kind: str
     where: str
-    place: Mapping[str, Any] = {}
+    plan_fields: Mapping[str, Any] = {}
     own_validation: "Callable[[], Validation] | None" = None
     own_words: LabelFile | None = None
     own_annotations: Annotations | None = None
@@ -249,7 +250,7 @@ class Source(ABC):
     def to_document(self) -> dict[str, Any]:
         """What the plan says of the source, as JSON values: its kind, and what opens it again."""
         version = {"version": dict(self.version)} if self.version else {}
-        return {"kind": self.kind, **self.place, **version}
+        return {"kind": self.kind, **self.plan_fields, **version}
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,7 @@ class VolumeKind(SourceKind):
             source = parquet.Parquet(_files_of(path), (path.name,))
         else:
             source = archives.open_archive(_open_blob(path, parsed.data))
-        source.place = {**source.place, "option": _VALIDATION}
+        source.plan_fields = {**source.plan_fields, "option": _VALIDATION}
         return Validation(source, None)
 
     def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
