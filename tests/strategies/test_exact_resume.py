@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.commands import ledger
+from imagenet_workloads.train.receipts import read_chain
 from support.ddp_processes import DdpProcesses
 from support.horovod_cluster import HorovodCluster
 from support.listed_workers import ListedWorkers
@@ -28,13 +29,15 @@ from support.training_cluster import TrainingCluster
 # Three trainings of all processes, beside another test.
 pytestmark = pytest.mark.timeout(900)
 
-IMAGES, BATCH = 48, 4
+# Two workers take 20 steps, three 14.
+IMAGES, BATCH = 160, 4
 NETWORK = ["--network", "resnet", "--num-layers", "8", "--image-shape", "3,28,28"]
 TRAINING = [*NETWORK, "--num-epochs", "1", "--warmup-epochs", "0", "--batch-size", str(BATCH)]
 TRAINING += ["--data-nthreads", "1", "--random-crop", "1", "--pad-size", "2"]
 ALWAYS = ["--checkpoint-every-seconds", "0.000001", "--checkpoint-keep", "1000"]
 DETERMINISTIC = ["--deterministic", "1"]
 LAST, MIDDLE = "epoch-0001-batch-00000000", "epoch-0000-batch-00000003"
+LATER = "epoch-0000-batch-00000013"
 
 Launch = Callable[[Path, list[str]], AbstractContextManager[Members]]
 
@@ -84,6 +87,18 @@ def files(output: Path, attempt: int) -> dict[str, str]:
     }
 
 
+def later_receipt(output: Path) -> dict[str, str]:
+    """The SHA-256 of each part of the state 10 steps after the checkpoint in the middle."""
+    (found,) = (
+        one.later
+        for one in read_chain(output / "attempts/r0/receipts.json", "receipts")
+        if one.position.name == MIDDLE
+    )
+    assert found is not None
+    assert found.position.name == LATER
+    return dict(found.state)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_killed_and_resumed(tmp_path: Path, strategy: str) -> None:
     dataset = write_dataset(tmp_path / "data", train=IMAGES, validation=8, shards=1).folder
@@ -105,3 +120,6 @@ def test_killed_and_resumed(tmp_path: Path, strategy: str) -> None:
     kept = "attempts/r0/checkpoints"
     shutil.copytree(tmp_path / "saved" / kept / MIDDLE, tmp_path / "cut" / kept / MIDDLE)
     assert train("cut", 0) == expected
+    receipt = later_receipt(tmp_path / "cut")
+    assert {"weights", "optimizer", "statistics", "random"} <= receipt.keys()
+    assert receipt == later_receipt(tmp_path / "saved")

@@ -11,6 +11,7 @@ from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.rendezvous.none import NoRendezvous
 from imagenet_workloads.train.framework import Learner, UpdatePlan
 from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.receipts import Launch, Receipt, Receipts
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.schedule import Schedule
 
@@ -37,7 +38,7 @@ class Training:
             save_after: saves and evaluates after so many updates.
 
         Returns:
-            the SHA-256 of each file of the checkpoint after them.
+            the SHA-256 of each file of the checkpoint after them, and of each part of a receipt.
         """
         options = parse(self.arguments)
         description = FRAMEWORKS[options.cluster.framework]
@@ -70,12 +71,22 @@ class Training:
         folder.mkdir(exist_ok=True)
         learner.average_statistics()
         learner.save(folder)
-        return {
+        files = {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(folder.iterdir())
             # MXNet numbers nameless layers on from those of earlier networks in the process.
             if path.name != "symbol.json"
         }
+        return files | digests(learner)
+
+
+def digests(learner: Learner) -> Digests:
+    """Return the SHA-256 of each part of the state, as a receipt of later steps has it."""
+    receipts, position = Receipts(0, 1, Launch([], 1), 0, 1), Position(0, 0)
+    receipts.chain = [Receipt(position, 0, {}, "")]
+    receipts.add_later([position], position, learner.state())
+    (receipt,) = receipts.chain
+    return {} if receipt.later is None else dict(receipt.later.state)
 
 
 def check_exact_resume(arguments: Sequence[str], folder: Path, updates: int = 4) -> None:

@@ -12,8 +12,18 @@ from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.receipts import Launch, Receipts, read_chain
 from imagenet_workloads.train.reporter import Reporter
 from support.framework_doubles import Alone, Images, Learner
+
+
+class Averaging(Learner):
+    """A learner that counts how often its statistics were averaged."""
+
+    averaged = 0
+
+    def average_statistics(self) -> None:
+        self.averaged += 1
 
 
 class Scene:
@@ -24,17 +34,18 @@ class Scene:
     ) -> None:
         self.now, self.folder = 1000.0, folder
         options = parse([*arguments, "--checkpoint-keep", "9"], {})
-        self.registry = Registry(Environment())
+        self.registry, self.learner = Registry(Environment()), Averaging()
         self.checkpointer = Checkpointer(
             options.output,
             CheckpointStore(folder, 0, Identity("u", "h"), keep=9),
-            Learner(),
+            self.learner,
             Alone(rank),
             Reporter(TrainingRecorder(self.registry), None, 20, 10),
             Termination(grace=1),
             Images(ordered_batch),
             last_epoch=5,
             clock=lambda: self.now,
+            receipts=Receipts(0, 1, Launch([], 1), 0, 10),
         )
 
     def checkpoints(self) -> list[str]:
@@ -84,6 +95,25 @@ def test_a_checkpoint_has_the_images_of_an_order(
     scene.checkpointer.within_epoch(Position(0, 3))
     (folder,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
     assert (read_batches_per_epoch(folder), read_images(folder)) == (10, images)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_receipt_of_ten_steps_later_needs_every_rank_and_rank_0_writes_it(
+    tmp_path: Path, rank: int
+) -> None:
+    scene = Scene(tmp_path, rank=rank)
+    scene.checkpointer.within_epoch(Position(0, 3))
+    averaged = scene.learner.averaged
+    positions = [*(Position(0, batch) for batch in range(4, 10)), Position(1, 0), Position(1, 1)]
+    assert not any(scene.checkpointer.after_step(position) for position in positions)
+    assert scene.checkpointer.after_step(Position(1, 3))
+    assert scene.learner.averaged == averaged + 1
+    if rank == 0:
+        written = read_chain(tmp_path / "attempts/r0/receipts.json", "receipts")
+        assert [one.later and one.later.position for one in written] == [Position(1, 3)]
+        assert written == list(scene.checkpointer.receipts)
+    else:
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_without_seconds_none_is_due(tmp_path: Path) -> None:

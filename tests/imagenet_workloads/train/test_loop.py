@@ -62,6 +62,9 @@ class Checkpointer:
     def within_epoch(self, position: Position) -> None:
         pass
 
+    def after_step(self, position: Position) -> bool:
+        return False
+
 
 class SlowValidation:
     """Takes 100 seconds of the test's clock to find that there are no images."""

@@ -16,8 +16,9 @@ from imagenet_workloads.train.framework import Learner
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.options.groups import OutputOptions
-from imagenet_workloads.train.receipts import Receipt, Receipts
+from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.result import put
 
 
 class Checkpointer:
@@ -64,6 +65,26 @@ class Checkpointer:
         self._learner.average_statistics()
         self._save(position)
 
+    def after_step(self, position: Position) -> bool:
+        """Write the receipt of the state, if it is due for an earlier checkpoint.
+
+        All ranks of a collective strategy come here together.
+
+        Returns:
+            whether it was due.
+        """
+        checkpoints = [] if self._receipts is None else self._receipts.due_at(position)
+        if self._receipts is None or not checkpoints:
+            return False
+        self._learner.average_statistics()
+        if self._group.rank == 0:
+            self._reporter.phase(Phase.SAVING)
+            self._receipts.add_later(checkpoints, position, self._learner.state())
+            text = self._receipts.to_json()
+            put(self._store.attempt_folder / FILE_NAME, lambda path: path.write_text(text))
+        self._reporter.pause()
+        return True
+
     def after_epoch(self, finished: int) -> None:
         """Do what is due after an epoch, counted from 1; all ranks come here."""
         self._learner.average_statistics()
@@ -105,6 +126,8 @@ class Checkpointer:
                     position.epoch, position.batch, position.name, self._last_saved - started
                 )
             )
+        if self._receipts is not None:
+            self._receipts.expect_later(position, position)
         self._reporter.pause()
 
     def _write_progress(self, folder: Path, position: Position) -> None:
@@ -113,4 +136,4 @@ class Checkpointer:
             images = min(position.batch * batch, self._training.images)
         write_batches_per_epoch(folder, self._training.batches_per_epoch, images)
         if self._receipts is not None:
-            self._receipts.write(folder, position, self._training.batches_per_epoch)
+            self._receipts.write(folder, position)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.group import Flags, Group
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.schedule import Schedule
 
@@ -84,12 +85,15 @@ class Learner(Protocol):
     def average_statistics(self) -> None:
         """Average statistics over all devices, of all workers where they are collective.
 
-        `predict`, `save` and `export` then use the averages. The next training step goes on with
-        each device's own, so that the training is the same without this call.
+        `predict`, `save`, `state` and `export` then use the averages. The next training step goes
+        on with each device's own, so that the training is the same without this call.
         """
 
     def save(self, folder: Path) -> None:
         """Fill a checkpoint's folder with what `Framework.learner` goes on from; rank 0 alone."""
+
+    def state(self) -> State:
+        """Return what `save` would write, for a receipt; rank 0 alone."""
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write the model for others to load, each file renamed into place; rank 0 alone.

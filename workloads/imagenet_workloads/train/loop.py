@@ -130,8 +130,7 @@ class TrainingLoop:
                 ),
                 counts,
             )
-            if flags.save or flags.stop:
-                self.checkpointer.within_epoch(self._after(epoch, done))
+            if self._save(flags, self._after(epoch, done)):
                 self.reporter.phase(Phase.TRAINING)
                 self.reporter.begin_steps()
                 saving += time.monotonic() - step_ended
@@ -146,6 +145,15 @@ class TrainingLoop:
         if self.ledger is not None:
             self.ledger.record(batch.read)
         return trained
+
+    def _save(self, flags: Flags, position: Position) -> bool:
+        """Write the checkpoint or the receipt that is due after a step; whether one was."""
+        is_asked = flags.save or flags.stop
+        # The receipt first, so that a checkpoint at the same position holds it.
+        was_due = self.checkpointer.after_step(position)
+        if is_asked:
+            self.checkpointer.within_epoch(position)
+        return was_due or is_asked
 
     def _report_exchange(self, asked: float, ended: float) -> None:
         """Report the time before the exchange of a step that asked for its batch and has ended."""

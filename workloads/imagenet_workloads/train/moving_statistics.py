@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.group import Group
+from imagenet_workloads.train.receipts import State
 
 FILE_NAME = "statistics.npy"
 
@@ -69,6 +70,10 @@ class MovingStatistics:
         """Write the statistics of all devices, as they were when they were averaged."""
         if self._of_all is not None:
             np.save(folder / FILE_NAME, self._of_all, allow_pickle=False)
+
+    def state(self) -> State:
+        """Return what `save` would write."""
+        return {} if self._of_all is None else {"statistics": {"": self._of_all}}
 
     def load(self, folder: Path) -> None:
         """Go on with a checkpoint's statistics, if they are those of as many devices.

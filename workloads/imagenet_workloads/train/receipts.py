@@ -1,28 +1,81 @@
 """Receipts of checkpoints: what a training had computed at a position, as SHA-256.
 
 A receipt has the checksums of weights, optimizer, BatchNorm's statistics and random state
-(docs/exactness.md). The random state is a seed and a number of updates. Each checkpoint holds the
-receipts before its own, so that they form a chain over all attempts. result.json has the chain.
+(docs/exactness.md). The random state is a seed and a number of updates. When training is
+LATER_STEPS updates past a checkpoint, the receipt of the state there joins it. Each checkpoint
+holds the receipts before its own, so that they form a chain over all attempts. result.json has the
+chain.
 
-    receipts.json       in a checkpoint: random state, command line, and the receipts before it
+    receipts.json       in a checkpoint: random state, launch, and the receipts before it
+    receipts.json       in an attempt's folder: its launch, and the chain so far
 """
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from imagenet_workloads.checkpoint.manifest import LENGTH_FILE, CheckpointManifest, Position
+import numpy as np
+from numpy.typing import NDArray
+
+from imagenet_workloads.checkpoint.manifest import (
+    LENGTH_FILE,
+    CheckpointManifest,
+    Position,
+    read_batches_per_epoch,
+)
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
 FILE_NAME = "receipts.json"
 # With a checkpoint every minute, those of 16 hours.
 MOST = 1000
+# Updates from a checkpoint to the second receipt.
+LATER_STEPS = 10
 # MXNet numbers nameless layers; the others have what a training was told, not what it computed.
 _NOT_COMPUTED = frozenset({FILE_NAME, LENGTH_FILE, "symbol.json"})
+
+State = Mapping[str, Mapping[str, NDArray[Any]]]
+"""What a training has computed: arrays by part (weights, optimizer, …) and name."""
+
+
+@dataclass(frozen=True)
+class LaterReceipt:
+    """The receipt of the state some steps after a checkpoint.
+
+    Attributes:
+        steps: updates since the checkpoint.
+        position: in the training.
+        attempt: that trained them.
+        state: the hex SHA-256 of each part of the state, and of the random state.
+    """
+
+    steps: int
+    position: Position
+    attempt: int
+    state: Mapping[str, str]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "steps": self.steps,
+            "epoch": self.position.epoch,
+            "batch": self.position.batch,
+            "attempt": self.attempt,
+            "state": dict(self.state),
+        }
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> "LaterReceipt":
+        """Read what `document` returned; KeyError, TypeError or ValueError if it is none."""
+        return cls(
+            int(document["steps"]),
+            Position(int(document["epoch"]), int(document["batch"])),
+            int(document["attempt"]),
+            {str(part): str(sha256) for part, sha256 in document["state"].items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -34,22 +87,25 @@ class Receipt:
         attempt: that wrote the checkpoint.
         files: the hex SHA-256 of each file with something computed.
         random: the hex SHA-256 of the random state.
+        later: of the state LATER_STEPS later; None if training has not got there.
     """
 
     position: Position
     attempt: int
     files: Mapping[str, str]
     random: str
+    later: LaterReceipt | None = None
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {
+        document = {
             "epoch": self.position.epoch,
             "batch": self.position.batch,
             "attempt": self.attempt,
             "files": dict(self.files),
             "random": self.random,
         }
+        return document if self.later is None else {**document, "later": self.later.document()}
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Receipt":
@@ -59,6 +115,7 @@ class Receipt:
             int(document["attempt"]),
             {str(name): str(sha256) for name, sha256 in document["files"].items()},
             str(document["random"]),
+            LaterReceipt.read(document["later"]) if "later" in document else None,
         )
 
     @classmethod
@@ -71,8 +128,7 @@ class Receipt:
         manifest = CheckpointManifest.read(folder)
         if FILE_NAME not in manifest.files:
             raise InputError(f"{folder}: has no {FILE_NAME}; an older version wrote it")
-        state = Fields.read(folder / FILE_NAME).object("random").values
-        canonical = json.dumps(state, sort_keys=True, separators=(",", ":"))
+        random = Fields.read(folder / FILE_NAME).object("random").values
         return cls(
             manifest.position,
             manifest.attempt,
@@ -81,40 +137,110 @@ class Receipt:
                 for name, file in sorted(manifest.files.items())
                 if name not in _NOT_COMPUTED
             },
-            hashlib.sha256(canonical.encode()).hexdigest(),
+            _sha256_of_random(random),
         )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How training was started, for `imagenet-verify`.
+
+    Attributes:
+        arguments: of `imagenet-train`.
+        workers: of the attempt.
+        threads: OMP_NUM_THREADS, on which the bits of sums depend; None if it was not set.
+    """
+
+    arguments: Sequence[str]
+    workers: int
+    threads: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "arguments": list(self.arguments),
+            "workers": self.workers,
+            "threads": self.threads,
+        }
+
+    @classmethod
+    def read(cls, path: Path) -> "Launch":
+        """Read it from a receipts.json; that of an older version has no threads.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        fields = Fields.read(path)
+        threads = fields.text("threads") if fields.has("threads") else None
+        return cls(fields.texts("arguments"), fields.integer("workers"), threads)
 
 
 @dataclass
 class Receipts:
-    """The chain of a training, which rank 0 keeps.
+    """The chain of a training, which rank 0 keeps; all ranks know when a later receipt is due.
 
     Attributes:
         seed: of all random numbers.
         accumulation_steps: batches of an update.
-        arguments: of the command line, for `imagenet-verify`.
-        workers: of this attempt.
+        launch: of this attempt.
+        attempt: its number.
+        batches_per_epoch: of this worker.
         chain: the receipts so far.
     """
 
     seed: int
     accumulation_steps: int
-    arguments: Sequence[str]
-    workers: int
+    launch: Launch
+    attempt: int
+    batches_per_epoch: int
     chain: list[Receipt] = field(default_factory=list)
+    # Checkpoint → the batches, from the first epoch on, after which its later receipt is due.
+    _due: dict[Position, int] = field(default_factory=dict, init=False)
 
-    def go_on_from(self, folder: Path | None) -> None:
-        """Take the chain of the checkpoint that training resumes from, if it has one."""
-        if folder is not None and (folder / FILE_NAME).exists():
-            self.chain = [*earlier(folder), Receipt.of(folder)]
+    def go_on_from(self, folder: Path, start: Position) -> None:
+        """Take the chain of the checkpoint that training resumes from, if it has one.
 
-    def write(self, folder: Path, position: Position, batches_per_epoch: int) -> None:
+        Args:
+            folder: of the checkpoint.
+            start: where training goes on, in this attempt's batches.
+        """
+        if not (folder / FILE_NAME).exists():
+            return
+        newest = Receipt.of(folder)
+        self.chain = [*earlier(folder), newest]
+        self.expect_later(newest.position, start)
+        was = Launch.read(folder / FILE_NAME).workers, read_batches_per_epoch(folder)
+        if was != (self.launch.workers, self.batches_per_epoch):
+            # What follows the checkpoints before this one was not trained by one command line.
+            return
+        for receipt in self.chain:
+            if receipt.later is None and receipt.attempt == newest.attempt:
+                self.expect_later(receipt.position, receipt.position)
+        trained = self._done(start)
+        self._due = {checkpoint: due for checkpoint, due in self._due.items() if due > trained}
+
+    def expect_later(self, checkpoint: Position, start: Position) -> None:
+        """Have the receipt LATER_STEPS after a checkpoint written when training gets there.
+
+        Args:
+            checkpoint: its position.
+            start: the same, in this attempt's batches.
+        """
+        self._due[checkpoint] = self._done(start) + LATER_STEPS * self.accumulation_steps
+
+    def due_at(self, position: Position) -> list[Position]:
+        """Return the checkpoints whose later receipts are due at a position, and forget them."""
+        done = self._done(position)
+        found = [checkpoint for checkpoint, due in self._due.items() if due == done]
+        for checkpoint in found:
+            del self._due[checkpoint]
+        return found
+
+    def write(self, folder: Path, position: Position) -> None:
         """Write the file into a checkpoint that is not complete yet."""
-        done = position.epoch * batches_per_epoch + position.batch
         document = {
-            "random": {"seed": self.seed, "updates": done // self.accumulation_steps},
-            "arguments": list(self.arguments),
-            "workers": self.workers,
+            "random": self._random(position),
+            **self.launch.document(),
             "earlier": [receipt.document() for receipt in self.chain],
         }
         (folder / FILE_NAME).write_text(json.dumps(document, indent=1) + "\n")
@@ -126,6 +252,29 @@ class Receipts:
         kept = [one for one in self.chain if one.position < receipt.position]
         self.chain = [*kept, receipt][-MOST:]
 
+    def add_later(self, checkpoints: Sequence[Position], position: Position, state: State) -> None:
+        """Add the receipt of a state to those of the checkpoints LATER_STEPS before it."""
+        sums = {part: _sha256_of_arrays(arrays) for part, arrays in state.items()}
+        sums["random"] = _sha256_of_random(self._random(position))
+        later = LaterReceipt(LATER_STEPS, position, self.attempt, sums)
+        self.chain = [
+            replace(one, later=later) if one.position in checkpoints else one for one in self.chain
+        ]
+
+    def to_json(self) -> str:
+        """Return the text of the file in the attempt's folder."""
+        document = {
+            **self.launch.document(),
+            "receipts": [receipt.document() for receipt in self.chain],
+        }
+        return json.dumps(document, indent=1) + "\n"
+
+    def _done(self, position: Position) -> int:
+        return position.epoch * self.batches_per_epoch + position.batch
+
+    def _random(self, position: Position) -> Mapping[str, int]:
+        return {"seed": self.seed, "updates": self._done(position) // self.accumulation_steps}
+
 
 def earlier(folder: Path) -> list[Receipt]:
     """Return the receipts before that of a checkpoint.
@@ -133,8 +282,30 @@ def earlier(folder: Path) -> list[Receipt]:
     Raises:
         InputError: the file is damaged.
     """
-    path = folder / FILE_NAME
+    return read_chain(folder / FILE_NAME, "earlier")
+
+
+def read_chain(path: Path, name: str) -> list[Receipt]:
+    """Return the receipts that a field of a JSON file holds.
+
+    Raises:
+        InputError: it holds none.
+    """
     try:
-        return [Receipt.read(one) for one in json.loads(path.read_bytes())["earlier"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: holds no receipts: {error}") from error
+        return [Receipt.read(one) for one in json.loads(path.read_bytes())[name]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: holds no receipts of checkpoints: {error}") from error
+
+
+def _sha256_of_random(state: Mapping[str, Any]) -> str:
+    canonical = json.dumps(state, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _sha256_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the hex SHA-256 of arrays with their names, types and shapes."""
+    found = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()

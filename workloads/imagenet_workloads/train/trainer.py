@@ -30,7 +30,7 @@ from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
 from imagenet_workloads.train.loop import TrainingLoop, TrainingOutcome
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.receipts import Receipts
+from imagenet_workloads.train.receipts import Launch, Receipts
 from imagenet_workloads.train.redone import trained_before
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import Result, labels, write_reading, write_result
@@ -184,7 +184,7 @@ def _get_ready(
     )
     _announce(worker, group, reporter, resume_point, batches)
     ledger = _open_ledger(worker, group, data.training, resume_point)
-    receipts = _receipts(options, group, resume_point, accumulation_steps)
+    receipts = _receipts(worker, group, resume_point, batches, accumulation_steps)
     checkpointer = _checkpointer(worker, group, learner, reporter, data.training, ledger, receipts)
     fit = TrainingLoop(
         epochs=options.optimizer.num_epochs,
@@ -260,11 +260,17 @@ def _checkpointer(
 
 
 def _receipts(
-    options: Options, group: Group, resume_point: ResumePoint, accumulation_steps: int
+    worker: Worker, group: Group, resume_point: ResumePoint, batches: int, accumulation_steps: int
 ) -> Receipts:
-    receipts = Receipts(options.cluster.seed, accumulation_steps, sys.argv[1:], group.workers)
-    if resume_point.continues:
-        receipts.go_on_from(resume_point.folder)
+    receipts = Receipts(
+        worker.options.cluster.seed,
+        accumulation_steps,
+        Launch(sys.argv[1:], group.workers, os.environ.get("OMP_NUM_THREADS")),
+        worker.environment.attempt or 0,
+        batches,
+    )
+    if resume_point.continues and resume_point.folder is not None:
+        receipts.go_on_from(resume_point.folder, resume_point.position)
     return receipts
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import mxnet as mx
 import pytest
 
-from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest, FileSum
 from imagenet_workloads.commands.verify import main
+from support.forged_results import chain_of, changed_later_receipt, resealed, without_later_receipts
 from support.tiny_dataset import write_dataset
 from support.training_cluster import train
 
+FIRST = "epoch-0001-batch-00000000"
 SECOND, LAST = "epoch-0002-batch-00000000", "epoch-0003-batch-00000000"
 
 
@@ -32,17 +33,34 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_result_has_the_chain_over_all_attempts(job: Path) -> None:
-    chain = json.loads((job / "attempts/r1/result.json").read_text())["checkpoints"]
+    chain = chain_of(job / "attempts/r1/result.json")
     assert [(one["attempt"], one["epoch"]) for one in chain] == [(0, 1), (0, 2), (1, 3)]
     assert {tuple(one["files"]) for one in chain} == {("params", "states")}
     assert len({one["random"] for one in chain}) == 3
 
 
+def test_the_state_ten_steps_after_a_checkpoint_has_a_receipt(job: Path) -> None:
+    # Five of the steps are of the second attempt.
+    chain = chain_of(job / "attempts/r1/result.json")
+    assert ["later" in one for one in chain] == [True, False, False]
+    later = chain[0]["later"]
+    assert [later[name] for name in ("steps", "epoch", "batch", "attempt")] == [10, 3, 0, 1]
+    assert later["state"].keys() == {"weights", "optimizer", "random"}
+    written = json.loads((job / "attempts/r1/receipts.json").read_text())["receipts"]
+    assert written[0] == chain[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "begin", "steps"),
+    [([], FIRST, 10), (["--next-checkpoint"], SECOND, 5)],
+    ids=["ten steps", "next checkpoint"],
+)
 def test_training_again_gives_the_same_receipt(
-    job: Path, capsys: pytest.CaptureFixture[str]
+    job: Path, capsys: pytest.CaptureFixture[str], options: list[str], begin: str, steps: int
 ) -> None:
-    assert main([str(job)]) == 0
-    assert f"from {SECOND}, training has the bytes of {LAST}" in capsys.readouterr().out
+    assert main([str(job), *options]) == 0
+    said = f"from {begin}, training has the bytes of {LAST} (steps: {steps})"
+    assert said in capsys.readouterr().out
 
 
 def test_a_state_that_does_not_follow_is_found(
@@ -50,24 +68,64 @@ def test_a_state_that_does_not_follow_is_found(
 ) -> None:
     forged = tmp_path / "out"
     shutil.copytree(job, forged)
-    folder = forged / f"attempts/r0/checkpoints/{SECOND}"
-    arrays = mx.nd.load(str(folder / "params"))
+    params = forged / f"attempts/r0/checkpoints/{FIRST}/params"
+    arrays = mx.nd.load(str(params))
     arrays["arg:fc3_bias"][:] += 1e-3
-    mx.nd.save(str(folder / "params"), arrays)
-    old = CheckpointManifest.read(folder)
-    files = {**old.files, "params": FileSum.of(folder / "params")}
-    made = CheckpointManifest(old.identity, old.attempt, old.position, files)
-    (folder / FILE_NAME).write_text(made.to_json())
+    mx.nd.save(str(params), arrays)
+    resealed(params.parent)
 
-    assert main([str(forged), "--checkpoint", SECOND]) == 1
-    assert "params: differs" in capsys.readouterr().out
+    assert main([str(forged)]) == 1
+    said = capsys.readouterr().out
+    assert "weights: differs" in said
+    assert f"training has another state than that of {LAST}" in said
 
 
-def test_a_checkpoint_that_is_not_there_is_refused(
-    job: Path, capsys: pytest.CaptureFixture[str]
+def test_an_altered_receipt_is_found(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(job), "--checkpoint", "epoch-0009-batch-00000000"]) == 3
-    assert f"there are: epoch-0001-batch-00000000, {SECOND}" in capsys.readouterr().err
+    forged = tmp_path / "out"
+    shutil.copytree(job, forged)
+    changed_later_receipt(forged / "attempts/r1/result.json", "optimizer")
+    assert main([str(forged)]) == 1
+    said = capsys.readouterr().out
+    assert "optimizer: differs" in said
+    assert "weights: is the same" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--checkpoint", "epoch-0009-batch-00000000"],
+            "no receipt of 10 steps later after epoch-",
+        ),
+        (["--checkpoint", SECOND], f"no receipt of 10 steps later after {SECOND}"),
+        (["--checkpoint", LAST, "--next-checkpoint"], f"no next checkpoint after {LAST}"),
+        (["--steps", "7"], "no receipt of 7 steps later"),
+    ],
+)
+def test_a_receipt_that_is_not_there_is_refused_with_those_that_are(
+    job: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    assert main([str(job), *options]) == 3
+    error = capsys.readouterr().err
+    assert said in error
+    there = f"{FIRST} with steps 5 (--next-checkpoint), 10; {SECOND} with steps 5 (--next-check"
+    assert f"there are: {there}" in error
+
+
+def test_a_result_without_receipts_of_later_steps_is_refused(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = tmp_path / "out"
+    shutil.copytree(job, older)
+    without_later_receipts(older / "attempts/r1/result.json")
+    assert main([str(older)]) == 3
+    error = capsys.readouterr().err
+    assert f"no receipt of 10 steps later; there are: {FIRST} with steps 5 (--next-ch" in error
+    shutil.rmtree(older / "attempts/r0/checkpoints")
+    assert main([str(older)]) == 3
+    assert "there are: none; raise checkpoint.keep" in capsys.readouterr().err
 
 
 def test_a_training_of_several_workers_is_refused_with_what_to_do(
@@ -78,7 +136,7 @@ def test_a_training_of_several_workers_is_refused_with_what_to_do(
     receipts = several / f"attempts/r1/checkpoints/{LAST}/receipts.json"
     receipts.write_text(json.dumps({**json.loads(receipts.read_text()), "workers": 2}))
 
-    assert main([str(several), "--checkpoint", SECOND]) == 3
+    assert main([str(several), "--next-checkpoint"]) == 3
     said = capsys.readouterr().err
     assert "2 workers trained" in said
     assert "verify a result of one worker, or compare the receipts of two runs" in said

@@ -18,6 +18,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy
 from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.result import put
 from imagenet_workloads.train.resume import ResumePoint
 
@@ -43,6 +44,17 @@ def save(folder: Path, replicas: Replicas, strategy: Strategy) -> None:
     if states is not None:
         # MXNet cannot save an empty set of arrays.
         mx.nd.save(str(folder / "states"), {"": mx.nd.zeros(1), **states})
+
+
+def state(replicas: Replicas, strategy: Strategy) -> State:
+    """Return the arrays that `save` would write."""
+    parameters, optimizer = replicas.parameters(), strategy.states()
+    weights = {**parameters.arguments, **parameters.auxiliary}
+    parts = {"weights": weights} | ({} if optimizer is None else {"optimizer": optimizer})
+    return {
+        part: {name: array.asnumpy() for name, array in arrays.items()}
+        for part, arrays in parts.items()
+    }
 
 
 def load(folder: Path) -> LoadedCheckpoint:

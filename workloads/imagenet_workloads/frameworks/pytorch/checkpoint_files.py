@@ -24,6 +24,7 @@ from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.result import put
 from imagenet_workloads.train.resume import ResumePoint
 
@@ -43,6 +44,20 @@ def save(
         _write(folder / AVERAGE, average.network.state_dict(), {})
     _write(folder / WEIGHTS, network.state_dict(), {})
     _write(folder / STATES, updater.states(), {_OPTIMIZER: updater.name})
+
+
+def state(network: nn.Module, updater: Updater, average: MovingAverage | None = None) -> State:
+    """Return the arrays that `save` would write, as bytes: NumPy has no bfloat16."""
+    parts = {"weights": network.state_dict(), "optimizer": updater.states()}
+    if average is not None:
+        parts["average"] = average.network.state_dict()
+    return {
+        part: {
+            name: tensor.detach().cpu().flatten().view(torch.uint8).numpy()
+            for name, tensor in tensors.items()
+        }
+        for part, tensors in parts.items()
+    }
 
 
 def restore(

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
-from imagenet_workloads.frameworks.pytorch.checkpoint_files import export, save
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import export, save, state
 from imagenet_workloads.frameworks.pytorch.gradients_ready import GradientsReady
 from imagenet_workloads.frameworks.pytorch.mixing import mix_images, summed_loss
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
@@ -32,6 +32,7 @@ from imagenet_workloads.train.moving_statistics import (
     Rows,
 )
 from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.sharding import seed_of
 
 
@@ -137,6 +138,11 @@ class PyTorchLearner:
         """Write weights, statistics, their moving average, and the optimizer's arrays."""
         save(folder, self.network, self.updater, self.average)
         self.statistics.save(folder)
+
+    def state(self) -> State:
+        """Return weights, statistics, their moving average, and the optimizer's arrays."""
+        parts = state(self.network, self.updater, self.average)
+        return {**parts, **self.statistics.state()}
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX-NNNN.safetensors."""

@@ -18,7 +18,7 @@ from imagenet_workloads.frameworks.tensorflow.layers import Dropout
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.strategies import Strategy
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
-from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named
+from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named, read_values
 from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.data import Batch
@@ -29,6 +29,7 @@ from imagenet_workloads.train.moving_statistics import (
     MovingStatistics,
     Rows,
 )
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.sharding import seed_of
 
 
@@ -107,6 +108,12 @@ class TensorFlowLearner:
         """Write weights, statistics and the optimizer's arrays."""
         save(folder, self.weights, self.statistics, self.optimizer.states())
         self.moving_statistics.save(folder)
+
+    def state(self) -> State:
+        """Return weights, statistics and the optimizer's arrays."""
+        weights = read_values([*self.weights, *self.statistics])
+        parts = {"weights": weights, "optimizer": self.optimizer.states()}
+        return {**parts, **self.moving_statistics.state()}
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX/, a SavedModel, and PREFIX-NNNN.npz, its values by MXNet's names."""
