@@ -13,7 +13,7 @@ import pytest
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from kind.chaos import report
 from kind.chaos import run as chaos
-from kind.chaos.faults import Fault
+from kind.chaos.faults import Fault, power_off_node
 from kind.chaos.history import (
     THIEF,
     JobState,
@@ -260,3 +260,21 @@ def test_an_unexpected_error_of_a_fault_ends_the_run(monkeypatch: pytest.MonkeyP
     plan = chaos.Plan(each=1, total=1, seconds=60.0, faults=faults, jobs=())
     with pytest.raises(RuntimeError, match="a bug in a fault"):
         chaos._inject(scene, {}, plan)
+
+
+def test_a_node_whose_power_off_fails_is_started_again() -> None:
+    def stop(node: str) -> None:
+        raise OSError("the shell ended")
+
+    started: list[str] = []
+    cluster = SimpleNamespace(workers=["worker"], stop_node=stop, start_node=started.append)
+    outages: list[str] = []
+    scene: Any = SimpleNamespace(
+        cluster=cluster,
+        random=Random(0),
+        advertise_gpus=lambda node: None,
+        record_outage=lambda node, begin: outages.append(node),
+    )
+    with pytest.raises(OSError, match="the shell ended"):
+        power_off_node(scene)
+    assert started == outages == ["worker"]

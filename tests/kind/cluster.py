@@ -166,8 +166,10 @@ def _thaw(node: str) -> None:
     """
     command = ["docker", "inspect", "--format={{.Id}}", node]
     identity = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    for state in Path("/sys/fs/cgroup/freezer/docker", identity.strip()).rglob("freezer.state"):
+    # Unlike rglob, os.walk goes on where a folder vanishes, which those of dying pods do.
+    for folder, _, _ in os.walk(Path("/sys/fs/cgroup/freezer/docker", identity.strip())):
         with suppress(OSError):
+            state = Path(folder, "freezer.state")
             if state.read_text() != "THAWED\n":
                 state.write_text("THAWED")
 

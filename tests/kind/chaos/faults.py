@@ -119,8 +119,8 @@ def power_off_node(scene: Scene) -> tuple[str, str] | None:
     """Power a node off, and on again when the API server takes it for lost."""
     node = scene.random.choice(scene.cluster.workers)
     begin = time.monotonic()
-    scene.cluster.stop_node(node)
     try:
+        scene.cluster.stop_node(node)
         is_lost = poll(lambda: not scene.is_node_ready(node), LOST_SECONDS)
         time.sleep(scene.random.uniform(1, 10))
     finally:
