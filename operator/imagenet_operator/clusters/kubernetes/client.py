@@ -273,13 +273,19 @@ class Client:
         Raises:
             ApiError: The fence does not admit it.
         """
+        began = time.monotonic()
+        if self._fence is None or verb == "GET":
+            return await self._exchange(began + REQUEST_SECONDS, verb, path, credentials, **parts)
+        seconds = min(REQUEST_SECONDS, _admitted(self._fence, f"{verb} {path}"))
+        parts["params"] = {"timeout": f"{seconds * 1000:.0f}ms"}
+        end = began + seconds
+        return await self._fence.follow(self._exchange(end, verb, path, credentials, **parts), end)
+
+    async def _exchange(
+        self, end: float, verb: str, path: str, credentials: Credentials, **parts: Any
+    ) -> Answer:
+        """Send a request, and return its answer, which must come before a time."""
         assert self._session is not None, "the client is not entered"
-        fence = None if verb == "GET" else self._fence
-        began, seconds = time.monotonic(), REQUEST_SECONDS
-        if fence is not None:
-            seconds = min(seconds, _admitted(fence, f"{verb} {path}"))
-            parts["params"] = {"timeout": f"{seconds * 1000:.0f}ms"}
-        end, answered = began + seconds, False
         try:
             # aiohttp's own total timeout rounds up to whole seconds. If this process was stopped
             # since the fence admitted the request, its time is over now.
@@ -294,13 +300,9 @@ class Client:
                 ) as response,
             ):
                 text = await response.read()
-            answered = True
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.REQUESTS.labels(verb, "none").inc()
             return Answer(0, error=error)
-        finally:
-            if fence is not None and not answered:
-                fence.leave_unanswered(end)
         metrics.REQUESTS.labels(verb, str(response.status)).inc()
         return Answer(response.status, text, response.headers.get("Retry-After"))
 

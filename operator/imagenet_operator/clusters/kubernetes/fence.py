@@ -10,9 +10,14 @@ of this process counts, never a time that another machine wrote.
 The slack is for monotonic clocks that differ in speed.
 """
 
+import asyncio
 import math
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
+
+from imagenet_operator.clusters.kubernetes.retries import Answer
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Fence:
         self._times = times
         self._renewed_at = -math.inf
         self._unanswered_until = -math.inf
+        self._under_way: set[asyncio.Task[Answer]] = set()
 
     def extend(self, renewed_at: float) -> None:
         """Move the fence.
@@ -70,15 +76,41 @@ class Fence:
             return 0.0
         return self._renewed_at + self._times.quiet - now
 
-    def leave_unanswered(self, end: float) -> None:
-        """Note a request without an answer, which the API server may still carry out.
+    async def follow(self, request: Coroutine[Any, Any, Answer], end: float) -> Answer:
+        """Return the answer of a request that the fence has admitted.
+
+        Whoever waits for it may be cancelled. The request goes on then, because its answer says
+        that the API server will not carry it out any more.
 
         Args:
+            request: Sends the request.
             end: When its time is over, by the monotonic clock.
         """
-        self._unanswered_until = max(self._unanswered_until, end)
+        task = asyncio.create_task(self._note(request, end))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether every request that was sent has had its answer, or its time is over."""
+    async def _note(self, request: Coroutine[Any, Any, Answer], end: float) -> Answer:
+        answered = False
+        try:
+            answer = await request
+            answered = answer.error is None
+            return answer
+        finally:
+            # The API server may still carry it out until then.
+            if not answered:
+                self._unanswered_until = max(self._unanswered_until, end)
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait for the answers of the requests under way, and cut off those that take too long.
+
+        Returns:
+            Whether every request that was sent has had its answer, or its time is over.
+        """
+        if self._under_way:
+            _, late = await asyncio.wait(self._under_way, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         return time.monotonic() >= self._unanswered_until

@@ -33,6 +33,9 @@ LOGGER = logging.getLogger(__name__)
 
 CONFLICT: Final = 409
 _RELEASE_SECONDS: Final = 1.0
+_ANSWER_SECONDS: Final = 5.0
+"""How long a release waits for the answers of requests under way."""
+
 _JITTER: Final = 0.5
 """By which share a wait is shortened at random, so that two operators do not stay in step."""
 
@@ -198,11 +201,12 @@ class LeaderElection:
     async def release(self) -> None:
         """Give up the Leases that this process holds, so that another one need not wait.
 
-        It keeps them if the API server may still carry out one of its requests: then they expire.
+        Requests under way get their answers first. Without the answer of one, it keeps the Leases
+        until they expire, because the API server may still carry it out.
         """
         self._fence.close()
         self._set_leader(False)
-        if not self._fence.is_quiet:
+        if not await self._fence.settle(_ANSWER_SECONDS):
             return
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
 
 import pytest
@@ -14,6 +15,7 @@ from imagenet_operator.clusters.kubernetes.client import NO_LEASE, ApiError, Cli
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.kinds import EVENT, JOB
+from imagenet_operator.clusters.kubernetes.retries import Answer
 from support.api_requests import Request
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -61,15 +63,21 @@ def test_nothing_passes_before_the_first_renewal_and_after_the_end(time: Time) -
     assert fence.seconds_left() == 0
 
 
-def test_a_request_without_an_answer_may_still_be_carried_out_for_its_time(time: Time) -> None:
+@asynchronous
+async def test_a_request_without_an_answer_may_still_be_carried_out_for_its_time(
+    time: Time,
+) -> None:
+    async def unanswered() -> Answer:
+        return Answer(0, error=TimeoutError())
+
     fence = Fence()
-    assert fence.is_quiet
-    fence.leave_unanswered(time.now + 5)
-    fence.leave_unanswered(time.now + 3)
+    assert await fence.settle(60)
+    await fence.follow(unanswered(), time.now + 5)
+    await fence.follow(unanswered(), time.now + 3)
     time.now += 4
-    assert not fence.is_quiet
+    assert not await fence.settle(60)
     time.now += 1
-    assert fence.is_quiet
+    assert await fence.settle(60)
 
 
 @asynccontextmanager
@@ -129,24 +137,53 @@ async def test_the_api_server_gets_the_same_limit(time: Time) -> None:
         assert limit == "13000ms"
 
 
-@asynchronous
-async def test_a_request_that_was_cancelled_counts_as_unanswered() -> None:
-    fence = Fence()
+@dataclass
+class Cancelled:
+    """A create that its sender waits for no more, while the API server has not answered it.
+
+    Attributes:
+        fence: Has admitted it.
+        answer: Lets the API server answer it.
+        server: Has received it.
+    """
+
+    fence: Fence
+    answer: asyncio.Event
+    server: FakeApiServer
+
+
+@asynccontextmanager
+async def cancelled() -> AsyncIterator[Cancelled]:
+    fence, came, answer = Fence(), asyncio.Event(), asyncio.Event()
+
+    async def slow(asked: Request) -> None:
+        if asked.verb == "create":
+            came.set()
+            await answer.wait()
+
     async with fenced(fence) as (server, client):
         fence.extend(monotonic())
-        came = asyncio.Event()
-
-        async def endless(asked: Request) -> None:
-            if asked.verb == "create":
-                came.set()
-                await asyncio.sleep(60)
-
-        server.faults.append(endless)
-        creating = asyncio.create_task(
-            client.create(EVENT.path("vision"), {"metadata": {"name": "e"}})
-        )
+        server.faults.append(slow)
+        event = {"metadata": {"name": "e", "namespace": "vision"}}
+        creating = asyncio.create_task(client.create(EVENT.path("vision"), event))
         await came.wait()
-        assert fence.is_quiet
         creating.cancel()
         await asyncio.gather(creating, return_exceptions=True)
-        assert not fence.is_quiet
+        assert creating.cancelled()
+        yield Cancelled(fence, answer, server)
+        answer.set()
+
+
+@asynchronous
+async def test_a_request_that_was_cancelled_is_still_answered() -> None:
+    async with cancelled() as made:
+        settling = asyncio.create_task(made.fence.settle(60))
+        made.answer.set()
+        assert await settling
+        assert made.server.get("Event", "e", "vision") is not None
+
+
+@asynchronous
+async def test_a_cancelled_request_whose_answer_does_not_come_counts_as_unanswered() -> None:
+    async with cancelled() as made:
+        assert not await made.fence.settle(0)

@@ -17,6 +17,7 @@ from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.retries import Answer
 from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
@@ -343,11 +344,23 @@ async def test_a_leader_that_was_stopped_for_long_does_not_even_try_to_renew(
 
 
 @asynchronous
-async def test_a_lease_is_kept_while_a_request_may_still_be_carried_out() -> None:
+async def test_a_lease_is_kept_while_a_request_may_still_be_carried_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leader_election, "_ANSWER_SECONDS", 0.0)
+    sent = asyncio.Event()
+
+    async def endless() -> Answer:
+        sent.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nothing sets the event")
+
     async with FakeApiServer() as server, candidate(server) as leader:
         await until(lambda: leader.leads)
         await leader.stop()
-        leader.fence.leave_unanswered(float("inf"))
+        sending = asyncio.create_task(leader.fence.follow(endless(), float("inf")))
+        await sent.wait()
+        sending.cancel()
         await leader.election.release()
         assert spec(server)["holderIdentity"] == leader.election.identity
         assert not leader.leads

@@ -113,7 +113,6 @@ async def test_the_next_leader_goes_on_where_the_last_one_was(
             async with running(server, lease=PATIENT) as standby:
                 await until(lambda: "waits: " in caplog.text)
                 await leader.run_pods()
-                # With a request under way, the leader would keep its Lease until that expires.
                 await leader.settle()
                 assert leader.status()["phase"] == "Running"
                 leader.work.cancel()
@@ -126,6 +125,34 @@ async def test_the_next_leader_goes_on_where_the_last_one_was(
                 await server.until(lambda: standby.status().get("phase") == "Succeeded")
         assert standby.status()["restarts"] == 0
         assert sum(item.verb == "create" and item.kind == "Pod" for item in server.requests) == 5
+
+
+@asynchronous
+async def test_a_leader_that_ends_amid_its_writes_leaves_the_lease_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leader_election, "_ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(leader_election, "_RELEASE_SECONDS", 60.0)
+    creating, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(asked: Request) -> None:
+        if (asked.verb, asked.kind) == ("create", "Pod"):
+            creating.set()
+            await answer.wait()
+
+    async with two() as (server, leader, standby):
+        server.faults.append(slow)
+        await server.add(job())
+        await creating.wait()
+        leader.work.cancel()
+        await asyncio.gather(leader.work, return_exceptions=True)
+        closing = asyncio.create_task(leader.operator.close())
+        answer.set()
+        await closing
+        await server.until(lambda: len(server.all("Pod")) == len(FIRST))
+        await standby.run_pods()
+        await server.until(lambda: standby.status().get("phase") == "Running")
+        assert standby.status()["restarts"] == 0
 
 
 @asynchronous
