@@ -53,7 +53,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
 .PHONY: test-fresh-machine
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
-.PHONY: bench-reading bench-recovery chaos-training noisy-steps fidelity clean
+.PHONY: bench-reading bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -221,7 +221,10 @@ bench-large-job: $(INSTALLED) ## Measure the status and a reconcile of 5,000 mem
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.large_job
 
 bench-recovery: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Measure the time from a killed worker to the next step
-	$(BIN)/python -m benchmarks.recovery
+	$(BIN)/python -m benchmarks.recovery --page docs/benchmarks.md
+
+bench-recovery-kind: $(INSTALLED) $(HELM) $(GO) ## Measure the same on a kind cluster
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.recovery --kind --page docs/benchmarks.md
 
 noisy-steps: $(INSTALLED) .venv-pytorch/.installed ## Record 100 trainings on a busy machine, for a test
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.noisy_steps --output $(NOISY_STEPS)

@@ -37,7 +37,7 @@ def compare(runs: int, epochs: int) -> None:
         runs: of each way.
         epochs: of each run.
     """
-    with cluster() as made, namespace(made) as found:
+    with cluster() as made, namespace(made, NAMESPACE) as found:
         bench = Bench(found, epochs)
         # Makes the dataset, which all others find; plain pods then do what its worker did.
         bench.job()
@@ -125,11 +125,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @contextmanager
-def namespace(made: Cluster) -> Iterator[StoryNamespace]:
+def namespace(made: Cluster, name: str) -> Iterator[StoryNamespace]:
     """Give a namespace with a claim that all its pods share; a failure prints its content."""
-    found = StoryNamespace(made.kubectl.within(NAMESPACE), made.shared / NAMESPACE)
+    found = StoryNamespace(made.kubectl.within(name), made.shared / name)
     _clear(found)
-    found.kubectl("create", "namespace", NAMESPACE)
+    found.kubectl("create", "namespace", name)
     found.folder.mkdir()
     found.claim(jobs.CLAIM)
     try:
@@ -144,6 +144,6 @@ def namespace(made: Cluster) -> Iterator[StoryNamespace]:
 def _clear(found: StoryNamespace) -> None:
     """Remove what this run, or one that was killed, has left."""
     # A namespace ends after its pods, so no pod writes to the folder any more.
-    found.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=300s")
-    found.kubectl("delete", "persistentvolumes", f"--selector=story={NAMESPACE}")
+    found.kubectl("delete", "namespace", found.name, "--ignore-not-found", "--timeout=300s")
+    found.kubectl("delete", "persistentvolumes", f"--selector={found.volumes}")
     shutil.rmtree(found.folder, ignore_errors=True)

@@ -13,9 +13,11 @@ Manifest = dict[str, Any]
 BARE_POD = "bare"
 
 
-def job(name: str, epochs: int, threads: int) -> Manifest:
-    """A job of one worker that trains with so many threads."""
-    manifest = point("single", 1, epochs, name).manifest
+def job(
+    name: str, epochs: int, threads: int, strategy: str = "single", workers: int = 1
+) -> Manifest:
+    """A job whose workers train with so many threads each."""
+    manifest = point(strategy, workers, epochs, name).manifest
     container = {
         "name": names.CONTAINER,
         "env": [{"name": "OMP_NUM_THREADS", "value": str(threads)}],
@@ -23,7 +25,9 @@ def job(name: str, epochs: int, threads: int) -> Manifest:
         "resources": {"requests": {"cpu": "1"}},
     }
     template = {"spec": {"containers": [container]}}
-    training = manifest["spec"]["training"] | {"workers": {"replicas": 1, "template": template}}
+    training = manifest["spec"]["training"] | {
+        "workers": {"replicas": workers, "template": template}
+    }
     return manifest | {"spec": manifest["spec"] | {"training": training}}
 
 
