@@ -57,7 +57,9 @@ def of_horovod(folder: Path, arguments: list[str]) -> Members:
 
 
 STRATEGIES: dict[str, Launch] = {
-    "parameter server": lambda folder, arguments: TrainingCluster(folder, "dist_sync", arguments),
+    "deterministic parameter server": lambda folder, arguments: TrainingCluster(
+        folder, "dist_sync", [*arguments, *DETERMINISTIC]
+    ),
     "parameter server of devices": lambda folder, arguments: TrainingCluster(
         folder, "dist_device_sync", arguments
     ),

@@ -9,11 +9,18 @@ from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.rendezvous.none import NoRendezvous
+from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Learner, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.receipts import Launch, Receipt, Receipts
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.schedule import Schedule
+
+# Beside random crops: each draws random numbers for each image.
+AUGMENTATION = (
+    *("--random-mirror", "1", "--random-erasing", "0.5"),
+    *("--rand-augment-operations", "2", "--brightness", "0.4"),
+)
 
 Digests = dict[str, str]
 
@@ -25,17 +32,19 @@ class Training:
     Attributes:
         arguments: of `imagenet-train`.
         folder: of the checkpoints.
+        exports: whether the model is written after the first save.
     """
 
     arguments: Sequence[str]
     folder: Path
+    exports: bool = False
 
     def run(self, updates: range, save_after: Collection[int] = ()) -> Digests:
         """Train updates of epoch 0, from the checkpoint before them if there is one.
 
         Args:
             updates: by number, from 0.
-            save_after: saves and evaluates after so many updates.
+            save_after: saves and evaluates all validation images after so many updates.
 
         Returns:
             the SHA-256 of each file of the checkpoint after them, and of each part of a receipt.
@@ -58,7 +67,10 @@ class Training:
             learner.train(batch, True, Flags())
             if done in save_after:
                 self._save(learner, done)
-                learner.predict(batch)
+                assert data.validation is not None
+                assert evaluate(learner, data.validation, group, 0) is not None
+                if self.exports and done == min(save_after):
+                    learner.export(self.folder / "model", done)
         return self._save(learner, updates.stop)
 
     def _start(self, updates: int) -> ResumePoint:
@@ -89,14 +101,16 @@ def digests(learner: Learner) -> Digests:
     return {} if receipt.later is None else dict(receipt.later.state)
 
 
-def check_exact_resume(arguments: Sequence[str], folder: Path, updates: int = 4) -> None:
+def check_exact_resume(
+    arguments: Sequence[str], folder: Path, updates: int = 4, *, exports: bool = False
+) -> None:
     """Assert that a training has the same bytes however it is saved, and wherever it resumes."""
-    made = [Training(arguments, folder / name) for name in ("whole", "saved")]
+    made = [Training(arguments, folder / name, exports) for name in ("whole", "saved")]
     for training in made:
         training.folder.mkdir()
     expected = made[0].run(range(updates))
     found = made[1].run(range(updates), save_after=range(1, updates))
-    assert found == expected, "saving changed it"
+    assert found == expected, "saving or evaluating changed it"
     for killed in range(1, updates):
         found = made[1].run(range(killed, updates))
         assert found == expected, f"resumed after update {killed}"

@@ -6,7 +6,7 @@ import pytest
 
 from imagenet_workloads.frameworks.pytorch.optimizers import OPTIMIZERS
 from support.digit_datasets import prepare_digits
-from support.exact_resume import check_exact_resume
+from support.exact_resume import AUGMENTATION, check_exact_resume
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +32,14 @@ def arguments(digits: Path, *more: str) -> list[str]:
     ids=["BatchNorm", "dropout", "activation checkpointing"],
 )
 def test_a_network(digits: Path, tmp_path: Path, network: tuple[str, ...]) -> None:
-    check_exact_resume(arguments(digits, *network), tmp_path)
+    check_exact_resume(arguments(digits, *network), tmp_path, exports=True)
 
 
 def test_a_recipe(digits: Path, tmp_path: Path) -> None:
     network = ("--network", "resnet", "--num-layers", "8", "--image-shape", "3,28,28")
     mixed = ("--mixup", "0.2", "--cutmix", "1", "--label-smoothing", "0.1", "--ema-decay", "0.9")
-    varied = ("--random-erasing", "0.5", "--rand-augment-operations", "2")
-    check_exact_resume(arguments(digits, *network, *mixed, *varied), tmp_path, updates=3)
+    chosen = arguments(digits, *network, *mixed, *AUGMENTATION)
+    check_exact_resume(chosen, tmp_path, updates=3, exports=True)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

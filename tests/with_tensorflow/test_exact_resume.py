@@ -8,14 +8,14 @@ import pytest
 from imagenet_workloads.frameworks.tensorflow import framework, layers, networks
 from imagenet_workloads.frameworks.tensorflow.optimizers import OPTIMIZERS
 from imagenet_workloads.train.networks import NetworkRequest
-from support.exact_resume import check_exact_resume
+from support.exact_resume import AUGMENTATION, check_exact_resume
 from support.learners import on_devices
 from support.tiny_records import write_dataset
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("digits"), 40, 4, shards=1)
+    return write_dataset(tmp_path_factory.mktemp("digits"), 40, 6, shards=1)
 
 
 def arguments(digits: Path, *more: str) -> list[str]:
@@ -39,7 +39,13 @@ def with_dropout(request: NetworkRequest) -> Any:
 def test_batch_norm(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_devices(monkeypatch, 2)
     network = ("--network", "resnet", "--num-layers", "8", "--image-shape", "3,28,28")
-    check_exact_resume(arguments(digits, *network), tmp_path, updates=3)
+    check_exact_resume(arguments(digits, *network), tmp_path, updates=3, exports=True)
+
+
+def test_random_augmentation(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_devices(monkeypatch, 1)
+    network = ("--network", "mlp", "--image-shape", "3,28,28")
+    check_exact_resume(arguments(digits, *network, *AUGMENTATION), tmp_path, updates=3)
 
 
 def test_dropout(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ from imagenet_workloads.frameworks.mxnet import networks
 from imagenet_workloads.frameworks.mxnet.networks import data_input, with_softmax
 from imagenet_workloads.frameworks.mxnet.optimizers import known_names
 from imagenet_workloads.train.networks import NetworkRequest
-from support.exact_resume import check_exact_resume
+from support.exact_resume import AUGMENTATION, check_exact_resume
 from support.tiny_dataset import write_dataset
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("digits"), train=40, validation=0).folder
+    return write_dataset(tmp_path_factory.mktemp("digits"), train=40, validation=6).folder
 
 
 def arguments(digits: Path, *more: str) -> list[str]:
@@ -37,7 +37,12 @@ def with_dropout(request: NetworkRequest) -> mx.sym.Symbol:
 
 def test_batch_norm(digits: Path, tmp_path: Path) -> None:
     network = ("--network", "resnet", "--num-layers", "8", "--image-shape", "3,28,28")
-    check_exact_resume(arguments(digits, *network), tmp_path, updates=3)
+    check_exact_resume(arguments(digits, *network), tmp_path, updates=3, exports=True)
+
+
+def test_random_augmentation(digits: Path, tmp_path: Path) -> None:
+    network = ("--network", "mlp", "--image-shape", "3,28,28")
+    check_exact_resume(arguments(digits, *network, *AUGMENTATION), tmp_path, updates=3)
 
 
 def test_dropout(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

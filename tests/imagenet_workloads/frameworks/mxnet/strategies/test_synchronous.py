@@ -1,18 +1,22 @@
 """What the servers of dist_sync know when a worker pushes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import mxnet as mx
 import pytest
 
+from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.mxnet.framework import check_order_of_sums
+from imagenet_workloads.frameworks.mxnet.framework import check_order_of_sums, create
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
-from imagenet_workloads.frameworks.mxnet.strategies import Flags
+from imagenet_workloads.frameworks.mxnet.strategies import Flags, kvstore
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import Compression
 from imagenet_workloads.frameworks.mxnet.strategies.synchronous import Synchronous
+from imagenet_workloads.rendezvous.none import NoRendezvous
+from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.networks import NetworkRequest
 
 SHAPE = (1, 4, 4)
@@ -76,6 +80,23 @@ def test_a_deterministic_sum_has_at_most_two_workers() -> None:
     check_order_of_sums(2)
     with pytest.raises(InputError, match="3 workers in the order of arrival; use 2 workers"):
         check_order_of_sums(3)
+
+
+@pytest.mark.parametrize("kv_store", ["dist_sync", "dist_device_sync"])
+def test_training_refuses_three_workers_with_deterministic_alone(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kv_store: str
+) -> None:
+    monkeypatch.setattr(kvstore, "_open", [])
+
+    def join(workers: int, *more: str) -> Group:
+        monkeypatch.setattr(Servers, "num_workers", workers)
+        options = parse(["--kv-store", kv_store, *more])
+        return create(options, NoRendezvous(), tmp_path).join()
+
+    assert join(3).workers == 3
+    assert join(2, "--deterministic", "1").workers == 2
+    with pytest.raises(InputError, match="3 workers in the order of arrival; use 2 workers"):
+        join(3, "--deterministic", "1")
 
 
 def test_no_gradient_comes_before_the_servers_know_that_it_is_compressed(
