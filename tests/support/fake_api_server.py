@@ -343,6 +343,8 @@ def _is_selected(item: Manifest, namespace: str, query: Any) -> bool:
         if carried.get(key) != value:
             return False
     field, _, wanted = query.get("fieldSelector", "").partition("=")
+    if field == "metadata.name":
+        return bool(item["metadata"]["name"] == wanted)
     if field == "involvedObject.uid":
         return bool(item["involvedObject"].get("uid") == wanted)
     if field:

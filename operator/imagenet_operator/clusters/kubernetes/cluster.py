@@ -105,9 +105,12 @@ class KubernetesCluster:
 
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
         """Return the nodes of the job's pods that are not ready, gone or out of service."""
+        return self._unreachable_nodes(key_of(job))
+
+    def _unreachable_nodes(self, key: JobKey) -> frozenset[str]:
         if not self.knows_nodes:
             return frozenset()
-        pods = self.children[kinds.POD.name].of_job(key_of(job))
+        pods = self.children[kinds.POD.name].of_job(key)
         return frozenset(pod.node for pod in pods if pod.node and pod.node not in self._reachable)
 
     async def refresh_job(self, key: JobKey) -> None:
@@ -136,6 +139,14 @@ class KubernetesCluster:
             self.recheck_foreign(key),
             *(self._refresh_children(key, cache) for cache in self.children.values()),
         )
+        # On a node that is back, a pod that counts as gone still runs.
+        await asyncio.gather(*map(self._refresh_node, self._unreachable_nodes(key)))
+
+    async def _refresh_node(self, name: str) -> None:
+        selector = f"metadata.name={name}"
+        async for page in self._client.pages(kinds.NODE.path(), fieldSelector=selector):
+            for node in page["items"]:
+                self.nodes.put(node)
 
     async def _refresh_children(self, key: JobKey, cache: Cache) -> None:
         namespace, name = key

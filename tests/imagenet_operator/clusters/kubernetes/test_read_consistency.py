@@ -14,6 +14,7 @@ from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsisten
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.reconcile.types import DEFAULTS, Decision, Reference
+from support.api_storage import Storage
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import Harness, claim, cluster_of, cluster_of_one, job, succeeded_pod
@@ -178,6 +179,36 @@ async def test_a_job_is_not_suspended_while_pods_that_no_cache_knows_still_end()
         await harness.finish_deleting()
         await harness.settle()
         assert harness.condition("Suspended")["status"] == "True"
+
+
+@asynchronous
+async def test_a_job_is_not_suspended_while_pods_end_on_a_node_that_is_back() -> None:
+    """A pod that is being deleted counts as gone on a lost node, and the node's watch may lag."""
+    async with cluster_of_one() as harness:
+        await bring_to_run(harness)
+        await harness.server.change(
+            "Node", "n1", lambda item: item["status"]["conditions"][0].update(status="Unknown"), ""
+        )
+        await harness.settle()
+        return_silently(harness.server.storage, "n1")
+        await harness.server.change(
+            "ImageNetJob", "digits", lambda item: item["spec"].update(runPolicy={"suspend": True})
+        )
+        await harness.settle()
+
+        assert len(harness.pods()) == 5
+        assert "Suspended" not in {item["type"] for item in harness.status()["conditions"]}
+        await harness.finish_deleting()
+        await harness.settle()
+        assert harness.condition("Suspended")["status"] == "True"
+
+
+def return_silently(storage: Storage, name: str) -> None:
+    """Make a node ready again without an event."""
+    node = storage.objects["Node", "", name]
+    node["status"]["conditions"][0]["status"] = "True"
+    storage.version += 1
+    node["metadata"]["resourceVersion"] = str(storage.version)
 
 
 @asynchronous
