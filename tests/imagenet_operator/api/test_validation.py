@@ -221,6 +221,12 @@ def of_horovod(fields: object, **training: object) -> dict[str, Any]:
     return changed(TRAINING, {**GOOD["spec"]["training"], "strategy": strategy, **training})
 
 
+def of_pytorch(strategy: object, **training: object) -> dict[str, Any]:
+    """Return a manifest for PyTorch, with further fields of the training."""
+    fields = {"framework": "PyTorch", "strategy": strategy, **training}
+    return changed(TRAINING, GOOD["spec"]["training"] | fields)
+
+
 EVERYWHERE = "lenet, mlp, alexnet, resnet, vgg, inception-v3, densenet, squeezenet, mobilenet"
 STRATEGY_SENTENCES = [
     (
@@ -259,6 +265,11 @@ STRATEGY_SENTENCES = [
         changed(f"{TRAINING}.augmentation", {"maxRandomL": 9, "brightness": 0.4, "pcaNoise": 0}),
         "spec.training.augmentation: MXNet has no maxRandomL and no brightness for images of 1 "
         "channel; remove it, or write model.imageShape: [3, 28, 28]",
+    ),
+    (
+        of_pytorch({"single": {}}, workers={"gpus": 4}),
+        "spec.training.workers.gpus: must be 1 or less with single, not 4: the process has one "
+        "device; write gpus: 1, or strategy: {distributedDataParallel: {}}",
     ),
     (
         of_horovod({"slotsPerWorker": 3}),
