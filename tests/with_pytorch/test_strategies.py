@@ -7,9 +7,14 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import distributed
+from torch.distributed.distributed_c10d import BackendConfig
 
+from imagenet_workloads.frameworks.pytorch.strategies import distributed_data_parallel
 from support.ddp_processes import DdpProcesses
 from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
 
@@ -39,6 +44,29 @@ def test_every_image_is_counted_once_over_the_processes(
     assert found["validation"]["images"] == VALIDATION
     assert found["train"]["images"] == TRAIN
     assert found["validation"]["top1"] > 0.3
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda:1", "nccl")])
+def test_gpus_exchange_over_nccl_and_cpus_over_gloo(
+    monkeypatch: pytest.MonkeyPatch, device: str, backend: str
+) -> None:
+    place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "rank-0", "MASTER_PORT": "29500"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(distributed_data_parallel, "_store", lambda process: None)
+    monkeypatch.setattr(
+        distributed,
+        "init_process_group",
+        lambda backends, **named: given.update(named, backends=backends),
+    )
+    joined = distributed_data_parallel.join(torch.device(device))
+    assert (joined.rank, joined.workers) == (given["rank"], given["world_size"]) == (1, 2)
+    backends = BackendConfig(given["backends"]).get_device_backend_map()
+    # Whole numbers stay on the CPU.
+    assert backends["cpu"] == "gloo"
+    assert backends[joined.device.type] == backend
+    assert given["device_id"] == (None if backend == "gloo" else joined.device)
 
 
 def test_activation_checkpointing_changes_no_byte_of_two_processes(
