@@ -1,8 +1,10 @@
-"""The loss of a training step, by the gradient of the last layer's bias."""
+"""What a training step does with its loss, and what several do together."""
 
 import numpy as np
 import pytest
+import torch
 
+from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from support.pytorch_learners import CLASSES, SHAPE, batch, learner
@@ -21,3 +23,18 @@ def test_labels_are_smoothed(smoothing: float) -> None:
     moved = (before - made.network.fc3.bias.detach()).numpy()
     # The rate of the learner is 0.1.
     np.testing.assert_allclose(moved, 0.1 * error.mean(axis=0), atol=1e-6)
+
+
+def test_batches_together_make_the_update_of_a_large_one() -> None:
+    large, small = learner(MLP), learner(MLP)
+    for step in range(4):
+        whole = batch(step)
+        large.train(whole, True, Flags())
+        halves = zip(whole.data.split(4), whole.label.split(4), (False, True), strict=True)
+        for data, label, updates in halves:
+            small.train(Batch(data, label, 4), updates, Flags())
+    first = learner(MLP).network.state_dict()
+    expected = large.network.state_dict()
+    for name, found in small.network.state_dict().items():
+        torch.testing.assert_close(found, expected[name])
+        assert not torch.allclose(found, first[name])
