@@ -73,9 +73,8 @@ def draw(seed: int) -> Schedule:
     return Schedule(drawn.randint(60, 160), drawn.randint(1, 3), (*killed, last))
 
 
-def play(seed: int, folder: Path) -> str:
-    """Play a schedule; return its row of the table."""
-    schedule = draw(seed)
+def play(schedule: Schedule, folder: Path) -> None:
+    """Train, kill and resume; `folder` gets the dataset and the output."""
     dataset, output = folder / "data", folder / "out"
     write_dataset(dataset, train=schedule.images, validation=0, shards=2)
     for number, attempt in enumerate(schedule.attempts):
@@ -84,16 +83,26 @@ def play(seed: int, folder: Path) -> str:
         arguments += ["--num-epochs", str(schedule.epochs), "--data-nthreads", "1"]
         arguments += ["--checkpoint-every-seconds", "0.02", "--disp-batches", "1"]
         _train(attempt, arguments, folder, number)
+
+
+def row(seed: int, schedule: Schedule, folder: Path) -> str:
+    """Check the ledgers of a schedule that was played; return its row of the table."""
+    dataset = folder / "data"
     sealed = read_dataset(dataset)
     identities = open_split(sealed.train, sealed.format, dataset).identities()
-    runs = find_runs(output)
+    runs = find_runs(folder / "out")
     epochs = list(check(runs, is_finished=True, dataset=identities))
     mistakes = sum(len(epoch.mistakes) for epoch in epochs)
     mistakes += schedule.epochs * schedule.images - sum(epoch.trained for epoch in epochs)
     workers = ", ".join(str(attempt.workers) for attempt in schedule.attempts)
     redone = sum(epoch.redone for epoch in epochs)
-    row = (seed, schedule.images, schedule.epochs, workers, redone, mistakes)
-    return f"| {' | '.join(map(str, row))} |\n"
+    cells = (seed, schedule.images, schedule.epochs, workers, redone, mistakes)
+    return f"| {' | '.join(map(str, cells))} |\n"
+
+
+def has_mistakes(row: str) -> bool:
+    """Whether a row of the table has any."""
+    return not row.endswith(" 0 |\n")
 
 
 def _train(attempt: Attempt, arguments: Sequence[str], folder: Path, number: int) -> None:
@@ -136,14 +145,16 @@ def main() -> int:
     seeds = range(options.schedules) if options.seed is None else [options.seed]
     rows = []
     for seed in seeds:
+        schedule = draw(seed)
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(play(seed, Path(folder)))
+            play(schedule, Path(folder))
+            rows.append(row(seed, schedule, Path(folder)))
         print(rows[-1], end="", file=sys.stderr, flush=True)
     if options.page is not None:
         table = "".join((HEAD, *rows))
         text = options.page.read_text()
         options.page.write_text(TABLE.sub(lambda _: f"{table}\n", text))
-    return int(any(not row.endswith(" 0 |\n") for row in rows))
+    return int(any(map(has_mistakes, rows)))
 
 
 if __name__ == "__main__":
