@@ -89,7 +89,7 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
-		-r constraints/horovod.in -e './workloads[s3,tensorflow]'
+		-r constraints/horovod.in -e './workloads[s3,tensorflow]' safetensors
 	.venv-tensorflow/bin/python images/build_horovod.py tensorflow --into build/horovod/tensorflow
 	.venv-tensorflow/bin/pip install --quiet --no-deps --force-reinstall \
 		build/horovod/tensorflow/*.whl

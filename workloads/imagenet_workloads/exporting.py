@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
-from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.exported_files import SUFFIXES
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prediction import (
     InputTransform,
@@ -20,12 +21,10 @@ from imagenet_workloads.prediction import (
     find_result,
     framework_of,
     load_module,
+    require_export,
 )
 from imagenet_workloads.reading.records import open_split
 from imagenet_workloads.train.result import put
-
-SUFFIXES = {"safetensors": "safetensors", "torchscript": "pt", "onnx": "onnx"}
-"""Format → the suffix of its files."""
 
 IMAGES = 16
 """Images of a comparison."""
@@ -84,9 +83,7 @@ class Export:
         file = find_result(result, "")
         self._folder, self._format, self._result = file.parent, format, Fields.read(file)
         framework = framework_of(self._result)
-        if format not in framework.exports:
-            known = f"write --format {' or '.join(framework.exports)}" if framework.exports else ""
-            raise InputError(f"--format: {framework.name} has no {format} here; {known}")
+        require_export(framework, format)
         self._inputs = InputTransform.read(self._result.object("inputs"))
         shape = (self._inputs.channels, self._inputs.height, self._inputs.width)
         module = load_module(framework, "exporter", self._folder)

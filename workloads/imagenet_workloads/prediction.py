@@ -2,10 +2,11 @@
 
 The work of `imagenet-predict`. An image is prepared as in the validation, which result.json
 describes: shorter edge, central crop, mean and standard deviation. The framework that trained the
-network loads it. Imports OpenCV.
+network loads it. A file of `imagenet-export` can take the model's place. Imports OpenCV.
 """
 
 import logging
+import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
 from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
 from imagenet_workloads.prepare import image_metadata, image_size
@@ -144,19 +146,20 @@ class Prediction:
 class Classifier:
     """A trained network, ready for one image at a time on the CPU."""
 
-    def __init__(self, folder: Path, result: Fields) -> None:
+    def __init__(self, folder: Path, result: Fields, exported: Path | None = None) -> None:
         """Loads what a result.json names.
 
         Args:
             folder: that holds the files.
             result: the content of the result.json.
+            exported: a file that `imagenet-export` wrote of this result, instead of its model.
 
         Raises:
             InputError: a file is missing or damaged, or they do not fit together.
         """
         self.inputs = InputTransform.read(result.object("inputs"))
         shape = (self.inputs.channels, self.inputs.height, self.inputs.width)
-        self._model = load_model(folder, result, shape)
+        self._model = load_model(folder, result, shape, exported)
         self.names = _read_names(folder / LABELS_NAME)
         if self.names is not None and len(self.names) != self._model.classes:
             raise InputError(
@@ -165,17 +168,18 @@ class Classifier:
             )
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path, exported: Path | None = None) -> Self:
         """Loads a training's result.
 
         Args:
             path: a result.json, its folder (…/attempts/rN), or the job's folder above attempts.
+            exported: as for the class.
 
         Raises:
             InputError: there is no result, or it is damaged.
         """
         file = find_result(path)
-        return cls(file.parent, Fields.read(file))
+        return cls(file.parent, Fields.read(file), exported)
 
     def classify(self, path: Path, top: int) -> list[Prediction]:
         """The `top` likeliest classes of an image file, the likeliest first.
@@ -301,20 +305,55 @@ def _name_and_words(path: Path, entry: object) -> tuple[str, str]:
     raise InputError(f"{path}: must be a list of class names")
 
 
-def load_model(folder: Path, result: Fields, image_shape: tuple[int, int, int]) -> Predictor:
-    """Load what a result.json names.
+def load_model(
+    folder: Path,
+    result: Fields,
+    image_shape: tuple[int, int, int],
+    exported: Path | None = None,
+) -> Predictor:
+    """Load what a result.json names, or a file that was exported from it.
 
     Args:
         folder: that holds the files.
         result: the content of the result.json.
         image_shape: channels, height, width of the network's input.
+        exported: the file; one of ONNX needs no framework.
 
     Raises:
         InputError: a file is missing or damaged, or the framework is unknown or not installed.
     """
-    module = load_module(framework_of(result), "predictor", folder)
-    model: Predictor = module.load(folder, result.object("model"), image_shape)
+    framework = framework_of(result)
+    if exported is not None:
+        format = format_of(exported)
+        require_export(framework, format)
+        _require_readable(exported)
+        if format == "onnx":
+            return OnnxModel(exported, image_shape)
+    module, files = load_module(framework, "predictor", folder), result.object("model")
+    model: Predictor = (
+        module.load(folder, files, image_shape)
+        if exported is None
+        else module.load_exported(exported, folder, files, image_shape)
+    )
     return model
+
+
+def _require_readable(path: Path) -> None:
+    try:
+        os.close(regular_files.open_file(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def require_export(framework: FrameworkDescription, format: str) -> None:
+    """Refuse a format to which a framework's models are not exported.
+
+    Raises:
+        InputError: the message names the framework's formats.
+    """
+    if format not in framework.exports:
+        known = f"; it has {' and '.join(framework.exports)}" if framework.exports else ""
+        raise InputError(f"{framework.name} has no {format} here{known}")
 
 
 def framework_of(result: Fields) -> FrameworkDescription:

@@ -23,6 +23,7 @@ PROGRAM = "imagenet-predict"
 _EXAMPLES = """examples:
   imagenetctl predict photo.jpg                     with the newest result in ./imagenet-work
   imagenetctl predict a.jpg b.png --model FOLDER    with the model in a folder
+  imagenetctl predict a.jpg --from model.onnx       with a file of imagenetctl export
 """
 
 
@@ -41,6 +42,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=path,
         metavar="FOLDER",
         help="the folder of a result (default: the newest one)",
+    )
+    parser.add_argument(
+        "--from",
+        type=path,
+        metavar="FILE",
+        dest="exported",
+        help="a file that imagenetctl export wrote of this result",
     )
     parser.add_argument(
         "--workdir",
@@ -67,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     environment = environments.of_framework(framework_of(model))
     program = environments.programs(environment).find(PROGRAM, trains=True)
     command = [str(program), "--model", str(model), "--output", arguments.output]
+    if arguments.exported is not None:
+        command += ["--from", str(arguments.exported)]
     if arguments.top is not None:
         command += ["--top", str(arguments.top)]
     command += ["--", *arguments.images]

@@ -175,12 +175,13 @@ def test_predict_runs_the_workloads_program(
     prediction(workplace, code)
 
     finished = workplace.start(
-        "predict", "a.jpg", "b.png", "--model", tmp_path, "--top", "3", "--output", "json"
+        *("predict", "a.jpg", "b.png", "--model", tmp_path, "--from", "m.onnx"),
+        *("--top", "3", "--output", "json"),
     ).finish()
 
     assert finished.code == expected
-    wanted = ["--model", str(tmp_path), "--output", "json", "--top", "3", "--", "a.jpg", "b.png"]
-    assert json.loads(finished.output) == wanted
+    wanted = ["--model", str(tmp_path), "--output", "json", "--from", "m.onnx", "--top", "3"]
+    assert json.loads(finished.output) == [*wanted, "--", "a.jpg", "b.png"]
 
 
 def test_export_runs_the_program_of_the_results_framework(

@@ -34,6 +34,14 @@ def build_parser() -> argparse.ArgumentParser:
         "or the job's folder above attempts",
     )
     parser.add_argument(
+        "--from",
+        type=types.path,
+        metavar="FILE",
+        dest="exported",
+        help="a file that imagenet-export wrote of this model: FILE.safetensors, .pt "
+        "(torchscript) or .onnx",
+    )
+    parser.add_argument(
         "images", nargs="+", type=types.path, metavar="IMAGE", help="a JPEG, PNG, …"
     )
     parser.add_argument(
@@ -61,7 +69,7 @@ def _run(parsed: argparse.Namespace) -> None:
 
     for framework in FRAMEWORKS.values():
         framework.before_import()
-    classifier = Classifier.load(parsed.model)
+    classifier = Classifier.load(parsed.model, parsed.exported)
     found: list[tuple[Path, Sequence[Prediction]]] = []
     refused: list[InputError] = []
     for path in parsed.images:

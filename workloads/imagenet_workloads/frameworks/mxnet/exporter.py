@@ -18,12 +18,12 @@ import mxnet as mx
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads.exported_files import PROBABILITIES, OnnxModel
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.frameworks.mxnet import predictor
 
 Images = npt.NDArray[np.float32]
 _OPSET, _IR_VERSION = 13, 8
-_OUTPUT = "probabilities"
 
 
 class SymbolExporter:
@@ -51,12 +51,8 @@ class SymbolExporter:
     def outputs_of(self, format: str, path: Path, images: Images) -> npt.NDArray[Any]:
         """Return the probabilities of a file."""
         if format == "onnx":
-            import onnxruntime
-
-            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-            found: npt.NDArray[Any] = session.run([_OUTPUT], {"data": images})[0]
-            return found
-        executor = predictor.bind(self._symbol, path, images.shape, _read_safetensors)
+            return OnnxModel(path, self._shape).outputs(images)
+        executor = predictor.bind(self._symbol, path, images.shape, predictor.read_safetensors)
         return _probabilities(executor, images)
 
     def _arrays(self) -> dict[str, Any]:
@@ -69,7 +65,7 @@ class SymbolExporter:
 
         # SoftmaxOutput has an input for labels, whose name mx2onnx would guess.
         scores = mx.sym.load(str(self._symbol)).get_children()[0]
-        symbol = mx.sym.softmax(scores, axis=1, name=_OUTPUT)
+        symbol = mx.sym.softmax(scores, axis=1, name=PROBABILITIES)
         values = {name[4:]: array for name, array in self._arrays().items()}
         graph = MXNetGraph().create_onnx_graph_proto(
             symbol,
@@ -93,12 +89,6 @@ def _probabilities(executor: Any, images: Images) -> npt.NDArray[Any]:
         0
     ].asnumpy()
     return found
-
-
-def _read_safetensors(path: str) -> dict[str, Any]:
-    from safetensors.numpy import load_file
-
-    return {name: mx.nd.array(array) for name, array in load_file(path).items()}
 
 
 def _drop_surplus(graph: Any) -> None:

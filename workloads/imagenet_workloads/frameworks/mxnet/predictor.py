@@ -1,4 +1,7 @@
-"""Predicts with an exported model of MXNet: PREFIX-symbol.json and PREFIX-NNNN.params."""
+"""Predicts with an exported model of MXNet: PREFIX-symbol.json and PREFIX-NNNN.params.
+
+A file of safetensors takes the place of the second.
+"""
 
 import os
 from collections.abc import Callable
@@ -35,14 +38,41 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Symb
     Raises:
         InputError: one is missing or damaged, or they do not fit together.
     """
-    # Otherwise MXNet logs its back end on stderr.
-    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     symbol, params = folder / files.file_name("symbol"), folder / files.file_name("params")
     for path in (symbol, params):
         if not path.exists():
             raise InputError(f"{path}: no such file, though result.json names it")
-    executor = bind(symbol, params, (1, *image_shape))
-    return SymbolPredictor(executor, str(symbol))
+    return SymbolPredictor(bind(symbol, params, (1, *image_shape)), str(symbol))
+
+
+def load_exported(
+    exported: Path, folder: Path, files: Fields, image_shape: tuple[int, int, int]
+) -> SymbolPredictor:
+    """Load a file of safetensors, and the symbol that result.json names.
+
+    Raises:
+        InputError: one is missing or damaged, or they do not fit together.
+    """
+    symbol = folder / files.file_name("symbol")
+    if not symbol.exists():
+        raise InputError(f"{symbol}: no such file, though result.json names it")
+    executor = bind(symbol, exported, (1, *image_shape), read_safetensors)
+    return SymbolPredictor(executor, str(exported))
+
+
+def read_safetensors(path: str) -> dict[str, Any]:
+    """Return the arrays of a file of safetensors.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return {name: mx.nd.array(array) for name, array in load_file(path).items()}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
 
 
 def bind(
@@ -62,6 +92,8 @@ def bind(
     Raises:
         InputError: a file is damaged, or they do not fit together.
     """
+    # Otherwise MXNet logs its back end on stderr.
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     try:
         network = mx.sym.load(str(symbol))
         arrays = read(str(params))

@@ -21,11 +21,12 @@ import torch
 from torch import nn
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.exported_files import INPUT, SCORES, OnnxModel
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network
+from imagenet_workloads.frameworks.pytorch.predictor import load_torchscript
 
 Images = npt.NDArray[np.float32]
-_INPUT, _OUTPUT = "data", "scores"
 # Traced with more than one image, so that no operator takes the number for fixed.
 _TRACED = 2
 
@@ -35,7 +36,7 @@ class ModuleExporter:
 
     def __init__(self, path: Path, network: nn.Module, image_shape: tuple[int, int, int]) -> None:
         """Take the file, and its network in evaluation mode."""
-        self._path, self._network = path, network
+        self._path, self._network, self._shape = path, network, image_shape
         self._example = torch.zeros(_TRACED, *image_shape)
 
     def write(self, format: str, path: Path) -> None:
@@ -55,14 +56,9 @@ class ModuleExporter:
     def outputs_of(self, format: str, path: Path, images: Images) -> npt.NDArray[Any]:
         """Return the scores of a file."""
         if format == "onnx":
-            import onnxruntime
-
-            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-            found: npt.NDArray[Any] = session.run([_OUTPUT], {_INPUT: images})[0]
-            return found
+            return OnnxModel(path, self._shape).outputs(images)
         if format == "torchscript":
-            with _without_warnings():
-                return _scores(torch.jit.load(path), images)
+            return _scores(load_torchscript(path), images)
         return _scores(load_network(path)[0], images)
 
     def _write_torchscript(self, path: Path) -> None:
@@ -75,8 +71,8 @@ class ModuleExporter:
                 self._network,
                 (self._example,),
                 path,
-                input_names=[_INPUT],
-                output_names=[_OUTPUT],
+                input_names=[INPUT],
+                output_names=[SCORES],
                 dynamic_shapes=({0: torch.export.Dim("images")},),
                 dynamo=True,
                 external_data=False,

@@ -1,5 +1,9 @@
-"""Predicts with an exported model of PyTorch: a file of safetensors. Imports PyTorch."""
+"""Predicts with an exported model of PyTorch: a file of safetensors, or of TorchScript.
 
+Imports PyTorch.
+"""
+
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,7 @@ import torch
 from torch import nn
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.exported_files import format_of
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network
 
@@ -34,7 +39,46 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Modu
     Raises:
         InputError: it is missing or damaged, or takes images of another shape.
     """
-    path = folder / files.file_name("weights")
+    return _load(folder / files.file_name("weights"), image_shape)
+
+
+def load_exported(
+    exported: Path, folder: Path, files: Fields, image_shape: tuple[int, int, int]
+) -> ModulePredictor:
+    """Load a file of safetensors or TorchScript.
+
+    Raises:
+        InputError: it is missing or damaged, or takes images of another shape.
+    """
+    if format_of(exported) == "safetensors":
+        return _load(exported, image_shape)
+    network = load_torchscript(exported)
+    try:
+        with torch.inference_mode():
+            classes = network(torch.zeros(1, *image_shape)).shape[1]
+    except RuntimeError as error:
+        raise InputError(f"{exported}: takes no images of {image_shape}: {_last(error)}") from error
+    return ModulePredictor(network, classes, str(exported))
+
+
+def load_torchscript(path: Path) -> Any:
+    """Load a file of TorchScript.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):  # PyTorch has deprecated the format.
+            return torch.jit.load(path)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{path}: cannot be loaded as TorchScript: {_last(error)}") from error
+
+
+def _last(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1]
+
+
+def _load(path: Path, image_shape: tuple[int, int, int]) -> ModulePredictor:
     network, request = load_network(path)
     if request.image_shape != image_shape:
         raise InputError(f"{path}: takes images of {request.image_shape}, not {image_shape}")

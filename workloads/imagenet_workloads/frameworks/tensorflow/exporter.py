@@ -6,7 +6,7 @@ It loads without TensorFlow, and so does this module:
 """
 
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,14 @@ import numpy.typing as npt
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
-_NO_CHECK = (
-    "--check: TensorFlow has no network to load safetensors into; leave --check out, or compare "
-    "the arrays with those of the .npz beside the model"
-)
-
 
 class ArraysExporter:
-    """The arrays of a model; implements `Exporter`, but for the outputs."""
+    """The arrays of a model; implements `Exporter`. Only its outputs need TensorFlow."""
 
-    def __init__(self, path: Path) -> None:
-        """Take the .npz file."""
-        self._path = path
+    def __init__(self, folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> None:
+        """Take the .npz file, and what `predictor` needs."""
+        self._path = folder / files.file_name("weights")
+        self._folder, self._files, self._shape = folder, files, image_shape
 
     def write(self, format: str, path: Path) -> None:
         """Write a file of safetensors."""
@@ -36,13 +32,18 @@ class ArraysExporter:
             values = {name: np.ascontiguousarray(arrays[name]) for name in arrays.files}
         path.write_bytes(save(values, {"framework": "TensorFlow"}))
 
-    def outputs(self, images: npt.NDArray[Any]) -> Never:
-        """Refuse."""
-        raise InputError(_NO_CHECK)
+    def outputs(self, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the probabilities."""
+        from imagenet_workloads.frameworks.tensorflow import predictor
 
-    def outputs_of(self, format: str, path: Path, images: npt.NDArray[Any]) -> Never:
-        """Refuse."""
-        raise InputError(_NO_CHECK)
+        return predictor.load(self._folder, self._files, self._shape).classify(images)
+
+    def outputs_of(self, format: str, path: Path, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the probabilities of the network with a file's values."""
+        from imagenet_workloads.frameworks.tensorflow import predictor
+
+        model = predictor.load_exported(path, self._folder, self._files, self._shape)
+        return model.classify(images)
 
 
 def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> ArraysExporter:
@@ -54,4 +55,4 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Arra
     path = folder / files.file_name("weights")
     if not path.is_file():
         raise InputError(f"{path}: no such file, though result.json names it")
-    return ArraysExporter(path)
+    return ArraysExporter(folder, files, image_shape)

@@ -1,5 +1,9 @@
-"""Predicts with an exported model of TensorFlow: a SavedModel."""
+"""Predicts with an exported model of TensorFlow: a SavedModel.
 
+A file of safetensors takes the place of its values.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,7 @@ import tensorflow as tf
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.frameworks.tensorflow.weights import assign, named_by_variable
 
 
 class SavedModelPredictor:
@@ -19,6 +24,14 @@ class SavedModelPredictor:
         self._model, self._classify = model, model.signatures["serving_default"]
         self.classes = int(self._classify.structured_outputs["probabilities"].shape[1])
         self.origin = origin
+
+    def assign(self, arrays: Mapping[str, npt.NDArray[np.float32]]) -> None:
+        """Set the values, by MXNet's names.
+
+        Raises:
+            ValueError: one is missing, or has another shape.
+        """
+        assign(named_by_variable(self._model.variables), arrays)
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return the probabilities; move the channels to TensorFlow's axis."""
@@ -47,3 +60,23 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Save
     if taken != (height, width, channels):
         raise InputError(f"{path}: takes images of {taken}, not {(height, width, channels)}")
     return SavedModelPredictor(model, str(path))
+
+
+def load_exported(
+    exported: Path, folder: Path, files: Fields, image_shape: tuple[int, int, int]
+) -> SavedModelPredictor:
+    """Load the folder that result.json names, with the values of a file of safetensors.
+
+    Raises:
+        InputError: one is missing or damaged, or they do not fit together.
+    """
+    # TensorFlow is used without it, too.
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    model = load(folder, files, image_shape)
+    try:
+        model.assign(load_file(exported))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise InputError(f"{exported}: cannot be loaded into {model.origin}: {error}") from error
+    return model

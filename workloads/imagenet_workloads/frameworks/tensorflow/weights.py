@@ -12,7 +12,7 @@ They can be compared, and training can start from them. Imports TensorFlow.
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,9 @@ _NAMES = {
     "moving_variance": "moving_var",
 }
 _TRANSPOSITIONS = {
-    "Dense": (1, 0),
-    "Conv2D": (3, 2, 0, 1),
-    "DepthwiseConv2D": (2, 3, 0, 1),
+    ("kernel", 2): (1, 0),
+    ("kernel", 4): (3, 2, 0, 1),
+    ("depthwise_kernel", 4): (2, 3, 0, 1),
 }
 
 
@@ -73,15 +73,20 @@ def named(model: Any) -> tuple[list[Named], list[Named]]:
     statistics: list[Named] = []
     for layer in model.layers:
         for variable in layer.variables:
-            found = _named(layer, variable)
+            found = _named(layer.name, variable)
             (weights if id(variable) in trained else statistics).append(found)
     return weights, statistics
 
 
-def _named(layer: Any, variable: Any) -> Named:
+def named_by_variable(variables: Iterable[Any]) -> list[Named]:
+    """List variables that have no layers, those of a SavedModel: `conv0/kernel:0`."""
+    return [_named(one.name.rpartition("/")[0], one) for one in variables]
+
+
+def _named(layer: str, variable: Any) -> Named:
     own = variable.name.rpartition("/")[2].partition(":")[0]
-    axes = _TRANSPOSITIONS.get(type(layer).__name__) if own.endswith("kernel") else None
-    return Named(f"{layer.name}_{_NAMES.get(own, own)}", variable, axes)
+    axes = _TRANSPOSITIONS.get((own, len(variable.shape)))
+    return Named(f"{layer}_{_NAMES.get(own, own)}", variable, axes)
 
 
 def local(variable: Any) -> Any:
