@@ -7,6 +7,7 @@ test_members.py have a parameter server's members killed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import pytest
 
@@ -81,6 +82,9 @@ def test_digits_are_learned(story: StoryNamespace, cluster: Cluster, case: Case)
     status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (int(case.is_killed), 0)
     assert status["training"]["accuracy"]["validation"] > 0.5
+    # Of both tolerances, the larger one holds.
+    wall_time = pytest.approx(seconds_of(story.job()), rel=0.01, abs=2)
+    assert sum(status["time"]["phases"].values()) == wall_time
     written = story.result(status)
     assert written["epochs"] == EPOCHS
     assert written["validation"]["images"] == VALIDATED
@@ -93,6 +97,12 @@ def expected(case: Case) -> set[str]:
     measures_exchange = case.workers > 1 and case.framework != "TensorFlow"
     left_out = () if measures_exchange else (names.TRAIN_BEFORE_EXCHANGE, names.TRAIN_EXCHANGES)
     return {metric.name for metric in names.TRAINING if metric not in left_out}
+
+
+def seconds_of(job: Manifest) -> float:
+    """The seconds from the creation of a job to its end."""
+    created, ended = job["metadata"]["creationTimestamp"], job["status"]["completionTime"]
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(created)).total_seconds()
 
 
 def exported(story: StoryNamespace, pod: str) -> set[str]:
