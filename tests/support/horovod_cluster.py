@@ -51,8 +51,12 @@ class HorovodCluster(Members):
 
     def get(self, name: str, path: str) -> tuple[int, str]:
         """What a member answers over HTTP; (0, "") before it answers at all."""
+        return ask(self.host(name), METRICS_PORT, path)
+
+    def host(self, name: str) -> str:
+        """A member's address."""
         number = 1 if name == RENDEZVOUS else int(name.rpartition("-")[2]) + 2
-        return ask(f"{self._network}.{number}", METRICS_PORT, path)
+        return f"{self._network}.{number}"
 
     def wait(self, *names: str) -> dict[str, int]:
         """Exit codes of these members, of all pods if none is named; the rendezvous goes on."""

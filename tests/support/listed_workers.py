@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from support.loopback import free_port
+from support import loopback
 from support.members import Members
 from support.processes import wait_until
-from support.training_cluster import PROGRAM, plain_environment
+from support.training_cluster import METRICS_PORT, PROGRAM, plain_environment
 
 # TensorFlow listens on IPv6 where there is any, and thereby on IPv4 too.
 _SOCKETS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -35,17 +35,27 @@ class ListedWorkers(Members):
 
     def __enter__(self) -> Self:
         self.begin()
-        self._listed = [f"127.0.0.1:{free_port()}" for _ in range(self.workers)]
+        self._network = loopback.network()
+        self._listed = [f"127.0.0.1:{loopback.free_port()}" for _ in range(self.workers)]
         for index in range(self.present):
             self.start(index)
         return self
+
+    def host(self, index: int) -> str:
+        """Where a worker serves its metrics."""
+        return f"{self._network}.{index + 1}"
 
     def start(self, index: int) -> None:
         """Have a worker come."""
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": self._listed}, "task": task})
         command = [str(self.programs / "imagenet-train"), *STRATEGY, *self.arguments]
-        self.launch(f"worker-{index}", command, plain_environment(TF_CONFIG=config))
+        environment = plain_environment(
+            TF_CONFIG=config,
+            POD_IP=self.host(index),
+            IMAGENET_METRICS_PORT=str(METRICS_PORT),
+        )
+        self.launch(f"worker-{index}", command, environment)
 
     def wait_until_joining(self, index: int) -> None:
         """Return when TensorFlow's server of a worker listens, from when on it waits for others."""

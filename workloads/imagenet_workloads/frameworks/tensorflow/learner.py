@@ -6,6 +6,7 @@ summed beside the gradients. Implements `Learner`. Imports TensorFlow.
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,9 @@ class TensorFlowLearner:
         self._classify = tf.function(self._classify_everywhere, autograph=False)
         self._gather = tf.function(self._gather_everywhere, autograph=False)
         self._seed, self._steps = seed, 0
+        # On a GPU the operations before the exchange are only queued when the program notes a time.
+        self._notes_ready = strategy.workers > 1 and not tf.config.list_logical_devices("GPU")
+        self._ready: float | None = None
         self._dropouts = [layer for layer in model.layers if isinstance(layer, Dropout)]
         self.moving_statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, self._gathered),
@@ -79,18 +83,22 @@ class TensorFlowLearner:
         """Compute gradients; with an update, sum them over all workers and move the weights."""
         self.moving_statistics.restore_own()
         self._seed_dropout()
+        self._ready = None
         images, labels = self._shares(batch)
         if not updates:
             return Flags(), self._outputs(batch, self._keep(images, labels))
         self.optimizer.learning_rate = self._schedule(self._updates)
         self._updates, self._steps = self._updates + 1, 0
         flags_sent = tf.constant([flags.save, flags.stop], tf.float32)
-        outputs, counted = self._learn(images, labels, flags_sent)
+        outputs, counted, *ready = self._learn(images, labels, flags_sent)
+        if ready:
+            self._ready = max(float(at) for at in self._local(ready[0]))
         save_now, stop = self._local(counted)[0].numpy() > 0
         return Flags(bool(save_now), bool(stop)), self._outputs(batch, outputs)
 
-    def gradients_ready(self) -> None:
-        """Return None: one function of TensorFlow computes gradients and exchanges them."""
+    def gradients_ready(self) -> float | None:
+        """Return when the last device's were; None on GPUs and without other workers."""
+        return self._ready
 
     def settle(self) -> None:
         """Do nothing: the reader's threads work beside the step."""
@@ -208,18 +216,27 @@ class TensorFlowLearner:
     def _gather_everywhere(self, own: Any) -> Any:
         return self._strategy.distribution.run(self._gather_here, (own,))
 
-    def _learn_here(self, images: Any, labels: Any, flags_sent: Any) -> tuple[Any, Any]:
+    def _learn_here(self, images: Any, labels: Any, flags_sent: Any) -> tuple[Any, ...]:
         gradients, probabilities = self._gradients(images, labels)
         if self._sums:
             gradients = [part + kept for part, kept in zip(gradients, self._sums, strict=True)]
-        *totals, counted = self._strategy.total([*gradients, flags_sent])
+        ready = self._note_ready(gradients)
+        with tf.control_dependencies(ready):
+            *totals, counted = self._strategy.total([*gradients, flags_sent])
         variables = [one.variable for one in self.weights]
         self.optimizer.apply_gradients(
             list(zip(totals, variables, strict=True)), skip_gradients_aggregation=True
         )
         for kept in self._sums:
             kept.assign(tf.zeros_like(kept))
-        return probabilities, counted
+        return probabilities, counted, *ready
+
+    def _note_ready(self, gradients: Sequence[Any]) -> list[Any]:
+        """Return the time when a replica has computed its gradients, if that is noted."""
+        if not self._notes_ready:
+            return []
+        with tf.control_dependencies(gradients):
+            return [tf.numpy_function(time.monotonic, [], tf.float64)]
 
     def _keep_here(self, images: Any, labels: Any) -> Any:
         gradients, probabilities = self._gradients(images, labels)
