@@ -15,6 +15,7 @@ from imagenet_workloads.clients import http
 from imagenet_workloads.clients.http import Address, HttpClient, Login
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, download
+from imagenet_workloads.prepare.sources.reading_estimate import sample_size
 from imagenet_workloads.prepare.sources.remote import open_remote
 from imagenet_workloads.prepare.sources.source import Notes
 from support.file_server import Fault, FileServer, Handler, basic
@@ -331,9 +332,9 @@ def test_headers_near_each_other_share_a_request() -> None:
             archive.addfile(info, io.BytesIO(bytes(300)))
     with FileServer({"/x.tar": file.getvalue()}).running() as server:
         source = open_remote(blob_of(server), None)
-        # They find the layout.
+        # They find the layout; a sample of images shows how fast pack reads.
         found = len(server.requests)
-        assert found < 20
+        assert found < 20 + sample_size(source)
         assert sum(1 for _ in source.scan(Notes())) == 400
         assert len(server.requests) - found < 10
         source.close()
