@@ -10,6 +10,7 @@ network with BatchNorm. tests/with_* has what one process can show.
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,6 +21,7 @@ import pytest
 from imagenet_workloads.commands import ledger
 from imagenet_workloads.train.receipts import read_chain
 from support.ddp_processes import DdpProcesses
+from support.forged_results import changed_later_receipt
 from support.horovod_cluster import HorovodCluster
 from support.listed_workers import ListedWorkers
 from support.members import Members
@@ -78,6 +80,18 @@ STRATEGIES: dict[str, Launch] = {
 }
 
 
+PROGRAMS = {
+    "deterministic parameter server": Path(sys.executable).parent,
+    "parameter server of devices": Path(sys.executable).parent,
+    "Horovod": programs("horovod"),
+    "Horovod of TensorFlow": programs("tensorflow"),
+    "MultiWorkerMirrored": programs("tensorflow"),
+    "DistributedDataParallel": programs("pytorch"),
+    "three deterministic of DistributedDataParallel": programs("pytorch"),
+}
+"""Where `imagenet-verify` trains with each of them."""
+
+
 def files(output: Path, attempt: int) -> dict[str, str]:
     """The SHA-256 of what was computed, from the last checkpoint's manifest."""
     folder = output / f"attempts/r{attempt}/checkpoints" / LAST
@@ -125,3 +139,9 @@ def test_killed_and_resumed(tmp_path: Path, strategy: str) -> None:
     receipt = later_receipt(tmp_path / "cut")
     assert {"weights", "optimizer", "statistics", "random"} <= receipt.keys()
     assert receipt == later_receipt(tmp_path / "saved")
+
+    verify = PROGRAMS[strategy] / "imagenet-verify"
+    result = tmp_path / "saved/attempts/r0/result.json"
+    assert subprocess.run([verify, result], check=False).returncode == 0
+    changed_later_receipt(result, "weights")
+    assert subprocess.run([verify, result], check=False).returncode == 1

@@ -10,6 +10,7 @@ import argparse
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes
@@ -91,14 +92,22 @@ def framework_of(model: Path) -> str:
         model: As for imagenet-predict: a result's folder, its result.json, or the job's folder
             above `attempts`.
     """
+    return str(result_of(model).get("framework", DEFAULT_FRAMEWORK))
+
+
+def result_of(model: Path) -> dict[str, Any]:
+    """Return the content of a result's result.json; empty if it cannot be read.
+
+    Args:
+        model: As for `framework_of`.
+    """
     try:
         places = (model, model / "result.json", *model.glob("attempts/r[0-9]*/result.json"))
         file = next(place for place in places if place.is_file())
         written = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, StopIteration):
-        return DEFAULT_FRAMEWORK  # imagenet-predict reports what is wrong with the folder
-    known = written if isinstance(written, dict) else {}
-    return str(known.get("framework", DEFAULT_FRAMEWORK))
+        return {}  # imagenet-predict reports what is wrong with the folder
+    return written if isinstance(written, dict) else {}
 
 
 def newest_model(workdir: Path) -> Path:

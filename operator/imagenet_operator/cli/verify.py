@@ -1,6 +1,7 @@
 """`imagenetctl verify RESULT`: trains steps from a checkpoint again, and compares bytes.
 
-Runs `imagenet-verify`, a program of the workloads, in the environment of the result's framework.
+Runs `imagenet-verify`, a program of the workloads, in the environment of the result's framework
+and strategy.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import subprocess
 
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.argument_types import path, whole
-from imagenet_operator.cli.predict import framework_of
+from imagenet_operator.cli.predict import framework_of, result_of
 from imagenet_operator.clusters.local import environments
 
 PROGRAM = "imagenet-verify"
@@ -50,7 +51,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify; return the exit code."""
-    environment = environments.of_framework(framework_of(arguments.result))
+    result = arguments.result
+    strategy = str(result_of(result).get("strategy", ""))
+    environment = environments.of_framework(framework_of(result), strategy)
     program = environments.programs(environment).find(PROGRAM, trains=True)
     command = [str(program), str(arguments.result)]
     if arguments.checkpoint is not None:

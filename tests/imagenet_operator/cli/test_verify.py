@@ -8,6 +8,7 @@ import pytest
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.main import main
 from imagenet_operator.clusters.local import environments
+from imagenet_operator.clusters.local.environments import Programs
 
 
 @pytest.fixture
@@ -42,6 +43,36 @@ def result(tmp_path: Path) -> Path:
 def test_the_program_gets_the_options(called: Path, result: Path, options: list[str]) -> None:
     assert main(["verify", str(result), *options]) == exit_codes.SUCCESS
     assert called.read_text().split() == [str(result), *options]
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy", "suffix"),
+    [
+        ("MXNet", "dist_sync", None),
+        ("MXNet", "horovod", "-horovod"),
+        ("TensorFlow", "horovod", "-tensorflow"),
+        ("PyTorch", "distributed_data_parallel", "-pytorch"),
+    ],
+)
+def test_it_runs_where_the_strategy_trains(
+    called: Path,
+    result: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    framework: str,
+    strategy: str,
+    suffix: str | None,
+) -> None:
+    result.write_text(json.dumps({"framework": framework, "strategy": strategy}))
+    found: list[str | None] = []
+
+    def find(programs: Programs, name: str, *, trains: bool) -> Path:
+        assert trains
+        found.append(None if programs.training is None else programs.training.suffix)
+        return called.parent / "bin" / name
+
+    monkeypatch.setattr(Programs, "find", find)
+    assert main(["verify", str(result)]) == exit_codes.SUCCESS
+    assert found == [suffix]
 
 
 @pytest.mark.parametrize("ended", [1, 3])

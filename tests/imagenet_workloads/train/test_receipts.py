@@ -24,7 +24,7 @@ STATE = {"weights": {"a": np.zeros((2, 3), np.float32), "b": np.ones(2, np.float
 
 
 def receipts(*, steps: int = 1, workers: int = 1, attempt: int = 0) -> Receipts:
-    return Receipts(7, steps, Launch(["--seed", "7"], workers, "3"), attempt, BATCHES)
+    return Receipts(7, steps, Launch(["--seed", "7"], workers, "3", 2), attempt, BATCHES)
 
 
 def save(kept: Receipts, output: Path, position: Position) -> Path:
@@ -81,7 +81,7 @@ def test_it_joins_the_receipt_of_its_checkpoint_and_survives_the_next_checkpoint
     path.write_text(kept.to_json())
     assert read_chain(path, "receipts") == kept.chain
     for written in (path, folder / "receipts.json"):
-        assert Launch.read(written) == Launch(("--seed", "7"), 1, "3")
+        assert Launch.read(written) == Launch(("--seed", "7"), 1, "3", 2)
 
 
 ZEROS, ONES = STATE["weights"]["a"], STATE["weights"]["b"]

@@ -49,14 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from imagenet_workloads.commands.train import parse
+    from imagenet_workloads.frameworks import FRAMEWORKS
     from imagenet_workloads.prediction import find_result
-    from imagenet_workloads.train.receipts import LATER_STEPS
-    from imagenet_workloads.train.verification import choose, train_again
+    from imagenet_workloads.train.receipts import LATER_STEPS, Launch
+    from imagenet_workloads.train.verification import choose, members, train_again
 
     result = find_result(options.result.resolve(), "")
     steps = None if options.next_checkpoint else options.steps or LATER_STEPS
     target = choose(result, options.checkpoint, steps)
-    again = train_again(target)
+    launch = Launch.read(target.launch)
+    trained = parse(launch.arguments)
+    processes = members(launch, target.launch, trained, FRAMEWORKS[trained.cluster.framework])
+    again = train_again(target, launch, processes, len(trained.cluster.gpus))
     parts = sorted({*target.state, *again})
     different = [part for part in parts if target.state.get(part) != again.get(part)]
     for part in parts:

@@ -1,13 +1,15 @@
 """The rendezvous of a worker with its peers before the framework starts: one module each.
 
-`find` takes the module of a strategy. Each module has `find`, which reads the environment, and
-VARIABLE, the variable that identifies a process with peers, or None. No framework is imported, so a
-wait is logged and has a timeout.
+`find` takes the module of a strategy. Each module has `find`, which reads the environment;
+VARIABLE, the variable that identifies a process with peers, or None; and `local_members`, the
+processes of a training on one machine. No framework is imported, so a wait is logged and has a
+timeout.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
 
@@ -15,6 +17,23 @@ from imagenet_workloads.errors import InputError
 
 # Returns whether members that the current batch needs are gone, so no checkpoint is possible.
 IsHopeless = Callable[[], bool]
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class LocalMember:
+    """A process of a training whose members all run on this machine.
+
+    Attributes:
+        variables: Its environment variables, beside those that all processes have.
+        program: The program; `imagenet-train` has the command line of the training.
+        is_worker: Whether it trains.
+    """
+
+    variables: Mapping[str, str]
+    program: str = "imagenet-train"
+    is_worker: bool = True
 
 
 class Rendezvous(Protocol):
@@ -70,6 +89,21 @@ def find(
         _refuse_others(asked, modules, variables)
     rendezvous: Rendezvous = module.find(asked, variables)
     return rendezvous
+
+
+def local_members(
+    module: str, workers: int, servers: int, free_port: Callable[[], int]
+) -> Sequence[LocalMember]:
+    """Return the processes of a training on this machine.
+
+    Args:
+        module: The module of this package for the strategy.
+        workers: The number of workers.
+        servers: The number of parameter servers, for a strategy that has them.
+        free_port: Returns a port that nothing listens on, another one for each call.
+    """
+    members: Sequence[LocalMember] = _module(module).local_members(workers, servers, free_port)
+    return members
 
 
 def _refuse_others(asked: str, modules: Mapping[str, str], variables: Mapping[str, str]) -> None:

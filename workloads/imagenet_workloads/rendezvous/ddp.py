@@ -6,7 +6,7 @@ LOCAL_RANK, LOCAL_WORLD_SIZE    of this process, in its pod (default: 0 of 1)
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import Self
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.rendezvous import IsHopeless, never, number
+from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never, number
 from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
 from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
 
@@ -73,6 +73,12 @@ def find(asked: str, variables: Mapping[str, str]) -> "DdpRendezvous":
             "imagenetctl run set; one process needs single"
         )
     return DdpRendezvous(process)
+
+
+def local_members(workers: int, servers: int, free_port: Callable[[], int]) -> list[LocalMember]:
+    """Return the processes, as those of one pod."""
+    common = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port())}
+    return [LocalMember({**common, **place}) for place in Process.variables.of_one_machine(workers)]
 
 
 class DdpRendezvous:

@@ -6,14 +6,14 @@ workers wait for that port, and the scheduler waits until its own name resolves.
 
 import functools
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.rendezvous import IsHopeless, number
+from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, number
 from imagenet_workloads.rendezvous.waiting import (
     connect,
     deadline,
@@ -126,6 +126,28 @@ def find(asked: str, variables: Mapping[str, str]) -> "DmlcRendezvous":
             "process; write local or device to train in one process"
         )
     return DmlcRendezvous(member)
+
+
+def local_members(workers: int, servers: int, free_port: Callable[[], int]) -> list[LocalMember]:
+    """Return the scheduler, the servers and the workers."""
+    common = {
+        "DMLC_PS_ROOT_URI": LOOPBACK,
+        "DMLC_PS_ROOT_PORT": str(free_port()),
+        "DMLC_NUM_WORKER": str(workers),
+        "DMLC_NUM_SERVER": str(servers),
+        "DMLC_NODE_HOST": LOOPBACK,
+    }
+    roles = [*[DmlcRole.SERVER] * servers, *[DmlcRole.WORKER] * workers]
+    return [
+        LocalMember({**common, VARIABLE: DmlcRole.SCHEDULER}, is_worker=False),
+        *(
+            LocalMember(
+                {**common, VARIABLE: role, "PORT": str(free_port())},
+                is_worker=role is DmlcRole.WORKER,
+            )
+            for role in roles
+        ),
+    ]
 
 
 class DmlcRendezvous:

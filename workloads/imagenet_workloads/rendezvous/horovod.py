@@ -1,14 +1,14 @@
 """The slots of a Horovod job, by the variables HOROVOD_*, and the wait for the rendezvous."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
 from typing import Self
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.rendezvous import IsHopeless, never, number
+from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never, number
 from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
 from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
 
@@ -79,6 +79,34 @@ def find(asked: str, variables: Mapping[str, str]) -> "HorovodRendezvous":
             "imagenet-slots sets them for each slot"
         )
     return HorovodRendezvous(slot)
+
+
+def local_members(workers: int, servers: int, free_port: Callable[[], int]) -> list[LocalMember]:
+    """Return the rendezvous and the slots, as those of one pod."""
+    host, port = "localhost", str(free_port())
+    rendezvous = {
+        "IMAGENET_HOROVOD_HOSTS": f"{host}:{workers}",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+        "POD_IP": LOOPBACK,
+    }
+    common = {
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": LOOPBACK,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+        "HOROVOD_GLOO_IFACE": "lo",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",
+        "HOROVOD_HOSTNAME": host,
+        "HOROVOD_CROSS_SIZE": "1",
+        "HOROVOD_CROSS_RANK": "0",
+    }
+    return [
+        LocalMember(rendezvous, "imagenet-rendezvous", is_worker=False),
+        *(
+            LocalMember({**common, **place})
+            for place in HorovodSlot.variables.of_one_machine(workers)
+        ),
+    ]
 
 
 class HorovodRendezvous:

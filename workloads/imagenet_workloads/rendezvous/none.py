@@ -1,9 +1,9 @@
 """No rendezvous, for a worker without peers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
-from imagenet_workloads.rendezvous import IsHopeless, never
+from imagenet_workloads.rendezvous import IsHopeless, LocalMember, never
 
 VARIABLE = None
 
@@ -11,6 +11,11 @@ VARIABLE = None
 def find(asked: str, variables: Mapping[str, str]) -> "NoRendezvous":
     """Return the rendezvous of a worker without peers."""
     return NoRendezvous()
+
+
+def local_members(workers: int, servers: int, free_port: Callable[[], int]) -> list[LocalMember]:
+    """Return the only process."""
+    return [LocalMember({})]
 
 
 class NoRendezvous:

@@ -21,6 +21,18 @@ class SlotVariables(NamedTuple):
     local_rank: str
     local_size: str
 
+    def of_one_machine(self, size: int) -> list[dict[str, str]]:
+        """Return the values of each process, by rank, if one pod has all."""
+        return [
+            {
+                self.rank: str(rank),
+                self.size: str(size),
+                self.local_rank: str(rank),
+                self.local_size: str(size),
+            }
+            for rank in range(size)
+        ]
+
 
 @dataclass(frozen=True)
 class Slot:

@@ -2,12 +2,12 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.rendezvous import IsHopeless, never
+from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never
 from imagenet_workloads.rendezvous.waiting import deadline, give_up
 
 _log = logging.getLogger(__name__)
@@ -35,6 +35,15 @@ def find(asked: str, variables: Mapping[str, str]) -> "TfConfigRendezvous":
     if not 0 <= index < len(workers):
         raise fields.wrong("task", f"names worker {index} of {len(workers)}")
     return TfConfigRendezvous(workers, index)
+
+
+def local_members(workers: int, servers: int, free_port: Callable[[], int]) -> list[LocalMember]:
+    """Return the workers."""
+    listed = {"worker": [f"{LOOPBACK}:{free_port()}" for _ in range(workers)]}
+    tasks = [{"type": "worker", "index": index} for index in range(workers)]
+    return [
+        LocalMember({VARIABLE: json.dumps({"cluster": listed, "task": task})}) for task in tasks
+    ]
 
 
 class TfConfigRendezvous:

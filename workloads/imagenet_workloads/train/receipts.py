@@ -149,11 +149,13 @@ class Launch:
         arguments: of `imagenet-train`.
         workers: of the attempt.
         threads: OMP_NUM_THREADS, on which the bits of sums depend; None if it was not set.
+        servers: DMLC_NUM_SERVER; 0 without servers.
     """
 
     arguments: Sequence[str]
     workers: int
     threads: str | None = None
+    servers: int = 0
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -161,18 +163,20 @@ class Launch:
             "arguments": list(self.arguments),
             "workers": self.workers,
             "threads": self.threads,
+            "servers": self.servers,
         }
 
     @classmethod
     def read(cls, path: Path) -> "Launch":
-        """Read it from a receipts.json; that of an older version has no threads.
+        """Read it from a receipts.json; that of an older version has no threads and servers.
 
         Raises:
             InputError: the file is missing or damaged.
         """
         fields = Fields.read(path)
         threads = fields.text("threads") if fields.has("threads") else None
-        return cls(fields.texts("arguments"), fields.integer("workers"), threads)
+        servers = fields.integer("servers") if fields.has("servers") else 0
+        return cls(fields.texts("arguments"), fields.integer("workers"), threads, servers)
 
 
 @dataclass

@@ -42,7 +42,8 @@ class Result:
         uid: its UID.
         attempt: the N of attempts/rN.
         framework: that trained, and that the model is for.
-        network: as on the command line.
+        strategy: as on the command line.
+        network: likewise.
         epochs: likewise.
         workers: of this attempt.
         validation: counts of the saved model; None without validation images.
@@ -60,6 +61,7 @@ class Result:
     uid: str
     attempt: int
     framework: str
+    strategy: str
     network: str
     epochs: int
     workers: int
@@ -81,6 +83,7 @@ class Result:
             "uid": self.uid,
             "attempt": self.attempt,
             "framework": self.framework,
+            "strategy": self.strategy,
             "network": self.network,
             "epochs": self.epochs,
             "workers": self.workers,

@@ -53,6 +53,7 @@ class Worker:
         recorder: of metrics.
         termination: Whether a signal has arrived.
         framework: that trains.
+        strategy: that its command line names; empty if it is unknown.
     """
 
     options: Options
@@ -62,6 +63,7 @@ class Worker:
     recorder: TrainingRecorder
     termination: Termination
     framework: Framework
+    strategy: str = ""
 
 
 def train(worker: Worker) -> int:
@@ -265,7 +267,12 @@ def _receipts(
     receipts = Receipts(
         worker.options.cluster.seed,
         accumulation_steps,
-        Launch(sys.argv[1:], group.workers, os.environ.get("OMP_NUM_THREADS")),
+        Launch(
+            sys.argv[1:],
+            group.workers,
+            os.environ.get("OMP_NUM_THREADS"),
+            int(os.environ.get("DMLC_NUM_SERVER") or 0),
+        ),
         worker.environment.attempt or 0,
         batches,
     )
@@ -346,6 +353,7 @@ def _result(
         uid=environment.job_uid,
         attempt=environment.attempt or 0,
         framework=worker.framework.name,
+        strategy=worker.strategy,
         network=options.model.network,
         epochs=options.optimizer.num_epochs,
         workers=group.workers,

@@ -1,26 +1,40 @@
 """Trains from a checkpoint to a receipt that follows it again, for `imagenet-verify`.
 
 `imagenet-train` of the same environment runs in a scratch folder, with the command line that had
-led from the checkpoint to the receipt, and ends there.
+led from the checkpoint to the receipt, and ends there. All workers run on this machine.
 """
 
 import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, zip_longest
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Identity, Position
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.process import parent_death_signal
+from imagenet_workloads.rendezvous import LocalMember, local_members
+from imagenet_workloads.train.options.description import FrameworkDescription
+from imagenet_workloads.train.options.groups import Options
 from imagenet_workloads.train.receipts import FILE_NAME, Launch, Receipt, read_chain
 
+_PROGRAMS = Path(sys.executable).parent
+_TRAIN = "imagenet-train"
 _POLL_SECONDS = 0.1
+# The kernel gives these ports to any client, before a member listens.
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Of a sum over more workers, the bits depend on its order.
+_MOST_IN_ANY_ORDER = 2
 
 
 @dataclass(frozen=True)
@@ -110,45 +124,128 @@ def _updates(checkpoint: Path) -> int:
     return Fields.read(checkpoint / FILE_NAME).object("random").integer("updates")
 
 
-def train_again(target: Target) -> Mapping[str, str]:
-    """Train from the checkpoint to the receipt; return the SHA-256 of each part there.
+def members(
+    launch: Launch, path: Path, options: Options, description: FrameworkDescription
+) -> Sequence[LocalMember]:
+    """Return the processes that train again on this machine.
+
+    Args:
+        launch: how training was started.
+        path: the file with it, for messages.
+        options: its command line.
+        description: of its framework.
 
     Raises:
-        InputError: the checkpoint is damaged, or several workers trained.
+        InputError: the training has other bits each time.
+    """
+    certain = replace(options, cluster=replace(options.cluster, deterministic=True))
+    if problem := description.contradiction(certain):
+        raise InputError(
+            f"{path}: this training has other bits each time; imagenet-train refuses it with "
+            f"--deterministic 1: {problem}"
+        )
+    if launch.workers > _MOST_IN_ANY_ORDER and not options.cluster.deterministic:
+        raise InputError(
+            f"{path}: {launch.workers} workers trained without --deterministic "
+            "(training.deterministic), so the order of sums may differ each time"
+        )
+    module = description.rendezvous[description.strategy_of(options)]
+    return local_members(
+        module, launch.workers, max(launch.servers, 1), partial(next, _free_ports())
+    )
+
+
+def _free_ports() -> Iterator[int]:
+    first, last = map(int, _EPHEMERAL_PORTS.read_text().split())
+    ports = range(10_000, 1 << 16)
+    # Some machines give the kernel all of them.
+    others = [port for port in ports if not first <= port <= last] or ports
+    for port in random.sample(others, len(others)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+        yield port
+
+
+def train_again(
+    target: Target, launch: Launch, members: Sequence[LocalMember], gpus: int
+) -> Mapping[str, str]:
+    """Train from the checkpoint to the receipt; return the SHA-256 of each part there.
+
+    Args:
+        target: the checkpoint and the receipt.
+        launch: how training was started.
+        members: the processes that train.
+        gpus: of each worker.
+
+    Raises:
+        InputError: the checkpoint is damaged.
         WorkloadError: training ended before.
     """
     manifest = CheckpointManifest.read(target.checkpoint)
     manifest.verify(target.checkpoint)
-    launch = Launch.read(target.launch)
-    _require_one_worker(launch.workers, target.launch)
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch)
         shutil.copytree(
             target.checkpoint, output / "attempts/r0/checkpoints" / target.checkpoint.name
         )
-        training = subprocess.Popen(
-            _arguments(launch, output, target),
-            env=_environment(launch, manifest.identity),
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            while training.poll() is None and _reached(output, manifest.position, target) is None:
+        environment = _environment(launch, manifest.identity)
+        arguments = _arguments(launch, output, target)
+        with _running(members, arguments, environment, gpus) as processes:
+            while _reached(output, manifest.position, target) is None and not _are_over(processes):
                 time.sleep(_POLL_SECONDS)
-        finally:
-            training.kill()
-            training.wait()
         found = _reached(output, manifest.position, target)
     if found is None:
         raise WorkloadError(f"training has ended before {target.position.name}")
     return found
 
 
-def _require_one_worker(workers: int, launch: Path) -> None:
-    if workers != 1:
-        raise InputError(
-            f"{launch}: {workers} workers trained, and this program runs one; verify a result of "
-            "one worker, or compare the receipts of two runs (receipts.json)"
-        )
+@contextmanager
+def _running(
+    members: Sequence[LocalMember],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    gpus: int,
+) -> Iterator[list[tuple[LocalMember, subprocess.Popen[bytes]]]]:
+    """Run the members; kill those that are left at the end."""
+    wrapper = [sys.executable, "-m", parent_death_signal.__name__, str(os.getpid())]
+    workers, processes = count(), []
+    try:
+        for member in members:
+            program = str(_PROGRAMS / member.program)
+            own = _gpus_of(next(workers), gpus) if member.is_worker and len(members) > 1 else {}
+            process = subprocess.Popen(
+                [*wrapper, program, *(arguments if member.program == _TRAIN else ())],
+                env={**environment, **member.variables, **own},
+                stdout=subprocess.DEVNULL,
+            )
+            processes.append((member, process))
+        yield processes
+    finally:
+        for _, process in processes:
+            process.kill()
+        for _, process in processes:
+            process.wait()
+
+
+def _gpus_of(worker: int, count: int) -> dict[str, str]:
+    """Return the variable with a worker's share of this machine's GPUs."""
+    if not count:
+        return {}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [str(name) for name in range((worker + 1) * count)]
+    devices = names if visible is None else visible.split(",")
+    return {"CUDA_VISIBLE_DEVICES": ",".join(devices[worker * count :][:count])}
+
+
+def _are_over(processes: Sequence[tuple[LocalMember, subprocess.Popen[bytes]]]) -> bool:
+    """Whether all workers have ended, or any member has failed."""
+    codes = [(member, process.poll()) for member, process in processes]
+    return any(code for _, code in codes) or all(
+        code is not None for member, code in codes if member.is_worker
+    )
 
 
 def _environment(launch: Launch, identity: Identity) -> dict[str, str]:
@@ -164,7 +261,6 @@ def _environment(launch: Launch, identity: Identity) -> dict[str, str]:
 def _arguments(launch: Launch, output: Path, target: Target) -> list[str]:
     """Return the command line of the training, which also writes the next checkpoint."""
     found = [
-        str(Path(sys.executable).parent / "imagenet-train"),
         *launch.arguments,
         *("--output", str(output), "--checkpoint-every-epochs", "1"),
         *("--checkpoint-keep", "100000"),

@@ -54,7 +54,10 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     termination.is_hopeless = members.wait(options.cluster.join_timeout)
     recorder.time.enter(TimePhase.STARTING)
     framework = description.load("framework").create(options, members, store.attempt_folder)
-    worker = Worker(options, environment, store, identity, recorder, termination, framework)
+    strategy = description.strategy_of(options)
+    worker = Worker(
+        options, environment, store, identity, recorder, termination, framework, strategy
+    )
     try:
         return train(worker)
     except Exception as error:

@@ -30,15 +30,21 @@ def of_job(job: ImageNetJob) -> LocalEnvironment | None:
     return FRAMEWORKS[training.framework].local_environment(training.strategy.kind)
 
 
-def of_framework(framework: str) -> LocalEnvironment | None:
+def of_framework(framework: str, strategy: str = "") -> LocalEnvironment | None:
     """Return the environment that loads a framework's models; None for imagenetctl's own.
+
+    Args:
+        framework: As in result.json.
+        strategy: The strategy in result.json, to train with; empty to load a model.
 
     Raises:
         LocalError: The framework is unknown.
     """
     if framework not in FRAMEWORKS:
         raise LocalError(f"framework {framework!r} is not known; known are {', '.join(FRAMEWORKS)}")
-    return FRAMEWORKS[framework].environment
+    known = FRAMEWORKS[framework]
+    # A result.json has the value of an option, such as dist_sync.
+    return known.local_environment(strategy) if strategy in known.strategies else known.environment
 
 
 def command_of(job: ImageNetJob) -> str | None:

@@ -52,8 +52,8 @@ def test_the_state_ten_steps_after_a_checkpoint_has_a_receipt(job: Path) -> None
 
 @pytest.mark.parametrize(
     ("options", "begin", "steps"),
-    [([], FIRST, 10), (["--next-checkpoint"], SECOND, 5)],
-    ids=["ten steps", "next checkpoint"],
+    [([], FIRST, 10), (["--steps", "5"], SECOND, 5), (["--next-checkpoint"], SECOND, 5)],
+    ids=["ten steps", "five steps", "next checkpoint"],
 )
 def test_training_again_gives_the_same_receipt(
     job: Path, capsys: pytest.CaptureFixture[str], options: list[str], begin: str, steps: int
@@ -126,17 +126,3 @@ def test_a_result_without_receipts_of_later_steps_is_refused(
     shutil.rmtree(older / "attempts/r0/checkpoints")
     assert main([str(older)]) == 3
     assert "there are: none; raise checkpoint.keep" in capsys.readouterr().err
-
-
-def test_a_training_of_several_workers_is_refused_with_what_to_do(
-    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    several = tmp_path / "out"
-    shutil.copytree(job, several)
-    receipts = several / f"attempts/r1/checkpoints/{LAST}/receipts.json"
-    receipts.write_text(json.dumps({**json.loads(receipts.read_text()), "workers": 2}))
-
-    assert main([str(several), "--next-checkpoint"]) == 3
-    said = capsys.readouterr().err
-    assert "2 workers trained" in said
-    assert "verify a result of one worker, or compare the receipts of two runs" in said
