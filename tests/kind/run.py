@@ -43,12 +43,14 @@ REPOSITORY = HERE.parents[1]
 # Those for GPUs are left out: they cannot run here, and have several gigabytes.
 IMAGES = ("operator", "workloads-preparation", "workloads-mxnet", "workloads-tensorflow")
 PYTORCH = "imagenetjob.test/workloads-pytorch:bookworm"
-# Of programs that stories need: the folder of the Dockerfile, and the context of its build. That of
-# PyTorch is built on an image of the project.
+R = "imagenetjob.test/workloads-r:bookworm"
+# Of programs that stories need: the folder of the Dockerfile, and the context of its build. Those
+# of PyTorch and R are built on images of the project.
 OF_STORIES = {
     PROMETHEUS: (HERE / "prometheus", HERE / "prometheus"),
     SEAWEEDFS: (HERE / "seaweedfs", REPOSITORY / "constraints"),
     PYTORCH: (HERE / "pytorch", HERE / "pytorch"),
+    R: (HERE / "r", REPOSITORY / "examples" / "r"),
 }
 # While one waits for packages, another works; what each has to say comes in one piece.
 TWO_AT_A_TIME = ("--jobs=2", "--output-sync=target")
