@@ -94,6 +94,31 @@ def test_a_name_that_resolves_later_ends_the_wait(
     assert "the name does not resolve" in caplog.text
 
 
+def test_a_pod_asks_for_its_peers_within_the_cluster_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As it is, the name would go to a server outside of the cluster, which may not answer."""
+    asked = []
+
+    def look_up(host: str, port: int, **options: Any) -> list[Any]:
+        asked.append(host)
+        if host == "peer.digits-r0.svc.cluster.local.":
+            return [(None, None, None, None, ("10.0.0.7", port))]
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    (tmp_path / "resolv.conf").write_text(
+        "nameserver 10.96.0.10\nsearch vision.svc.cluster.local svc.cluster.local\n"
+    )
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setattr(waiting, "RESOLVER", tmp_path / "resolv.conf")
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    assert waiting.resolve("peer.digits-r0", 9091) == "10.0.0.7"
+    with pytest.raises(socket.gaierror, match=r"none of absent\.digits-r0\.vision\.svc\.cluster\.local"):
+        waiting.resolve("absent.digits-r0", 9091)
+    assert not [name for name in asked if not name.endswith(".cluster.local.")]
+
+
 def test_a_scheduler_does_not_wait_for_its_own_port() -> None:
     assert wait_for_scheduler(member(DmlcRole.SCHEDULER), timeout=60) == "127.0.0.1"
 

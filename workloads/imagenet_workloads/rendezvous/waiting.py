@@ -11,7 +11,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
 from typing import NoReturn
 
 from imagenet_workloads.errors import WorkloadError
@@ -27,6 +29,7 @@ REPORT_INTERVAL = 15.0
 RESOLVE_INTERVAL = 1.0
 # Seconds between two checks of the connected members.
 POLL_INTERVAL = 1.0
+RESOLVER = Path("/etc/resolv.conf")
 
 
 def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> str:
@@ -130,15 +133,45 @@ def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: floa
 
 
 def resolve(host: str, port: int) -> str:
-    """Return the first IP address of a name."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return str(found[0][4][0])
+    """Return the first IP address of a name.
+
+    Raises:
+        OSError: It does not resolve.
+    """
+    names = _names(host)
+    for name in names:
+        with suppress(socket.gaierror):
+            return str(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0][4][0])
+    raise socket.gaierror(socket.EAI_NONAME, f"none of {', '.join(names)} resolves")
+
+
+def _names(host: str) -> list[str]:
+    """Return the names to ask for.
+
+    A pod's resolver asks for a peer's name in each search domain, and then for the name as it is.
+    The last question leaves the cluster. Where nobody answers it, each early look at a peer that is
+    not there yet would take seconds. So the search domains are asked for alone.
+    """
+    if "KUBERNETES_SERVICE_HOST" not in os.environ or not _is_name(host):
+        return [host]
+    lines = [line.split() for line in RESOLVER.read_text().splitlines()]
+    domains = [domain for words in lines if words[:1] == ["search"] for domain in words[1:]]
+    return [f"{host}.{domain}." for domain in domains] or [host]
+
+
+def _is_name(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return True
+    return False
 
 
 def connect(host: str, port: int, timeout: float = 5.0) -> str:
     """Connect once, within `timeout` seconds; return the IP address that answered."""
-    with socket.create_connection((host, port), timeout) as connection:
-        return str(connection.getpeername()[0])
+    address = resolve(host, port)
+    with socket.create_connection((address, port), timeout):
+        return address
 
 
 def _reason(error: OSError) -> str:
