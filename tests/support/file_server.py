@@ -43,7 +43,9 @@ class Handler(BaseHTTPRequestHandler):
         if content is None:
             self.refuse(HTTPStatus.NOT_FOUND)
             return
-        tag = files.tags.get(self.path, f'"{md5(content, usedforsecurity=False).hexdigest()}"')
+        tag = files.tags.get(self.path)
+        if tag is None:
+            tag = f'"{md5(content, usedforsecurity=False).hexdigest()}"'
         if self.headers["If-Match"] not in (None, tag):
             self.refuse(HTTPStatus.PRECONDITION_FAILED)
             return
