@@ -1,6 +1,7 @@
 """What index says of pack's requests and bytes, beside those that pack then sends."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,13 @@ from typing import Any
 import pytest
 
 from imagenet_workloads.clients.traffic import TRAFFIC
-from imagenet_workloads.commands import pack
+from imagenet_workloads.commands import index, pack
+from imagenet_workloads.prepare import sources
+from imagenet_workloads.prepare.sources.source import Notes
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
-from support.pictures import collection, jpeg, write_tar_of_tars
-from support.preparation import prepare, run_index
+from support.pictures import collection, jpeg, tar, write_tar_of_tars
+from support.preparation import prepare, refused, run_index
 from support.remote_preparation import prepare_fetched, prepare_remote
 
 IMAGES = collection({"n01": 20, "n02": 20, "n03": 2})
@@ -52,6 +55,44 @@ def test_pack_reads_each_image_of_an_archive_once(server: FileServer, tmp_path: 
     opening, headers = requests - 40, bytes - result["packing"]["bytes"]
     assert 0 < opening <= 10
     assert 0 < headers <= opening * 16384
+
+
+LARGE_TREE = {
+    # Headers so far apart that each takes a request.
+    **{f"train/n0{number % 2}/{number:04}.jpg": bytes(70 << 10) for number in range(500)},
+    **{f"val/n0{number % 2}/{number:04}.jpg": bytes(70 << 10) for number in range(100)},
+}
+
+
+def test_a_tree_is_refused_before_it_is_listed_as_a_whole(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with FileServer({"/tree.tar": tar(LARGE_TREE)}).running() as server:
+        # Without a tag, the server would make a checksum for each answer.
+        server.tags["/tree.tar"] = '"1"'
+        options = [*reading(server, "tree.tar"), "--data", str(tmp_path / "data")]
+        said = refused(capfd, *options, "--http-max-requests", "2000")
+        # For the splits and labels, and for each split: 600 requests each.
+        found = re.search(r"listing takes about (\d+) requests and packing (\d+), and 2000", said)
+        assert found is not None
+        assert 1750 <= int(found[1]) <= 1850
+        assert 590 <= int(found[2]) <= 610
+        assert len(server.requests) < 300
+
+
+def test_a_tree_is_listed_for_each_split(tmp_path: Path) -> None:
+    with FileServer({"/tree.tar": tar(LARGE_TREE)}).running() as server:
+        server.tags["/tree.tar"] = '"1"'
+        parsed = index.build_parser().parse_args(
+            [*reading(server, "tree.tar"), "--data", str(tmp_path / "data")]
+        )
+        source = sources.open_source(parsed)
+        assert source.listing is not None and source.own_validation is not None
+        before = TRAFFIC.requests
+        for one in (source, source.own_validation().source):
+            assert sum(1 for _ in one.scan(Notes())) in (500, 100)
+        sent = TRAFFIC.requests - before
+        assert sent / 1.1 < source.listing.requests < sent * 1.1
 
 
 def test_each_shard_reads_the_row_groups_of_its_images(server: FileServer, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Opens an archive in a `Blob`: finds its layout by looking, or takes that of the plan."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from imagenet_workloads.errors import InputError
@@ -53,13 +53,19 @@ KINDS = (
 )
 
 
-def open_archive(blob: Blob, within: str | None = None) -> Source:
+def open_archive(
+    blob: Blob,
+    within: str | None = None,
+    before_tree: Callable[[Source], None] = lambda images: None,
+) -> Source:
     """Opens a tar or zip that contains its classes, as archives or folders. Closes it on an error.
 
     Args:
         blob: the archive.
         within: the folder or archive in it that is the source's root; by default the folder that
             holds all classes.
+        before_tree: called with all images of a tree with splits, before the whole archive is
+            listed to find its folders and labels.
 
     Raises:
         InputError: it is neither.
@@ -75,6 +81,7 @@ def open_archive(blob: Blob, within: str | None = None) -> Source:
             inner = next(one for suffix, one in _SUFFIXES.items() if first.endswith(suffix))
             return ArchiveOfArchives(archive, inner, root)
         if not SPLITS.isdisjoint(first.lower().split("/")):
+            before_tree(FlatArchive(archive, root))
             tree = trees.find(_Listing(archive), root or "")
             if tree is not None:
                 return _open_tree(archive, tree)

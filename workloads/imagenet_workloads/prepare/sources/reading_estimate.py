@@ -32,11 +32,11 @@ _LARGEST = 16 << 20
 _log = logging.getLogger(__name__)
 
 
-class _FirstImages(NamedTuple):
+class FirstImages(NamedTuple):
     """What the first images show.
 
     Attributes:
-        listing: of the whole source.
+        listing: of the whole source, as often as index lists it.
         images: of the whole source.
         bytes: of its images.
         locations: of some images.
@@ -57,30 +57,57 @@ def estimate(source: Source) -> tuple[ReadingEstimate, ReadingEstimate]:
     Raises:
         InputError: it cannot be listed.
     """
-    first = _list_first(source)
+    first = _list_first(source, listings=1)
     return first.listing, _packing(source, first)
 
 
-def require_few_requests(
-    source: Source, most: int, cache_field: str
-) -> tuple[ReadingEstimate, ReadingEstimate]:
-    """Logs the estimates of listing and packing, checks and returns them.
+class Limit(NamedTuple):
+    """How many requests a source may take.
+
+    Attributes:
+        most: of index and pack together.
+        cache_field: the field of the manifest that has the archive stored first.
+    """
+
+    most: int
+    cache_field: str
+
+
+def require_few_requests(source: Source, limit: Limit, listings: int = 1) -> FirstImages:
+    """Lists the first images, and checks what they show.
 
     Args:
-        source: the archives.
-        most: the most requests of both.
-        cache_field: the field of the manifest that has the archive stored first.
+        source: the archives, which no other thread reads meanwhile.
+        limit: of listing and packing.
+        listings: how often index lists them.
 
     Raises:
-        InputError: they take more requests than allowed.
+        InputError: they take more requests than allowed, or cannot be listed.
     """
-    first = _list_first(source)
-    if first.listing.requests + first.images > most:
+    first = _list_first(source, listings)
+    if first.listing.requests + first.images > limit.most:
         raise InputError(
             f"{source.where}: listing takes about {first.listing.requests} requests and packing "
-            f"{first.images}, and {most} are allowed; raise maxRequests, or write {cache_field}, "
-            "which stores the archive first"
+            f"{first.images}, and {limit.most} are allowed; raise maxRequests, or write "
+            f"{limit.cache_field}, which stores the archive first"
         )
+    return first
+
+
+def limited_estimates(
+    source: Source, limit: Limit, listings: int = 1
+) -> tuple[ReadingEstimate, ReadingEstimate]:
+    """Checks the estimates of listing and packing, logs and returns them.
+
+    Args:
+        source: the archives, which no other thread reads meanwhile.
+        limit: of both.
+        listings: how often index lists them.
+
+    Raises:
+        InputError: they take more requests than allowed, or cannot be listed.
+    """
+    first = require_few_requests(source, limit, listings)
     packing = _packing(source, first)
     for step, expected in (("listing", first.listing), ("packing in one pod", packing)):
         _log.info("%s: %s takes about %s", source.where, step, expected)
@@ -114,7 +141,7 @@ def sample_size(source: Source) -> int:
     return source.reads_at_once * (1 if source.reads_in_order else 3)
 
 
-def _list_first(source: Source) -> _FirstImages:
+def _list_first(source: Source, listings: int) -> FirstImages:
     requests, bytes, started = TRAFFIC.requests, TRAFFIC.bytes, time.monotonic()
     notes, factor, images, size = Notes(), 1.0, 0, 0
     locations: list[Location] = []
@@ -128,14 +155,14 @@ def _list_first(source: Source) -> _FirstImages:
             break
     seconds = (time.monotonic() - started) * factor / source.lists_at_once
     listing = ReadingEstimate(
-        round((TRAFFIC.requests - requests) * factor),
-        round((TRAFFIC.bytes - bytes) * factor),
-        round(seconds),
+        round((TRAFFIC.requests - requests) * factor * listings),
+        round((TRAFFIC.bytes - bytes) * factor * listings),
+        round(seconds * listings),
     )
-    return _FirstImages(listing, round(images * factor), round(size * factor), locations)
+    return FirstImages(listing, round(images * factor), round(size * factor), locations)
 
 
-def _packing(source: Source, first: _FirstImages) -> ReadingEstimate:
+def _packing(source: Source, first: FirstImages) -> ReadingEstimate:
     seconds = seconds_to_read(source, first.locations, first.bytes)
     return ReadingEstimate(first.images, first.bytes, seconds)
 

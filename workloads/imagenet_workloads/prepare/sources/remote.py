@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import decompressed, parquet, webdataset
+from imagenet_workloads.prepare.sources.archive_layouts import ArchiveSource
 from imagenet_workloads.prepare.sources.archives import (
     IN_ARCHIVE,
     open_archive,
@@ -17,6 +18,8 @@ from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
 from imagenet_workloads.prepare.sources.reading_estimate import (
     MOST_REQUESTS,
+    Limit,
+    limited_estimates,
     require_few_requests,
 )
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation, changed
@@ -183,12 +186,14 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
         parquet.require_no_path_in_archive(blob.where, within)
         files = _single(blob)
         return parquet.Parquet(files, files.names)
-    source = _open_shard_or_archive(blob, within)
+    limit = Limit(most_requests or MOST_REQUESTS, blob.cache_field)
+    source = _open_shard_or_archive(blob, within, limit)
     try:
         # The labels of a Parquet file take a few requests.
         if blob.at_once > 1 and source.kind != parquet.KIND:
-            most = most_requests or MOST_REQUESTS
-            estimates = require_few_requests(source, most, blob.cache_field)
+            # The validation images of a tree are found by listing the whole archive again.
+            is_tree = isinstance(source, ArchiveSource) and source.own_validation is not None
+            estimates = limited_estimates(source, limit, listings=2 if is_tree else 1)
             source.listing, source.packing = estimates
     except BaseException:
         source.close()
@@ -196,7 +201,7 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
     return source
 
 
-def _open_shard_or_archive(blob: RemoteBlob, within: str | None) -> Source:
+def _open_shard_or_archive(blob: RemoteBlob, within: str | None, limit: Limit) -> Source:
     window = _reading(blob)
     try:
         is_shard = within is None and webdataset.is_shard(window, may_have_folders=False)
@@ -206,7 +211,13 @@ def _open_shard_or_archive(blob: RemoteBlob, within: str | None) -> Source:
     if is_shard:
         files = _single(blob)
         return webdataset.WebDataset(files, files.names)
-    return _remote(open_archive(window, within), blob)
+
+    def before_tree(images: Source) -> None:
+        if blob.at_once > 1:
+            # It is listed to find the splits and labels, and then for each split.
+            require_few_requests(images, limit, listings=3)
+
+    return _remote(open_archive(window, within, before_tree), blob)
 
 
 def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:

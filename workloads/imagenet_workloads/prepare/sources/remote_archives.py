@@ -4,7 +4,11 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import folder_of_archives, parquet, webdataset
 from imagenet_workloads.prepare.sources.folder_of_archives import FolderOfArchives
-from imagenet_workloads.prepare.sources.reading_estimate import MOST_REQUESTS, require_few_requests
+from imagenet_workloads.prepare.sources.reading_estimate import (
+    MOST_REQUESTS,
+    Limit,
+    limited_estimates,
+)
 from imagenet_workloads.prepare.sources.remote import RemoteFiles
 from imagenet_workloads.prepare.sources.source import Source
 
@@ -29,8 +33,8 @@ def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: st
             _require_no_splits(files)
             source = webdataset.open_shards(files) or folder_of_archives.open_classes(files)
             if files.reads_at_once > 1:
-                most = most_requests or MOST_REQUESTS
-                estimates = require_few_requests(source, most, cache_field)
+                limit = Limit(most_requests or MOST_REQUESTS, cache_field)
+                estimates = limited_estimates(source, limit)
                 source.listing, source.packing = estimates
     except BaseException:
         files.close()
