@@ -114,7 +114,9 @@ def test_a_pod_asks_for_its_peers_within_the_cluster_only(
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
     assert waiting.resolve("peer.digits-r0", 9091) == "10.0.0.7"
-    with pytest.raises(socket.gaierror, match=r"none of absent\.digits-r0\.vision\.svc\.cluster\.local"):
+    with pytest.raises(
+        socket.gaierror, match=r"none of absent\.digits-r0\.vision\.svc\.cluster\.local"
+    ):
         waiting.resolve("absent.digits-r0", 9091)
     assert not [name for name in asked if not name.endswith(".cluster.local.")]
 
