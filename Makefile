@@ -84,12 +84,14 @@ install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXN
 install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: TensorFlow, Horovod (compiles it; needs g++)
 
 .venv-tensorflow/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) $(foreach name, \
-		workloads.txt development.txt horovod.in horovod.txt tensorflow.txt,constraints/$(name))
+		workloads.txt export-tensorflow.txt development.txt horovod.in horovod.txt tensorflow.txt, \
+		constraints/$(name))
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
-		-r constraints/horovod.in -e './workloads[s3,tensorflow]' safetensors
+		-c constraints/export-tensorflow.txt -r constraints/horovod.in \
+		-e './workloads[export-tensorflow,s3,tensorflow]'
 	.venv-tensorflow/bin/python images/build_horovod.py tensorflow --into build/horovod/tensorflow
 	.venv-tensorflow/bin/pip install --quiet --no-deps --force-reinstall \
 		build/horovod/tensorflow/*.whl

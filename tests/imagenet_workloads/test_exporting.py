@@ -93,7 +93,7 @@ def test_without_a_dataset_images_are_synthetic(
     ("framework", "message"),
     [
         ("MXNet", "MXNet has no torchscript here; it has safetensors and onnx"),
-        ("TensorFlow", "TensorFlow has no torchscript here; it has safetensors"),
+        ("TensorFlow", "TensorFlow has no torchscript here; it has safetensors and onnx"),
         ("Caffe", "result.json: framework is 'Caffe'; known are MXNet, TensorFlow, PyTorch"),
     ],
 )

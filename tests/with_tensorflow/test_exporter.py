@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def random_result(folder: Path, network: str) -> Path:
     """Write a result with random values; return its folder."""
-    model = networks.build(NetworkRequest(network, None, CLASSES, SHAPE))
+    name, _, layers = network.partition("-")
+    model = networks.build(NetworkRequest(name, int(layers) if layers else None, CLASSES, SHAPE))
     weights, statistics = named(model)
     variables, random = [*weights, *statistics], np.random.default_rng(0)
     values = read_values(variables)
@@ -51,6 +53,41 @@ def test_a_file_computes_the_same(
     last = capsys.readouterr().out.splitlines()[-1]
     assert "16 synthetic images" in last
     assert float(last.split()[-1]) == 0
+
+
+# Dropout; shortcuts and padded pooling. The next test has depthwise convolutions.
+@pytest.mark.parametrize("network", ["squeezenet", "resnet-18"])
+def test_a_file_of_onnx_computes_the_same(
+    tmp_path: Path, network: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("tf2onnx")
+    attempt, file = random_result(tmp_path, network), tmp_path / "m.onnx"
+    assert export.main([str(attempt), "--format", "onnx", "--into", str(file), "--check"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "16 synthetic images" in last
+    assert float(last.split()[-1]) < 1e-5
+    model = onnx.load(file)
+    onnx.checker.check_model(model, full_check=True)
+    assert dimensions(model.graph.input) == {"data": ["images", *SHAPE]}
+    assert dimensions(model.graph.output) == {"probabilities": ["images", CLASSES]}
+
+
+def test_a_file_of_onnx_predicts_as_the_model_did(
+    attempt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tf2onnx")
+    images, file = noise(tmp_path), exported(attempt, "onnx", tmp_path)
+    expected = predictions(capsys, attempt, images)
+    assert_alike(predictions(capsys, attempt, images, "--from", str(file)), expected)
+
+
+def dimensions(values: Any) -> dict[str, list[str | int]]:
+    """Return the dimensions of a graph's inputs or outputs by name."""
+    return {
+        one.name: [size.dim_param or size.dim_value for size in one.type.tensor_type.shape.dim]
+        for one in values
+    }
 
 
 def test_a_file_predicts_as_the_model_did(

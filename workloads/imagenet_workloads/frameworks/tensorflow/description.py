@@ -52,5 +52,5 @@ DESCRIPTION = FrameworkDescription(
         "data": {"reader": "ImageRecordIter"},
     },
     before_import=before_import,
-    exports=("safetensors",),
+    exports=("safetensors", "onnx"),
 )

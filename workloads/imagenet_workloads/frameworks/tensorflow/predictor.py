@@ -33,10 +33,13 @@ class SavedModelPredictor:
         """
         assign(named_by_variable(self._model.variables), arrays)
 
+    def probabilities(self, images: Any) -> Any:
+        """Return the probabilities of a tensor; move the channels to TensorFlow's axis."""
+        return self._classify(data=tf.transpose(images, (0, 2, 3, 1)))["probabilities"]
+
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Return the probabilities; move the channels to TensorFlow's axis."""
-        channels_last = tf.constant(images.transpose(0, 2, 3, 1))
-        found: npt.NDArray[np.float32] = self._classify(data=channels_last)["probabilities"].numpy()
+        """Return the probabilities."""
+        found: npt.NDArray[np.float32] = self.probabilities(tf.constant(images)).numpy()
         return found
 
 
