@@ -18,6 +18,9 @@ from support.asynchronous import asynchronous, until
 from support.loopback import free_port
 from support.operator_harness import cluster_of, job, node
 
+QUIET = "imagenet_operator_queue_depth 0.0"
+"""The metric of an operator whose queue is empty."""
+
 
 def kubeconfig(folder: Path, url: str) -> Path:
     path = folder / "kubeconfig"
@@ -47,6 +50,10 @@ async def is_ready(port: int) -> bool:
     return (await answer(port, "/readyz"))[0] == 200
 
 
+async def has_nothing_to_do(port: int) -> bool:
+    return QUIET in (await answer(port, "/metrics"))[1]
+
+
 @asynchronous
 async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
     port = free_port()
@@ -60,6 +67,7 @@ async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
         await server.add(job())
         await server.until(lambda: len(server.all("Pod")) == 5)
         await until(lambda: is_ready(port), pause=0.05)
+        await until(lambda: has_nothing_to_do(port), pause=0.05)
         assert await answer(port, "/healthz") == (200, "ok\n")
         _, metrics = await answer(port, "/metrics")
         (held,) = server.all("Lease")
@@ -73,7 +81,7 @@ async def test_it_works_until_it_is_told_to_end(tmp_path: Path) -> None:
         'imagenet_operator_jobs{namespace="vision",phase="Starting"} 1.0',
         'imagenet_operator_watch_up{kind="pods",namespace=""} 1.0',
         'imagenet_operator_watch_up{kind="imagenetjobs",namespace=""} 1.0',
-        "imagenet_operator_queue_depth 0.0",
+        QUIET,
         'imagenet_operator_api_requests_total{code="201",verb="POST"}',
         "imagenet_operator_pass_seconds_count",
     ):

@@ -141,8 +141,8 @@ def members(
     certain = replace(options, cluster=replace(options.cluster, deterministic=True))
     if problem := description.contradiction(certain):
         raise InputError(
-            f"{path}: this training has other bits each time; imagenet-train refuses it with "
-            f"--deterministic 1: {problem}"
+            f"{path}: this training has other bits each time; imagenet-train refuses "
+            f"--deterministic (training.deterministic) for it: {problem}"
         )
     if launch.workers > _MOST_IN_ANY_ORDER and not options.cluster.deterministic:
         raise InputError(
