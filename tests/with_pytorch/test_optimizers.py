@@ -83,6 +83,21 @@ def test_they_go_on_from_what_was_saved(name: str) -> None:
     assert torch.equal(layer.weight, expected.weight)
 
 
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_was_saved_lies_in_memory_as_the_weight_does(name: str) -> None:
+    """The order of a sum follows the memory, and LAMB divides by a norm."""
+    network = nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
+    options = parse(["--optimizer", name]).optimizer
+    whole, again = (optimizers.Updater(options, network, Rates(0.1, 1, 1)) for _ in range(2))
+    network.weight.grad = torch.ones_like(network.weight)
+    whole.update(0)
+    again.load_states({key: array.contiguous() for key, array in whole.states().items()})
+
+    strides = {key: array.stride() for key, array in again.states().items()}
+    assert strides == {key: array.stride() for key, array in whole.states().items()}
+    assert network.weight.stride() in strides.values()
+
+
 def test_states_of_another_network_are_refused() -> None:
     updater, layer = made("sgd")
     move(updater, layer, 0, 1)

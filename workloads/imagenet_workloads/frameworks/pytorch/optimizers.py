@@ -88,8 +88,7 @@ class Updater:
         decayed = [(name, weight) for name, weight in named if name.endswith("weight")]
         others = [(name, weight) for name, weight in named if not name.endswith("weight")]
         # In the order of the optimizer, which numbers its states.
-        self._names = [name for name, _ in (*decayed, *others)]
-        self._weights = [weight for _, weight in named]
+        self._weights = dict((*decayed, *others))
         groups = [
             {"params": [weight for _, weight in decayed], "weight_decay": options.wd},
             {"params": [weight for _, weight in others], "weight_decay": 0.0},
@@ -115,7 +114,7 @@ class Updater:
         scaler = self.precision.scaler
         scaler.unscale_(self._optimizer)
         if self._clip is not None:
-            nn.utils.clip_grad_value_(self._weights, self._clip)
+            nn.utils.clip_grad_value_(self._weights.values(), self._clip)
         scaler.step(self._optimizer)
         scaler.update()
         self._optimizer.zero_grad()
@@ -127,8 +126,9 @@ class Updater:
 
     def states(self) -> dict[str, torch.Tensor]:
         """Return the state arrays by WEIGHT/ARRAY, and those of the precision by :NAME."""
+        names = list(self._weights)
         return self.precision.states() | {
-            f"{self._names[place]}/{name}": array
+            f"{names[place]}/{name}": array
             for place, arrays in self._optimizer.state_dict()["state"].items()
             for name, array in arrays.items()
             if array is not None
@@ -141,7 +141,7 @@ class Updater:
             ValueError: they belong to another network or optimizer.
         """
         loaded: dict[int, dict[str, torch.Tensor]] = {}
-        places = {name: place for place, name in enumerate(self._names)}
+        places = {name: place for place, name in enumerate(self._weights)}
         self.precision.load_states(states)
         for key, array in states.items():
             if key.startswith(":"):
@@ -149,6 +149,17 @@ class Updater:
             weight, _, name = key.rpartition("/")
             if weight not in places:
                 raise ValueError(f"it has no weight {weight}")
-            loaded.setdefault(places[weight], {})[name] = array
+            laid_out = _as(self._weights[weight], array)
+            loaded.setdefault(places[weight], {})[name] = laid_out
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": loaded, "param_groups": groups})
+
+
+def _as(weight: torch.Tensor, array: torch.Tensor) -> torch.Tensor:
+    """Return a state with the strides of its weight, as the optimizer makes it.
+
+    A file has none. The order of a sum follows the strides, and with it the last bits.
+    """
+    if array.shape != weight.shape:
+        return array
+    return torch.empty_like(weight, dtype=array.dtype).copy_(array)
