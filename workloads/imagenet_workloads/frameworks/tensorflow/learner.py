@@ -37,6 +37,8 @@ from imagenet_workloads.train.sharding import seed_of
 class TensorFlowLearner:
     """A network on this worker's devices."""
 
+    _ready: float | None = None
+
     def __init__(
         self,
         model: Any,
@@ -72,7 +74,6 @@ class TensorFlowLearner:
         self._seed, self._steps = seed, 0
         # On a GPU the operations before the exchange are only queued when the program notes a time.
         self._notes_ready = strategy.workers > 1 and not tf.config.list_logical_devices("GPU")
-        self._ready: float | None = None
         self._dropouts = [layer for layer in model.layers if isinstance(layer, Dropout)]
         self.moving_statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, self._gathered),

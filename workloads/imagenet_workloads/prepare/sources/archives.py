@@ -72,29 +72,34 @@ def open_archive(
     """
     try:
         archive, root = _enter(blob, within)
-        if (found := _cifar(archive, root)) is not None:
-            return found
-        first = _first_name(archive, root)
-        if first.endswith(parquet.SUFFIX):
-            return _parquet_files(archive, root)
-        if first.endswith(tuple(_SUFFIXES)):
-            inner = next(one for suffix, one in _SUFFIXES.items() if first.endswith(suffix))
-            return ArchiveOfArchives(archive, inner, root)
-        if not SPLITS.isdisjoint(first.lower().split("/")):
-            before_tree(FlatArchive(archive, root))
-            tree = trees.find(_Listing(archive), root or "")
-            if tree is not None:
-                return _open_tree(archive, tree)
-        if "/" in first.removeprefix(prefix(root)):
-            return ArchiveOfFolders(archive, root)
-        raise InputError(
-            f"{archive.blob.where}: its images (such as {first}) are in no folders, so they have "
-            "no classes; give it as --validation-source (validation.path) with --validation-labels "
-            "(validation.labels)"
-        )
+        return _find(archive, root, before_tree)
     except BaseException:
         blob.close()
         raise
+
+
+def _find(archive: Archive, root: str | None, before_tree: Callable[[Source], None]) -> Source:
+    """Finds the layout of an archive by its names."""
+    if (found := _cifar(archive, root)) is not None:
+        return found
+    first = _first_name(archive, root)
+    if first.endswith(parquet.SUFFIX):
+        return _parquet_files(archive, root)
+    if first.endswith(tuple(_SUFFIXES)):
+        inner = next(one for suffix, one in _SUFFIXES.items() if first.endswith(suffix))
+        return ArchiveOfArchives(archive, inner, root)
+    if not SPLITS.isdisjoint(first.lower().split("/")):
+        before_tree(FlatArchive(archive, root))
+        tree = trees.find(_Listing(archive), root or "")
+        if tree is not None:
+            return _open_tree(archive, tree)
+    if "/" in first.removeprefix(prefix(root)):
+        return ArchiveOfFolders(archive, root)
+    raise InputError(
+        f"{archive.blob.where}: its images (such as {first}) are in no folders, so they have "
+        "no classes; give it as --validation-source (validation.path) with --validation-labels "
+        "(validation.labels)"
+    )
 
 
 def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None) -> Source:
