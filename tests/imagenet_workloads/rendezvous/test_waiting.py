@@ -118,7 +118,12 @@ def test_a_pod_asks_for_its_peers_within_the_cluster_only(
         socket.gaierror, match=r"none of absent\.digits-r0\.vision\.svc\.cluster\.local"
     ):
         waiting.resolve("absent.digits-r0", 9091)
-    assert not [name for name in asked if not name.endswith(".cluster.local.")]
+    assert all(name.endswith(".cluster.local.") for name in asked)
+    asked.clear()
+    for host in ("localhost", "10.0.0.7"):
+        with pytest.raises(socket.gaierror):
+            waiting.resolve(host, 9091)
+    assert asked == ["localhost", "10.0.0.7"]
 
 
 def test_a_scheduler_does_not_wait_for_its_own_port() -> None:

@@ -18,6 +18,7 @@ from imagenet_workloads.rendezvous.waiting import (
     connect,
     deadline,
     give_up,
+    is_address,
     keep_trying,
     resolve,
     wait_for_port,
@@ -80,7 +81,7 @@ class DmlcMember:
             raise InputError(f"DMLC_ROLE is {role}, so DMLC_PS_ROOT_URI must name the scheduler")
         own_host = variables.get("DMLC_NODE_HOST") or None
         for name, text in (("DMLC_PS_ROOT_URI", host), ("DMLC_NODE_HOST", own_host)):
-            if text is not None and _is_address(text, ipaddress.IPv6Address):
+            if text is not None and is_address(text, ipaddress.IPv6Address):
                 raise InputError(
                     f"{name} is {text}, and MXNet's parameter server supports only IPv4; "
                     "give the pods IPv4 addresses, or use another strategy"
@@ -102,15 +103,7 @@ class DmlcMember:
         it bind all addresses. For an IP address that would be wrong: members on one machine have
         one address each.
         """
-        return {} if _is_address(self.host, ipaddress.IPv4Address) else {"DMLC_USE_KUBERNETES": "1"}
-
-
-def _is_address(host: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:
-    try:
-        kind(host)
-    except ValueError:
-        return False
-    return True
+        return {} if is_address(self.host, ipaddress.IPv4Address) else {"DMLC_USE_KUBERNETES": "1"}
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "DmlcRendezvous":

@@ -150,21 +150,23 @@ def _names(host: str) -> list[str]:
 
     A pod's resolver asks for a peer's name in each search domain, and then for the name as it is.
     The last question leaves the cluster. Where nobody answers it, each early look at a peer that is
-    not there yet would take seconds. So the search domains are asked for alone.
+    not there yet would take seconds. So the search domains are asked for alone. A name without a
+    dot is the pod's own or localhost.
     """
-    if "KUBERNETES_SERVICE_HOST" not in os.environ or not _is_name(host):
+    if "KUBERNETES_SERVICE_HOST" not in os.environ or "." not in host or is_address(host):
         return [host]
     lines = [line.split() for line in RESOLVER.read_text().splitlines()]
     domains = [domain for words in lines if words[:1] == ["search"] for domain in words[1:]]
     return [f"{host}.{domain}." for domain in domains] or [host]
 
 
-def _is_name(host: str) -> bool:
+def is_address(host: str, kind: Callable[[str], object] = ip_address) -> bool:
+    """Return whether a host is an IP address, of one kind if it is given."""
     try:
-        ip_address(host)
+        kind(host)
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def connect(host: str, port: int, timeout: float = 5.0) -> str:
