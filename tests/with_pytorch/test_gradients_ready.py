@@ -54,7 +54,7 @@ class Event:
     """An event of a GPU that computes for 250 ms between the first and the second."""
 
     recorded: list["Event"]
-    is_reached = True
+    waited_for: list["Event"]
 
     def __init__(self, enable_timing: bool) -> None:
         assert enable_timing
@@ -62,23 +62,23 @@ class Event:
     def record(self) -> None:
         self.recorded.append(self)
 
-    def query(self) -> bool:
-        return self.is_reached
+    def synchronize(self) -> None:
+        self.waited_for.append(self)
 
     def elapsed_time(self, other: "Event") -> float:
         assert self.recorded == [self, other]
         return 250.0
 
 
-def test_a_gpu_says_when_without_being_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_waited_for_until_its_gradients_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Event, "recorded", [], raising=False)
+    monkeypatch.setattr(Event, "waited_for", [], raising=False)
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     ready = GradientsReady(torch.device("cuda"))
     backward_that_waits(ready, [])
     assert ready.at() == 1000.25
-    monkeypatch.setattr(Event, "is_reached", False)
-    assert ready.at() is None
+    assert Event.waited_for == Event.recorded[1:]
 
 
 def test_a_process_without_others_exchanges_nothing() -> None:

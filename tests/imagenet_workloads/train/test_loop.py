@@ -1,4 +1,4 @@
-"""What of the loop only a clock shows."""
+"""What the loop does in which order, and what only a clock shows."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ import pytest
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
+from imagenet_workloads.telemetry.events import EpochFinished, Event
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
@@ -65,6 +66,9 @@ class Checkpointer:
     def after_step(self, position: Position) -> bool:
         return False
 
+    def after_epoch(self, epochs_done: int) -> None:
+        pass
+
 
 class SlowValidation:
     """Takes 100 seconds of the test's clock to find that there are no images."""
@@ -96,6 +100,45 @@ def test_what_was_begun_is_computed_before_time_counts_as_waiting_for_data() -> 
     )
     assert fit.run(Position(0, 0)).stopped
     assert order.asked == ["settle", "read", "train"] * 2
+
+
+class Late(Order):
+    """A learner on a device that has computed a step once someone waits for its outputs."""
+
+    batches_per_epoch = 3
+
+    def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
+        self.asked.append("train")
+        probabilities = np.full((2, 2), np.nan, np.float32)
+
+        def wait() -> None:
+            self.asked.append("wait")
+            probabilities[:] = 1, 0
+
+        return Flags(), Outputs(probabilities, np.zeros(2, np.float32), wait)
+
+
+def test_a_device_has_the_next_step_to_compute_while_one_is_counted() -> None:
+    registry, learner = Registry(Environment()), Late()
+    written = list[Event]()
+    fit = TrainingLoop(
+        epochs=1,
+        accumulation_steps=1,
+        top_k=0,
+        data=Data(learner, None, plain_inputs(SHAPE), (), 2, None),
+        learner=learner,
+        schedule=Schedule(0.1, 10, 1),
+        group=Alone(),
+        checkpointer=Checkpointer(),  # type: ignore[arg-type]
+        reporter=Reporter(TrainingRecorder(registry), None, 10, 10, listener=written.append),
+        termination=Termination(grace=1),
+    )
+    assert fit.run(Position(0, 0)).images == 6
+    steps = [asked for asked in learner.asked if asked in ("train", "wait")]
+    assert steps == ["train", "train", "wait", "train", "wait", "wait"]
+    (finished,) = written
+    assert isinstance(finished, EpochFinished)
+    assert (finished.loss, finished.top1) == (0, 1)
 
 
 class Exchanging(Order):

@@ -1,7 +1,8 @@
 """What is counted over images, and how counts travel exactly through float32 sums.
 
-`evaluate` and the training loop fill `Counts`; `to_limbs` and `from_limbs` let a kvstore, whose
-servers add float32 numbers, add whole numbers of any size that matters without rounding. No MXNet.
+`evaluate` and the training loop fill `Counts`, by way of `OutputCounts`. `to_limbs` and
+`from_limbs` let a kvstore, whose servers add float32 numbers, add whole numbers of any size that
+matters without rounding. No MXNet.
 """
 
 import math
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.train.framework import Outputs
 
 # 12 bits a limb: the sum of a limb over 4096 workers stays below 2^24, where float32 is exact.
 LIMB_BITS = 12
@@ -60,6 +62,47 @@ class Counts:
         if self.not_finite or not self.images:
             return math.nan
         return self.loss_units * LOSS_UNIT / self.images
+
+
+class OutputCounts:
+    """The counts of one batch after another.
+
+    A device may still compute a batch when the program goes on. Such outputs are counted with the
+    next ones, so that the device has the next batch to compute meanwhile.
+
+    Attributes:
+        so_far: of all outputs whose values were there.
+    """
+
+    def __init__(self, top_k: int) -> None:
+        """Take a further k to count; 0 is none."""
+        self.so_far = Counts()
+        self._top_k = top_k
+        self._late: Outputs | None = None
+
+    def add(self, outputs: Outputs) -> None:
+        """Count a batch.
+
+        Raises:
+            InputError: a label of it, or of the one before it, is no class.
+        """
+        self.finish()
+        self._late = outputs
+        if outputs.wait is None:
+            self.finish()
+
+    def finish(self) -> Counts:
+        """Wait for the last outputs; return the counts of all.
+
+        Raises:
+            InputError: a label is no class.
+        """
+        late, self._late = self._late, None
+        if late is not None:
+            if late.wait is not None:
+                late.wait()
+            self.so_far += count(late.probabilities, late.labels, self._top_k)
+        return self.so_far
 
 
 def count(probabilities: NDArray[np.float32], labels: NDArray[np.float32], top_k: int) -> Counts:

@@ -7,7 +7,7 @@ process that loads the saved model.
 from collections.abc import Callable
 
 from imagenet_workloads.errors import WorkloadError
-from imagenet_workloads.train.counts import Counts, count
+from imagenet_workloads.train.counts import Counts, OutputCounts
 from imagenet_workloads.train.data import ValidationData
 from imagenet_workloads.train.framework import Learner
 from imagenet_workloads.train.group import Group
@@ -38,11 +38,11 @@ def evaluate(
         rank, ranks = 0, 1
     else:
         return None
-    counts = Counts()
+    classified = OutputCounts(top_k)
     for batch in data.batches(rank, ranks):
-        outputs = learner.predict(batch)
-        counts += count(outputs.probabilities, outputs.labels, top_k)
+        classified.add(learner.predict(batch))
         worked()
+    counts = classified.finish()
     if group.collective:
         counts = Counts(*group.add(counts.numbers()))
     if counts.images != data.images:

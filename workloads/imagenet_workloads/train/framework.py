@@ -4,7 +4,7 @@
 implements them. Imports no framework.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -27,10 +27,12 @@ class Outputs:
     Attributes:
         probabilities: (images, classes).
         labels: (images,), the right classes.
+        wait: returns when a device has written the arrays; None if they have their values.
     """
 
     probabilities: NDArray[np.float32]
     labels: NDArray[np.float32]
+    wait: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)

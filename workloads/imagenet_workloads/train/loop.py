@@ -11,7 +11,7 @@ from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.train.checkpointer import Checkpointer
-from imagenet_workloads.train.counts import Counts, count
+from imagenet_workloads.train.counts import Counts, OutputCounts
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Learner, Outputs
@@ -103,7 +103,7 @@ class TrainingLoop:
         self, epoch: int, first_batch: int, first_image: int, outcome: TrainingOutcome
     ) -> bool:
         """Train one epoch; whether to leave before its end."""
-        counts = Counts()
+        counts = OutputCounts(self.top_k)
         started = time.monotonic()
         saving = 0.0
         self.reporter.phase(Phase.TRAINING)
@@ -116,7 +116,7 @@ class TrainingLoop:
             batch = next(batches)
             waited = time.monotonic() - asked
             flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
-            counts += count(outputs.probabilities, outputs.labels, self.top_k)
+            counts.add(outputs)
             step_ended = time.monotonic()
             self._report_exchange(asked, step_ended)
             self.reporter.step(
@@ -128,7 +128,7 @@ class TrainingLoop:
                     (epoch * self.data.training.batches_per_epoch + done - 1)
                     // self.accumulation_steps
                 ),
-                counts,
+                counts.so_far,
             )
             if self._save(flags, self._after(epoch, done)):
                 self.reporter.phase(Phase.TRAINING)
@@ -136,7 +136,8 @@ class TrainingLoop:
                 saving += time.monotonic() - step_ended
             if flags.stop:
                 return True
-        self._finish_epoch(epoch, counts, time.monotonic() - started - saving, outcome)
+        counted = counts.finish()
+        self._finish_epoch(epoch, counted, time.monotonic() - started - saving, outcome)
         return False
 
     def _step(self, batch: Batch, updates: bool) -> tuple[Flags, Outputs]:

@@ -5,9 +5,12 @@ the learner's layers prefer. For a GPU they are bytes, which it normalises itsel
 threads that decode normalise them. The arrays share the memory of the batches.
 """
 
+from dataclasses import replace
+
 import torch
 
 from imagenet_workloads.reading.batches import ImageBatch
+from imagenet_workloads.reading.decode import Pixels, Size
 from imagenet_workloads.reading.layouts import Bytes, Layout, Normalized
 from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
@@ -31,16 +34,33 @@ def choose(
         InputError: no option names data, or it cannot be read.
     """
     if options.data.benchmark:
+        # One batch for all steps, so it stays on the device, as MXNet's does.
+        def on_device(batch: ImageBatch) -> Batch:
+            made = _to_tensors(batch)
+            return replace(made, data=made.data.to(device))
+
         return open_synthetic(
-            options, rank, ranks, accumulation_steps, _to_tensors, channels_first=False
+            options, rank, ranks, accumulation_steps, on_device, channels_first=False
         )
 
     def layout(inputs: Inputs) -> Layout:
         if device.type == "cuda":
-            return Bytes()
+            return PageLocked()
         return Normalized(inputs.mean, inputs.std, channels_first=False)
 
     return open_ordered(options, rank, ranks, accumulation_steps, layout, _to_tensors)
+
+
+class PageLocked(Bytes):
+    """Bytes in memory that a GPU copies from while the program goes on."""
+
+    def allocate(self, images: int, size: Size, channels: int) -> Pixels:
+        """Return memory without a value; PyTorch uses it again once it was copied."""
+        memory = torch.empty(
+            (images, *size, channels), dtype=torch.uint8, pin_memory=torch.cuda.is_available()
+        )
+        pixels: Pixels = memory.numpy()
+        return pixels
 
 
 def _to_tensors(batch: ImageBatch) -> Batch:

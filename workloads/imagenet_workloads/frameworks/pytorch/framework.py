@@ -58,6 +58,9 @@ class PyTorch:
             # cuBLAS reads it when the first GPU is taken.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
+        else:
+            # All batches have one size, so cuDNN measures once which of its algorithms is fastest.
+            torch.backends.cudnn.benchmark = True
         self._device = take_device(self._options.cluster.gpus)
         if self._options.model.compile:
             compilation.check(self._device)

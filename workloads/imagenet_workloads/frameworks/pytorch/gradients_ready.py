@@ -14,8 +14,9 @@ import torch
 class GradientsReady:
     """Notes when the backward pass of an update has computed the last gradient.
 
-    A GPU computes after the program has gone on. There events of its stream note the time, and no
-    one waits for them: the outputs of a step, which are copied to the CPU, come after both.
+    A GPU computes after the program has gone on. There events of its stream note the time between
+    the end of the step before and the last gradient, and `at` waits for the second. The exchange
+    and the update come after it, so the GPU is busy while the next step is begun.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -28,7 +29,7 @@ class GradientsReady:
         self._noted_at: float | None = None
 
     def begin(self) -> None:
-        """Begin a step, while the device has nothing to compute."""
+        """Begin a step."""
         self._noted_at = None
         if self._on_gpu:
             self._began_at = time.monotonic()
@@ -42,8 +43,7 @@ class GradientsReady:
         """Return when they were, by time.monotonic; None for a step without `watch`."""
         if self._noted_at is None or not self._on_gpu:
             return self._noted_at
-        if not self._ended.query():
-            return None
+        self._ended.synchronize()
         milliseconds: float = self._began.elapsed_time(self._ended)
         return self._began_at + milliseconds / 1000
 

@@ -205,5 +205,12 @@ def _of_channels(
 
 
 def _outputs(scores: torch.Tensor, batch: Batch) -> Outputs:
+    """Return the outputs of a batch; a GPU copies them once it has computed them."""
     probabilities = functional.softmax(scores.detach().float(), dim=1)
-    return Outputs(probabilities.cpu().numpy(), batch.label[: batch.images].float().numpy())
+    labels = batch.label[: batch.images].float().numpy()
+    if not probabilities.is_cuda:
+        return Outputs(probabilities.numpy(), labels)
+    # Into page-locked memory, so that this thread can go on meanwhile.
+    copied = torch.empty(probabilities.shape, pin_memory=True)
+    copied.copy_(probabilities, non_blocking=True)
+    return Outputs(copied.numpy(), labels, torch.cuda.current_stream().record_event().synchronize)

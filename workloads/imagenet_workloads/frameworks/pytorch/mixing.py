@@ -18,12 +18,12 @@ def mix_images(images: torch.Tensor, mixing: Mixing) -> torch.Tensor:
     """
     count = len(mixing.shares)
     rows, columns = (torch.arange(side, device=images.device) for side in images.shape[2:])
-    boxes = torch.from_numpy(mixing.boxes).to(images.device)
+    boxes = torch.from_numpy(mixing.boxes).to(images.device, non_blocking=True)
     top, left, bottom, right = (edge.view(-1, 1, 1) for edge in boxes.unbind(1))
     in_rows = (rows.view(1, -1, 1) >= top) & (rows.view(1, -1, 1) < bottom)
     in_columns = (columns >= left) & (columns < right)
     is_cut = (bottom > top) & (right > left)
-    shares = torch.from_numpy(mixing.shares).to(images.device).view(-1, 1, 1)
+    shares = torch.from_numpy(mixing.shares).to(images.device, non_blocking=True).view(-1, 1, 1)
     own = torch.where(is_cut, (~(in_rows & in_columns)).float(), shares).unsqueeze(1)
     real = images[:count]
     return torch.cat((torch.lerp(real.roll(-1, 0), real, own), images[count:]))
@@ -42,7 +42,7 @@ def summed_loss(
     """
     if mixing is None:
         return functional.cross_entropy(scores, labels, reduction="sum", label_smoothing=smoothing)
-    shares = torch.from_numpy(mixing.shares).to(scores.device)
+    shares = torch.from_numpy(mixing.shares).to(scores.device, non_blocking=True)
     own, others = (
         functional.cross_entropy(scores, wanted, reduction="none", label_smoothing=smoothing)
         for wanted in (labels, labels.roll(-1))
