@@ -110,7 +110,8 @@ def training_pixels(encoded: bytes, draws: Sequence[float], recipe: Recipe) -> P
         region = _scaled_crop(image.size, recipe.target, draws, chosen)
     pixels = image.crop(region, recipe.target)
     if chosen.random_mirror and draws[_MIRROR] < 0.5:
-        pixels = pixels[:, ::-1]
+        # OpenCV drops the axis of grey.
+        pixels = cv2.flip(pixels, 1).astype(np.uint8, copy=False).reshape(pixels.shape)
     if chosen.rand_augment_operations:
         pixels = rand_augment.rand_augment(
             pixels,
