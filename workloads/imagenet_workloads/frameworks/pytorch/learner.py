@@ -22,6 +22,7 @@ from imagenet_workloads.frameworks.pytorch.gradients_ready import GradientsReady
 from imagenet_workloads.frameworks.pytorch.mixing import mix_images, summed_loss
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy
+from imagenet_workloads.frameworks.pytorch.transfer import Transfer
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.data import Batch, Inputs
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
@@ -89,6 +90,7 @@ class PyTorchLearner:
             strategy,
         )
         self._ready = GradientsReady(strategy.device) if strategy.workers > 1 else None
+        self._transfer = Transfer(strategy.device)
         self._scale = strategy.workers / plan.images_per_update
         self._mean = _of_channels(inputs.mean, inputs, strategy)
         self._std = _of_channels(inputs.std, inputs, strategy)
@@ -191,8 +193,7 @@ class PyTorchLearner:
 
     def _images(self, batch: Batch) -> torch.Tensor:
         """Return normalised images, (images, channels, height, width), on the device."""
-        images: torch.Tensor = batch.data.to(self._strategy.device, non_blocking=True)
-        images = images.permute(0, 3, 1, 2)
+        images = self._transfer(batch.data).permute(0, 3, 1, 2)
         return images if images.is_floating_point() else (images - self._mean) / self._std
 
 
