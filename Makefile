@@ -53,7 +53,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
 .PHONY: test-fresh-machine
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
-.PHONY: bench-reading bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity clean
+.PHONY: bench-reading bench-gpu bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -215,6 +215,9 @@ bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by sid
 
 bench-reading: $(INSTALLED) ## Measure the readers of records, side by side
 	$(BIN)/python -m benchmarks.reading
+
+bench-gpu: .venv-pytorch/.installed ## Measure PyTorch on a GPU beside a plain loop (5 minutes)
+	.venv-pytorch/bin/python -m benchmarks.gpu
 
 bench-operator: $(INSTALLED) $(GO) ## Measure the operator on a kind cluster with KWOK's nodes
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.operator_speed

@@ -1,0 +1,166 @@
+"""Measures imagenet-train on a GPU beside a plain training loop of PyTorch, in turn.
+
+    make bench-gpu                                   # on a machine with a GPU
+    .venv-pytorch/bin/python -m benchmarks.gpu --batch 128 --runs 1
+
+Prints Markdown. Everything trains ResNet-50 in bfloat16 on 224x224 pixels. Without reading, both
+have one batch that stays on the GPU. With reading, imagenet-train reads RecordIO by its own reader,
+and the plain loop the same JPEGs as files by a DataLoader with a process for each core; both crop
+and flip. Each training is a process of its own. The first third of its steps is not measured:
+readers start there, and cuDNN measures its algorithms. A ratio is the median of the rounds' ratios.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from benchmarks.read_datasets import records_of
+
+from imagenet_workloads.dataset import RECORD_IO, Dataset, Shard, Split, read_dataset
+from imagenet_workloads.reading.records import open_split
+
+BENCH = Path("build/bench/gpu")
+EDGE = 256
+OPTIONS = (
+    *("--framework", "PyTorch", "--distribution-strategy", "single", "--gpus", "0"),
+    *("--network", "resnet", "--num-layers", "50", "--image-shape", "3,224,224"),
+    *("--dtype", "bfloat16", "--num-epochs", "1", "--lr-step-epochs", "", "--warmup-epochs", "0"),
+)
+PLAIN, OURS = "plain loop", "imagenet-train"
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = _options()
+    if not torch.cuda.is_available():
+        sys.exit("benchmarks.gpu: PyTorch finds no GPU; run this on a machine that has one")
+    cores = len(os.sched_getaffinity(0))
+    print(
+        f"ResNet-50, bfloat16, {options.batch} images of 224x224 a step, {options.steps} steps, "
+        f"{torch.cuda.get_device_name()}, {cores} cores ({platform.machine()}), "
+        f"PyTorch {torch.__version__}, median of {options.runs}.\n"
+    )
+    print("| images | program | images/s | x plain loop without reading |")
+    print("|---|---|---:|---:|")
+    BENCH.mkdir(parents=True, exist_ok=True)
+    commands = _commands(options, cores)
+    rounds = [_round(commands, options.steps, options.batch) for _ in range(options.runs)]
+    base = next(iter(commands))
+    for images, program in commands:
+        speeds = [found[images, program] for found in rounds]
+        ratios = [found[images, program] / found[base] for found in rounds]
+        figures = f"{statistics.median(speeds):,.0f} | {statistics.median(ratios):.3f}"
+        print(f"| {images} | {program} | {figures} |")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, default=256, help="images a step")
+    parser.add_argument("--steps", type=int, default=96, help="a multiple of 3")
+    parser.add_argument("--runs", type=int, default=3, help="rounds")
+    parser.add_argument("--photographs", type=int, default=1024, help="different ones")
+    return parser.parse_args()
+
+
+def _commands(options: argparse.Namespace, cores: int) -> dict[tuple[str, str], list[str]]:
+    """Return the command of each program by what it trains and its name."""
+    images = options.batch * options.steps
+    records, files = _dataset(options.photographs, -(-images // options.photographs))
+    size = ["--batch", str(options.batch), "--steps", str(options.steps)]
+    plain = [sys.executable, "-m", "benchmarks.plain_torch", *size]
+    train = [sys.executable, "-m", "imagenet_workloads.commands.train", *OPTIONS]
+    train += ["--batch-size", str(options.batch), "--disp-batches", str(options.steps // 3)]
+    # Half of the cores decode: the others launch kernels and serve the GPU's driver.
+    threads = max(1, cores // 2)
+    crop = ["--random-crop", "1", "--random-mirror", "1", "--data-nthreads", str(threads)]
+    return {
+        ("one batch", PLAIN): plain,
+        ("one batch", OURS): [*train, "--benchmark", "1", "--num-examples", str(images)],
+        ("JPEG files", PLAIN): [*plain, "--images", str(files), "--threads", str(cores)],
+        ("RecordIO", OURS): [*train, "--dataset", str(records), *crop],
+    }
+
+
+def _round(
+    commands: Mapping[tuple[str, str], list[str]], steps: int, batch: int
+) -> dict[tuple[str, str], float]:
+    """Train each once; return the images per second."""
+    found = {}
+    for name, command in commands.items():
+        found[name] = _speed(command, steps, batch)
+        print(f"{', '.join(name)}: {found[name]:,.0f} images/s", file=sys.stderr, flush=True)
+    return found
+
+
+def _speed(command: Sequence[str], steps: int, batch: int) -> float:
+    """Return the images per second of a training, after the first third of its steps."""
+    if "benchmarks.plain_torch" in command:
+        return float(subprocess.check_output(command))
+    output = BENCH / "output"
+    shutil.rmtree(output, ignore_errors=True)
+    with (BENCH / "train.log").open("wb") as log:
+        command = [*command, "--output", str(output)]
+        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
+    lines = (output / "attempts" / "r0" / "metrics.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    times = {one["batch"]: float(one["time"]) for one in events if one["event"] == "progress"}
+    return (steps - steps // 3) * batch / (times[steps] - times[steps // 3])
+
+
+def _dataset(photographs: int, times: int) -> tuple[Path, Path]:
+    """Return a dataset in which each photograph comes so many times, and its JPEGs as files."""
+    once = records_of(BENCH, EDGE, photographs, RECORD_IO)
+    records, files = BENCH / f"records-{times}", BENCH / f"files-{times}"
+    for folder in (records, files):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    dataset = read_dataset(once)
+    shards = tuple(
+        _linked(shard, copy, once, records)
+        for copy in range(times)
+        for shard in dataset.train.shards
+    )
+    many = replace(dataset, train=Split(photographs * times, shards))
+    (records / "dataset.json").write_text(many.to_json())
+    _write_files(dataset, once, files, times)
+    return records, files
+
+
+def _linked(shard: Shard, copy: int, once: Path, records: Path) -> Shard:
+    """Link a shard's files under other names."""
+
+    def link(name: str) -> str:
+        linked = f"{copy:03}-{name}"
+        (records / linked).hardlink_to(once / name)
+        return linked
+
+    index = None if shard.index is None else link(shard.index)
+    return replace(shard, record=link(shard.record), index=index)
+
+
+def _write_files(dataset: Dataset, once: Path, files: Path, times: int) -> None:
+    opened = open_split(dataset.train, dataset.format, once)
+    for number in range(opened.count):
+        (run,) = opened.runs([number])
+        found = opened.parse(number, opened.read(run)[0])
+        folder = files / f"{found.label:03}"
+        folder.mkdir(exist_ok=True)
+        first = folder / f"{number:06}-000.jpg"
+        first.write_bytes(found.encoded)
+        for copy in range(1, times):
+            (folder / f"{number:06}-{copy:03}.jpg").hardlink_to(first)
+
+
+if __name__ == "__main__":
+    main()
