@@ -1,4 +1,4 @@
-"""A worker until its framework may start: what it can check and report before it waits for others.
+"""A worker until its training starts: what it checks, reports and loads before it waits for others.
 
 A process whose environment names no job is a worker too, one that is alone. `commands.train` starts
 it in the child that `process.pid1` makes; `trainer` goes on.
@@ -50,11 +50,13 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     store.refuse_later_attempt()
     if not options.data.test_io:
         store.require_room(options.optimizer.num_epochs)
+    # The imports take seconds, in which the others come.
+    framework = description.load("framework").create(options, members, store.attempt_folder)
+    strategy = description.strategy_of(options)
+    description.load_strategy(strategy)
     recorder.time.enter(TimePhase.JOINING)
     termination.is_hopeless = members.wait(options.cluster.join_timeout)
     recorder.time.enter(TimePhase.STARTING)
-    framework = description.load("framework").create(options, members, store.attempt_folder)
-    strategy = description.strategy_of(options)
     worker = Worker(
         options, environment, store, identity, recorder, termination, framework, strategy
     )
