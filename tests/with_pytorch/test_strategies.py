@@ -83,6 +83,26 @@ def test_pytorch_joins_without_resolving_the_name_of_rank_0() -> None:
     assert [process.communicate(timeout=120)[0] for process in processes] == ["[3]\n", "[3]\n"]
 
 
+CREATE = """
+import sys
+from pathlib import Path
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.frameworks.pytorch import framework
+from imagenet_workloads.rendezvous.none import NoRendezvous
+
+framework.create(parse(["--framework", "PyTorch"]), NoRendezvous(), Path())
+before = set(sys.modules)
+framework.torch.optim.SGD(framework.torch.nn.Linear(1, 1).parameters())
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_optimizers_import_nothing_after_the_wait_for_the_others() -> None:
+    program = [sys.executable, "-c", CREATE]
+    ended = subprocess.run(program, env=plain_environment(), stdout=subprocess.PIPE, text=True)
+    assert ended.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda:1", "nccl")])
 def test_gpus_exchange_over_nccl_and_cpus_over_gloo(
     monkeypatch: pytest.MonkeyPatch, device: str, backend: str
