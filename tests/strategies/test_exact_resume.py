@@ -8,8 +8,12 @@ network with BatchNorm. tests/with_* has what one process can show.
     make test-strategies
 """
 
+import functools
+import hashlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.commands import ledger
+from imagenet_workloads.telemetry.events import Started, read_events
 from imagenet_workloads.train.receipts import read_chain
 from support.ddp_processes import DdpProcesses
 from support.forged_results import changed_later_receipt
@@ -40,6 +45,9 @@ ALWAYS = ["--checkpoint-every-seconds", "0.000001", "--checkpoint-keep", "1000"]
 DETERMINISTIC = ["--deterministic", "1"]
 LAST, MIDDLE = "epoch-0001-batch-00000000", "epoch-0000-batch-00000003"
 LATER = "epoch-0000-batch-00000013"
+# Longer epochs: the kill hits the one that it is meant for.
+KILLED_IMAGES, KILLED_LAST = 480, "epoch-0002-batch-00000000"
+IDENTITY = {"IMAGENET_JOB": "digits", "IMAGENET_JOB_UID": "u", "IMAGENET_SPEC_HASH": "h"}
 
 Launch = Callable[[Path, list[str]], AbstractContextManager[Members]]
 
@@ -52,10 +60,20 @@ def of_tensorflow(folder: Path, arguments: list[str]) -> Members:
     return ListedWorkers(folder, arguments, programs=programs("tensorflow"))
 
 
-def of_horovod(folder: Path, arguments: list[str]) -> Members:
-    more = ["--framework", "TensorFlow", "--distribution-strategy", "horovod"]
-    program, place = ["imagenet-train", *more], programs("tensorflow")
-    return HorovodCluster(folder, arguments, programs=place, program=program)
+OF_TENSORFLOW = ["--framework", "TensorFlow", "--distribution-strategy", "horovod"]
+HOROVOD = {
+    "MXNet": (programs("horovod"), ["imagenet-train", "--kv-store", "horovod"]),
+    "TensorFlow": (programs("tensorflow"), ["imagenet-train", *OF_TENSORFLOW]),
+}
+
+
+def of_horovod(
+    framework: str, folder: Path, arguments: list[str], **environment: str
+) -> HorovodCluster:
+    place, program = HOROVOD[framework]
+    return HorovodCluster(
+        folder, arguments, programs=place, program=program, environment=environment
+    )
 
 
 STRATEGIES: dict[str, Launch] = {
@@ -65,10 +83,8 @@ STRATEGIES: dict[str, Launch] = {
     "parameter server of devices": lambda folder, arguments: TrainingCluster(
         folder, "dist_device_sync", arguments
     ),
-    "Horovod": lambda folder, arguments: HorovodCluster(
-        folder, arguments, programs=programs("horovod")
-    ),
-    "Horovod of TensorFlow": of_horovod,
+    "Horovod": functools.partial(of_horovod, "MXNet"),
+    "Horovod of TensorFlow": functools.partial(of_horovod, "TensorFlow"),
     "MultiWorkerMirrored": of_tensorflow,
     "DistributedDataParallel": lambda folder, arguments: DdpProcesses(
         folder, arguments, programs=programs("pytorch")
@@ -92,9 +108,9 @@ PROGRAMS = {
 """Where `imagenet-verify` trains with each of them."""
 
 
-def files(output: Path, attempt: int) -> dict[str, str]:
+def files(output: Path, attempt: int, last: str = LAST) -> dict[str, str]:
     """The SHA-256 of what was computed, from the last checkpoint's manifest."""
-    folder = output / f"attempts/r{attempt}/checkpoints" / LAST
+    folder = output / f"attempts/r{attempt}/checkpoints" / last
     found = json.loads((folder / "manifest.json").read_text())["files"]
     return {
         name: file["sha256"]
@@ -145,3 +161,43 @@ def test_killed_and_resumed(tmp_path: Path, strategy: str) -> None:
     assert subprocess.run([verify, result], check=False).returncode == 0
     changed_later_receipt(result, "weights")
     assert subprocess.run([verify, result], check=False).returncode == 1
+
+
+def outcome(output: Path, attempt: int) -> tuple[dict[str, str], dict[str, str], object]:
+    """What a training of two epochs left: its last state, each epoch's model, its accuracy."""
+    models = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in output.glob("model-0*")
+    }
+    result = json.loads((output / f"attempts/r{attempt}/result.json").read_text())
+    return files(output, attempt, KILLED_LAST), models, result["validation"]
+
+
+@pytest.mark.parametrize("framework", HOROVOD)
+def test_horovod_killed_in_its_second_epoch(tmp_path: Path, framework: str) -> None:
+    """After each epoch it is evaluated, and its model exported."""
+    written = write_dataset(tmp_path / "data", train=KILLED_IMAGES, validation=50, shards=1)
+
+    def train(name: str, attempt: int, *more: str) -> HorovodCluster:
+        output = tmp_path / name
+        arguments = ["--dataset", str(written.folder), "--output", str(output), *TRAINING, *more]
+        arguments += ["--num-epochs", "2", "--model-prefix", str(output / "model")]
+        members = tmp_path / f"members-{name}-{attempt}"
+        here = IDENTITY | {"IMAGENET_ATTEMPT": str(attempt)}
+        return of_horovod(framework, members, arguments, **here)
+
+    with train("whole", 0) as whole:
+        assert set(whole.wait().values()) == {0}, whole.output("pod-0")
+    with train("cut", 0, "--disp-batches", "1", *ALWAYS) as killed:
+        killed.wait_for_line("pod-0", "epoch 1 batch 5")
+        os.kill(killed.slots_of("pod-1")[0], signal.SIGKILL)
+        killed.wait()
+    with train("cut", 1) as resumed:
+        assert set(resumed.wait().values()) == {0}, resumed.output("pod-0")
+
+    events = [event for _, event in read_events(tmp_path / "cut/attempts/r1/metrics.jsonl")]
+    (started,) = (event for event in events if isinstance(event, Started))
+    assert started.epoch == 1
+    assert started.batch > 0
+    expected = outcome(tmp_path / "whole", 0)
+    assert {"model-0001", "model-0002"} == {name.partition(".")[0] for name in expected[1]}
+    assert outcome(tmp_path / "cut", 1) == expected

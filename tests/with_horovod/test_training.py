@@ -8,7 +8,7 @@ import pytest
 
 from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read_events
 from imagenet_workloads.telemetry.names import TRAINING
-from support import plain_mxnet
+from support import loopback, plain_mxnet
 from support.horovod_cluster import RENDEZVOUS, HorovodCluster
 from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps, result
 from support.processes import is_running, wait_until
@@ -128,6 +128,18 @@ def test_a_slot_that_fails_says_why_and_the_others_end(tmp_path: Path) -> None:
         assert cluster.wait() == {"pod-0": 1, "pod-1": 3}
         assert "the network has 10 classes" in cluster.output("pod-1")
         assert "another slot has ended" in cluster.output("pod-0")
+
+
+def test_slots_load_horovod_before_they_wait_for_the_rendezvous(tmp_path: Path) -> None:
+    arguments = [*endless(tmp_path, tmp_path / "out"), "1"]
+    nowhere = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": f"{loopback.network()}.1"}
+    members = tmp_path / "members"
+    with HorovodCluster(members, arguments, pods=1, slots=2, environment=nowhere) as cluster:
+        for rank in range(2):
+            cluster.wait_for_line("pod-0", f"slot of rank {rank} waits for the rendezvous")
+        for init in cluster.slots_of("pod-0"):
+            (slot,) = Path(f"/proc/{init}/task/{init}/children").read_text().split()
+            assert "/horovod/mxnet/" in Path(f"/proc/{slot}/maps").read_text()
 
 
 def test_nobody_waits_for_ever_for_a_pod_that_never_comes(tmp_path: Path) -> None:

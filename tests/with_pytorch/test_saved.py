@@ -1,6 +1,7 @@
 """What a checkpoint and an exported model hold, and what does not fit is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.resume import ResumePoint
+from support.pages import blocks
+from support.pod_subset import REPOSITORY
 from support.pytorch_learners import CLASSES, RESNET, SHAPE, batch, differing, learner, trained
 
 OPTIONS = parse(["--framework", "PyTorch", "--network", "resnet"])
@@ -95,6 +98,22 @@ def test_the_model_is_one_file_that_names_its_network(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, made.predict(images).probabilities, atol=1e-6)
     with pytest.raises(InputError, match=r"takes images of \(3, 28, 28\), not \(3, 32, 32\)"):
         load(tmp_path, Fields.parse('{"weights": "model-0005.safetensors"}', "x"), (3, 32, 32))
+
+
+def test_the_page_shows_how_to_load_the_file_without_this_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = learner(NetworkRequest("resnet", 50, 1000, (3, 224, 224)))
+    made.export(tmp_path / "model", 1)
+    (tmp_path / "model-0001.safetensors").rename(tmp_path / "model.safetensors")
+    monkeypatch.chdir(tmp_path)
+    page = (REPOSITORY / "docs/running-locally.md").read_text()
+    code = "\n".join(blocks(page, "## Export a model")[1])
+    names: dict[str, Any] = {}
+    exec(code, names)
+    loaded = names["network"].state_dict()
+    torch.testing.assert_close(loaded, made.network.state_dict(), rtol=0, atol=0)
+    assert len(loaded) == 320
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ That their weights are those of one process is tested for every strategy in test
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from torch import distributed
 from torch.distributed.distributed_c10d import BackendConfig
 
 from imagenet_workloads.frameworks.pytorch.strategies import distributed_data_parallel
+from support import loopback
 from support.ddp_processes import DdpProcesses
 from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
+from support.training_cluster import MEMBER_PORT, plain_environment
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,59 @@ def test_every_image_is_counted_once_over_the_processes(
     assert found["validation"]["images"] == VALIDATION
     assert found["train"]["images"] == TRAIN
     assert found["validation"]["top1"] > 0.3
+
+
+JOIN = """
+import os, sys
+import torch
+from imagenet_workloads.rendezvous import ddp, waiting
+from imagenet_workloads.frameworks.pytorch.strategies import join
+
+waiting.resolve = lambda host, port: sys.argv[1]
+with ddp.find("", os.environ).joining(60):
+    strategy = join("distributed_data_parallel", torch.device("cpu"))
+print(strategy.add([strategy.rank + 1]))
+strategy.wait_for_all()
+strategy.close()
+"""
+
+
+def test_pytorch_joins_without_resolving_the_name_of_rank_0() -> None:
+    """It could not resolve the one that rank 1 has."""
+    host = f"{loopback.network()}.1"
+    common = plain_environment(
+        MASTER_PORT=str(MEMBER_PORT), WORLD_SIZE="2", GLOO_SOCKET_IFNAME="lo"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", JOIN, host],
+            env=common | {"RANK": str(rank), "MASTER_ADDR": name},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank, name in enumerate((host, "rank-0.invalid"))
+    ]
+    assert [process.communicate(timeout=120)[0] for process in processes] == ["[3]\n", "[3]\n"]
+
+
+CREATE = """
+import sys
+from pathlib import Path
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.frameworks.pytorch import framework
+from imagenet_workloads.rendezvous.none import NoRendezvous
+
+framework.create(parse(["--framework", "PyTorch"]), NoRendezvous(), Path())
+before = set(sys.modules)
+framework.torch.optim.SGD(framework.torch.nn.Linear(1, 1).parameters())
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_optimizers_import_nothing_after_the_wait_for_the_others() -> None:
+    program = [sys.executable, "-c", CREATE]
+    ended = subprocess.run(program, env=plain_environment(), stdout=subprocess.PIPE, text=True)
+    assert ended.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda:1", "nccl")])

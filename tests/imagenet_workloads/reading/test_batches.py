@@ -100,8 +100,12 @@ def test_epochs_without_augmentation_have_plain_images(record_io: Records) -> No
     )
     assert all(batch.mixing is not None for batch in first)
     assert all(batch.mixing is None for batch in last)
-    expected = list(OrderedTraining(record_io, plain, share, 2).epoch(1))
-    assert pixels(last) == pixels(expected)
+    before, expected = (
+        pixels(list(OrderedTraining(record_io, plain, share, 2).epoch(epoch))) for epoch in (0, 1)
+    )
+    assert pixels(last) == expected
+    varied_images = pixels(first)
+    assert all(varied_images[label] != image for label, image in before.items())
 
 
 def test_padding_repeats_the_images_of_the_batch(record_io: Records) -> None:

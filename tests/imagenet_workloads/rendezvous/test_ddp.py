@@ -1,10 +1,12 @@
 """The processes of DistributedDataParallel before they have joined."""
 
+import os
 import socket
 
 import pytest
 
 from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.rendezvous import ddp
 from imagenet_workloads.rendezvous.ddp import DdpRendezvous, Process, find
 
 COMPLETE = {
@@ -15,6 +17,16 @@ COMPLETE = {
     "LOCAL_RANK": "1",
     "LOCAL_WORLD_SIZE": "2",
 }
+
+_JOINING = ("GLOO_SOCKET_IFNAME", "MASTER_ADDR")
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment, which joining changes; it has no other processes."""
+    made = {name: text for name, text in os.environ.items() if name not in _JOINING}
+    monkeypatch.setattr(os, "environ", made)
+    return made
 
 
 def test_torchruns_variables_are_read() -> None:
@@ -72,6 +84,33 @@ def test_others_wait_until_rank_0_listens() -> None:
         rendezvous(1, 1).joining(0.1),
     ):
         pass
+
+
+@pytest.mark.parametrize("rank", ["0", "3"])
+def test_pytorch_gets_the_address_of_rank_0_and_resolves_no_name(
+    rank: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch asks for an IPv6 address first: in each search domain, and outside of the cluster."""
+    monkeypatch.setattr(ddp, "resolve", lambda host, port: "10.0.0.7")
+    monkeypatch.setattr(ddp, "wait_for_port", lambda *_: "10.0.0.7")
+    with find("x", COMPLETE | {"RANK": rank}).joining(60):
+        assert variables["MASTER_ADDR"] == "10.0.0.7"
+
+
+def test_rank_0_listens_on_all_addresses_also_if_its_name_leads_to_one_of_this_machine(
+    variables: dict[str, str],
+) -> None:
+    """Debian's /etc/hosts has a machine's own name beside 127.0.1.1."""
+    with find("x", COMPLETE | {"MASTER_ADDR": "localhost", "RANK": "0"}).joining(60):
+        assert "MASTER_ADDR" not in variables
+
+
+@pytest.mark.parametrize(("host", "interface"), [("127.0.3.1", "lo"), ("10.0.0.7", None)])
+def test_gloo_takes_the_loopback_interface_in_a_local_run_only(
+    host: str, interface: str | None, variables: dict[str, str]
+) -> None:
+    with find("x", COMPLETE | {"MASTER_ADDR": host, "RANK": "0"}).joining(60):
+        assert variables.get("GLOO_SOCKET_IFNAME") == interface
 
 
 def test_rank_0_waits_for_no_port() -> None:

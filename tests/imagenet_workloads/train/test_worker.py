@@ -1,15 +1,70 @@
-"""A worker that lacks memory says what to change."""
+"""A worker loads before it waits, and says what to change if it lacks memory."""
 
+import gc
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from imagenet_workloads.process.termination import Termination
+from imagenet_workloads.train import worker
 from imagenet_workloads.train.options import FrameworkDescription
 from imagenet_workloads.train.options.command_line import parse
+from imagenet_workloads.train.options.description import StrategyModules
 from imagenet_workloads.train.worker import explain_memory
 
 PLAIN = FrameworkDescription("Plain", "plain", "frameworks.plain", "kv_store", {})
 CHECKPOINTING = replace(PLAIN, memory_option="activation_checkpointing")
+
+FRAMEWORK = """
+import gc
+was_collecting = gc.isenabled()
+def create(options, rendezvous, folder):
+    assert not gc.isenabled()
+"""
+
+
+@pytest.fixture
+def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FrameworkDescription]:
+    """A framework of two modules."""
+    package = tmp_path / "light"
+    (package / "strategies").mkdir(parents=True)
+    (package / "framework.py").write_text(FRAMEWORK)
+    (package / "strategies/alone.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    strategies = {"local": StrategyModules("alone", "none")}
+    yield FrameworkDescription("Light", "light", "light", "kv_store", strategies)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "light"]:
+        del sys.modules[name]
+    gc.unfreeze()
+
+
+class WaitingError(Exception):
+    """The wait for the others has begun."""
+
+
+class Others:
+    """The other members."""
+
+    def wait(self, timeout: float) -> NoReturn:
+        raise WaitingError
+
+
+def test_a_worker_loads_its_framework_and_its_strategy_before_it_waits(
+    light: FrameworkDescription, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "find_rendezvous", lambda *_: Others())
+    monkeypatch.setattr(Termination, "listen", lambda _: None)
+    with pytest.raises(WaitingError):
+        worker.run(parse(["--output", str(tmp_path / "out")], {}), light, {})
+    assert "light.strategies.alone" in sys.modules
+    # What stays is not looked at by the collector, neither now nor later.
+    assert not sys.modules["light.framework"].was_collecting
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
 
 
 class ResourceExhaustedError(Exception):

@@ -15,11 +15,12 @@ from imagenet_workloads.train.options import kinds
 PROGRAM = "imagenet-slots"
 
 DESCRIPTION = """\
-Run a command once for each slot of this pod, with Horovod once its rendezvous listens. Each slot
-has its own rank (HOROVOD_RANK and HOROVOD_LOCAL_RANK, or with DistributedDataParallel RANK and
-LOCAL_RANK) and metrics port, and its share of the GPUs (CUDA_VISIBLE_DEVICES) and threads
-(OMP_NUM_THREADS). This program serves the metrics of all slots,
-and forwards signals. If a slot fails, all slots are ended, and its exit code is returned.
+Run a command once for each slot of this pod, with Horovod once its rendezvous listens
+(imagenet-train starts at once, and waits by itself). Each slot has its own rank (HOROVOD_RANK and
+HOROVOD_LOCAL_RANK, or with DistributedDataParallel RANK and LOCAL_RANK) and metrics port, and its
+share of the GPUs (CUDA_VISIBLE_DEVICES) and threads (OMP_NUM_THREADS). This program serves the
+metrics of all slots, and forwards signals. If a slot fails, all slots are ended, and its exit
+code is returned.
 """
 
 EXAMPLE = """\

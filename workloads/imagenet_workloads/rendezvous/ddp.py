@@ -16,7 +16,13 @@ from typing import Self
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never, number
 from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
-from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
+from imagenet_workloads.rendezvous.waiting import (
+    deadline,
+    give_up,
+    keep_trying,
+    resolve,
+    wait_for_port,
+)
 
 VARIABLE = "RANK"
 _ALONE = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
@@ -102,11 +108,24 @@ class DdpRendezvous:
     @contextmanager
     def _joining(self, timeout: float) -> Iterator[None]:
         process = self._process
-        if process.rank:
-            who = f"process of rank {process.rank}"
-            wait_for_port(who, "rank 0", process.host, process.port, timeout)
+        if process.is_local:
+            # This machine's own name may lead to an address that it cannot reach.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        address = self._resolve(timeout)
+        if process.rank or not ip_address(address).is_loopback:
+            # PyTorch first asks for a name's IPv6 address. If there is none, that question goes
+            # through all search domains and leaves the cluster, which may take seconds.
+            os.environ["MASTER_ADDR"] = address
         with deadline(f"{process.size} processes to join", timeout, give_up):
             yield
+
+    def _resolve(self, timeout: float) -> str:
+        """Return the address of rank 0, for others when it listens."""
+        process = self._process
+        host, port, who = process.host, process.port, f"process of rank {process.rank}"
+        if process.rank:
+            return wait_for_port(who, "rank 0", host, port, timeout)
+        return keep_trying(lambda: resolve(host, port), who, f"its own name {host}", timeout)
 
     def explain(self, error: Exception) -> str | None:
         """Explain the error of a lost process, by its text."""

@@ -1,6 +1,7 @@
 """Runs a pod's slots: waits for the rendezvous, starts them, and ends all as soon as one fails.
 
 `commands.slots` calls `launch`. It needs no framework and no Horovod: the command has them.
+`imagenet-train` is started at once: it loads both, and then waits for the rendezvous by itself.
 """
 
 import logging
@@ -31,6 +32,7 @@ from imagenet_workloads.telemetry.server import serve
 _log = logging.getLogger(__name__)
 
 DEVICES = Path("/dev")
+WAITING_PROGRAM = "imagenet-train"
 # The signals that end a pod, which has its own grace period.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -114,7 +116,7 @@ def launch(
     environment = Environment.from_mapping(variables)
     metrics = SlotMetrics(f"{first.awaited} {first.host}:{first.port}")
     serve(metrics, environment, metrics.readiness)
-    if first.awaited:
+    if first.awaited and Path(whole[0]).name != WAITING_PROGRAM:
         who = f"the pod of rank {first.rank}"
         wait_for_port(who, first.awaited, first.host, first.port, join_timeout)
     with tempfile.TemporaryDirectory(dir=environment.scratch) as folder:

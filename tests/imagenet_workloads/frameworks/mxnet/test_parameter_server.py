@@ -74,6 +74,14 @@ def test_who_has_not_come_is_told_to_whoever_asks(tmp_path: Path) -> None:
         assert cluster.readiness("server") == (503, "3 of 3 members to connect")
 
 
+def test_members_load_mxnet_before_they_wait_for_the_scheduler(tmp_path: Path) -> None:
+    absent = ("scheduler", "worker-1")
+    with TrainingCluster(tmp_path, "dist_sync", [], absent=absent) as cluster:
+        for name in ("server", "worker-0"):
+            cluster.wait_for_line(name, "waits for the scheduler")
+            assert "/libmxnet.so" in Path(f"/proc/{cluster.process(name)}/maps").read_text()
+
+
 def test_ctrl_c_ends_those_who_sit_in_mxnet(tmp_path: Path) -> None:
     workers = ("worker-0", "worker-1")
     with TrainingCluster(tmp_path, "dist_sync", [], absent=workers) as cluster:

@@ -12,8 +12,8 @@ from support.training_cluster import plain_environment
 SERVE = """
 import sys
 from imagenet_workloads.frameworks.mxnet.server_commands import Workers
-from imagenet_workloads.frameworks.mxnet.server_process import serve
-serve(Workers(), lambda: None)
+from imagenet_workloads.frameworks.mxnet.server_process import load_library, serve
+serve(load_library(), Workers(), lambda: None)
 print("imports MXNet:", "mxnet" in sys.modules)
 """
 # The weight is 1, the gradient 2. A server without an optimizer keeps what is pushed.

@@ -46,6 +46,8 @@ def run(member: DmlcMember, options: ClusterOptions, variables: Mapping[str, str
     listener = Listener.of(member)
     environment = Environment.from_mapping(variables)
     registry = server.start(environment, listener.missing if listener else _unknown)
+    # Before the wait, because it takes a while.
+    library = load_library()
     wait_for_scheduler(member, options.join_timeout)
     _log.info(
         "%s for %d workers and %d servers, at %s:%d",
@@ -60,6 +62,7 @@ def run(member: DmlcMember, options: ClusterOptions, variables: Mapping[str, str
     if member.role is DmlcRole.SERVER:
         registry.add(names.PEER_REQUESTS_REFUSED, 0)
     serve(
+        library,
         Workers(options.kv_store, environment.worker_program),
         lambda: registry.add(names.PEER_REQUESTS_REFUSED, 1),
     )
@@ -81,22 +84,32 @@ def _unknown() -> str:
 _Function = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-def serve(workers: Workers, count_refusal: Callable[[], object]) -> None:
+def serve(library: ctypes.CDLL, workers: Workers, count_refusal: Callable[[], object]) -> None:
     """Run as the scheduler or server of DMLC_ROLE; return when the last worker has left.
 
     Args:
+        library: MXNet's, of `load_library`.
         workers: What a server may be sent.
         count_refusal: Is called for each command that a server refuses.
 
     Raises:
-        WorkloadError: MXNet is not installed, or was built without ps-lite.
+        WorkloadError: MXNet was built without ps-lite.
     """
-    library = ctypes.CDLL(_library())
-    library.MXGetLastError.restype = ctypes.c_char_p
     store = ctypes.c_void_p()
     _check(library, library.MXKVStoreCreate(b"dist", ctypes.byref(store)))
     controller = Controller(store, workers, count_refusal)
     _check(library, library.MXKVStoreRunServer(store, _Function(controller), None))
+
+
+def load_library() -> ctypes.CDLL:
+    """Load MXNet's library.
+
+    Raises:
+        WorkloadError: MXNet is not installed.
+    """
+    library = ctypes.CDLL(_library())
+    library.MXGetLastError.restype = ctypes.c_char_p
+    return library
 
 
 def _library() -> str:

@@ -83,6 +83,10 @@ class FrameworkDescription:
         """Import one of the package's modules; the entry point has called `before_import`."""
         return importlib.import_module(f"{self.package}.{module}")
 
+    def load_strategy(self, name: str) -> None:
+        """Import the code of a strategy, so that its `join` only has to wait."""
+        self.load(f"strategies.{self.strategies[name].strategy}")
+
     @property
     def strategy_option(self) -> str:
         """The option that names its strategy, as it is written on a command line."""

@@ -88,9 +88,6 @@ def join(device: torch.device) -> DistributedProcess:
     """Join; return when every process has joined."""
     process = Process.from_mapping(os.environ)
     assert process is not None, "the rendezvous has read it"
-    if process.is_local:
-        # This machine's own name may lead to an address that it cannot reach.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     on_gpu = device.type == "cuda"
     distributed.init_process_group(
         "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
