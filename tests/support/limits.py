@@ -26,6 +26,13 @@ LARGE_BATCH = (
 )
 """A training whose first convolution makes 4 GB of its images of 0.6 GB."""
 
+SMALL = (
+    *("--benchmark", "1", "--network", "lenet", "--image-shape", "3,28,28"),
+    *("--num-examples", "32", "--batch-size", "32", "--num-classes", "10"),
+    *("--num-epochs", "1", "--lr", "0.01"),
+)
+"""A training of one step."""
+
 LACKS_MEMORY = (
     "this machine has too little memory for 1024 images a step of this worker; lower --batch-size "
     "(spec.training.batchSize); --macrobatch-size adds up the smaller steps"
@@ -67,3 +74,26 @@ def advice_without_memory(output: Path, framework: str, **environment: str) -> s
     assert ended.returncode == 1, ended.stderr
     assert ended.stderr.endswith(f"imagenet-train: error: {message.read_text()}\n")
     return message.read_text()
+
+
+def check_refused_checkpoints(output: Path, framework: str) -> None:
+    """Assert that a training names the limit below which its checkpoint does not fit.
+
+    The weights take 1.7 MB. Above a megabyte, the limit is found only where the file ends.
+    """
+    for most in (100_000, 1_500_000):
+        folder = output / str(most)
+        folder.mkdir()
+        message = folder / "termination-message"
+        ended = train_within(
+            resource.RLIMIT_FSIZE,
+            most,
+            [*SMALL, "--framework", framework, "--output", str(folder)],
+            IMAGENET_TERMINATION_LOG=str(message),
+        )
+        assert ended.returncode == 4, ended.stderr
+        said = message.read_text()
+        assert "cannot write checkpoint" in said
+        assert "File too large: a checkpoint needs more than" in said
+        assert "allow larger files, as by `ulimit -f`" in said
+        assert not [*folder.glob("attempts/r0/checkpoints/*")]

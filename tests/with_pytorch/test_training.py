@@ -141,6 +141,10 @@ def test_what_cannot_be_is_told_at_once(
     assert message in ended.stderr.splitlines()[-1]
 
 
+def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:
+    limits.check_refused_checkpoints(tmp_path, "PyTorch")
+
+
 def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
     assert limits.advice_without_memory(tmp_path, "PyTorch") == (
         f"{limits.LACKS_MEMORY}; --activation-checkpointing 1 "

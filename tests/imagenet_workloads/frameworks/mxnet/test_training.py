@@ -249,6 +249,10 @@ def test_test_io_reads_and_trains_nothing(digits: TinyDataset, tmp_path: Path) -
     assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
 
 
+def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:
+    limits.check_refused_checkpoints(tmp_path, "MXNet")
+
+
 def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
     assert limits.advice_without_memory(tmp_path, "MXNet") == (
         f"{limits.LACKS_MEMORY}; MXNET_BACKWARD_DO_MIRROR=1 in the environment may save some more, "
