@@ -141,6 +141,20 @@ def test_what_cannot_be_is_told_at_once(
     assert message in ended.stderr.splitlines()[-1]
 
 
+def test_test_io_reads_and_trains_nothing(digits: Path, tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    more = ("--network", "lenet", "--test-io", "1", "--disp-batches", "10")
+    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(log))
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "attempts/r0/checkpoints").exists()
+    found = result(tmp_path)
+    reading = found["reading"]
+    assert (reading["images"], reading["workers"], found["model"]) == (TRAIN, 1, {})
+    message = json.loads(log.read_text())
+    assert message["event"] == "read"
+    assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
+
+
 def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:
     limits.check_refused_checkpoints(tmp_path, "PyTorch")
 

@@ -163,6 +163,16 @@ def test_colours_mean_and_std_are_red_green_blue(tmp_path: Path) -> None:
     assert np.allclose(batch.data.asnumpy()[0, :, 4, 4], [10, 10, -10], atol=1)
 
 
+def test_each_skipped_batch_is_progress(tmp_path: Path) -> None:
+    """ImageRecordIter reads what is skipped, which can take longer than the watchdog waits."""
+    passed: list[bool] = []
+    data = training(numbered(tmp_path, 40), 0, 1)
+    batches = data.epoch(0, 6, lambda: passed.append(True))
+    assert len(passed) == 6
+    assert len(list(batches)) == 4
+    assert len(passed) == 6
+
+
 def test_too_many_workers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="too few for 4 workers"):
         training(numbered(tmp_path, 3), 0, 4)
