@@ -32,8 +32,8 @@ USUAL = {
     "count": ("0", "12"),
     "losses": ("ce", "nll_loss,ce"),
     "positive": ("1", "007"),
-    "str": ("a b", "x"),
     "switch": ("0", "1"),
+    "text": ("a b", "x"),
 }
 OPTIONS = (*KINDS, *CHOICES)
 KNOWN = st.sampled_from(OPTIONS)

@@ -105,6 +105,13 @@ class WholeJob:
         pattern = f"volumes/*/jobs/{self.name}-*/attempts/r{attempt}/checkpoints/epoch-*"
         wait_until(lambda: any(self.workdir.glob(pattern)), f"a checkpoint of attempt {attempt}")
 
+    def training(self) -> Manifest:
+        """The recorded status of its training, which may be empty."""
+        path = self.workdir / "jobs" / self.name / "job.json"
+        job = json.loads(path.read_text())["job"] if path.exists() else {}
+        found: Manifest = job.get("status", {}).get("training", {})
+        return found
+
     def program(self, pod: str) -> int:
         """The process id of a pod's program."""
         return program_of(f"{self.name}-{pod}", self.workdir)

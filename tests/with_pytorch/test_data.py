@@ -19,6 +19,7 @@ from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.schedule import Schedule
+from support.decoded import decoded_at_the_end
 from support.digit_datasets import prepare_digits
 from support.pytorch_learners import SHAPE, learner
 
@@ -44,6 +45,14 @@ def trained(data: Data, batch: Batch) -> tuple[PyTorchLearner, Outputs]:
     request = NetworkRequest("resnet", 8, data.class_count, SHAPE)
     made = learner(request, inputs=data.inputs)
     return made, made.train(batch, True, Flags())[1]
+
+
+def test_a_resumed_epoch_reads_no_earlier_batch(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So there is nothing to report to the watchdog before the first batch."""
+    training = datasets.choose(options, 0, 1, 1, CPU).training
+    assert decoded_at_the_end(training, monkeypatch) == (training.images % 8, training.images % 8)
 
 
 def test_bytes_for_a_gpu_train_like_the_numbers_for_a_cpu(options: Options) -> None:

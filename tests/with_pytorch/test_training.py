@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from imagenet_workloads.telemetry.events import Started, Validated, read_events
+from support import limits
 from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
 from support.digits import digit, label
 from support.processes import wait_until
@@ -138,3 +139,28 @@ def test_what_cannot_be_is_told_at_once(
     ended = train(arguments(digits, tmp_path, *more))
     assert ended.returncode == 3
     assert message in ended.stderr.splitlines()[-1]
+
+
+def test_test_io_reads_and_trains_nothing(digits: Path, tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    more = ("--network", "lenet", "--test-io", "1", "--disp-batches", "10")
+    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(log))
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "attempts/r0/checkpoints").exists()
+    found = result(tmp_path)
+    reading = found["reading"]
+    assert (reading["images"], reading["workers"], found["model"]) == (TRAIN, 1, {})
+    message = json.loads(log.read_text())
+    assert message["event"] == "read"
+    assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
+
+
+def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:
+    limits.check_refused_checkpoints(tmp_path, "PyTorch")
+
+
+def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
+    assert limits.advice_without_memory(tmp_path, "PyTorch") == (
+        f"{limits.LACKS_MEMORY}; --activation-checkpointing 1 "
+        "(spec.training.activationCheckpointing: true) may save some more, but is slower"
+    )

@@ -11,6 +11,7 @@ from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow.data import choose
 from imagenet_workloads.train.data import Batch, Data
+from support.decoded import decoded_at_the_end
 from support.digits import digit, label
 from support.tiny_records import MEAN, STD, write_dataset, write_shard
 
@@ -101,6 +102,14 @@ def test_an_epoch_goes_on_as_it_was(dataset: Path) -> None:
     assert [images([batch]) for batch in opened(dataset, *VARIED).training.epoch(1, 4)] == whole[4:]
     within = opened(dataset, *VARIED).training.epoch(1, 4, first_image=35)
     assert images([next(within)]) == whole[4][3:]
+
+
+def test_a_resumed_epoch_reads_no_earlier_batch(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So there is nothing to report to the watchdog before the first batch."""
+    found = decoded_at_the_end(opened(dataset).training, monkeypatch)
+    assert found == (TRAIN % BATCH, TRAIN % BATCH)
 
 
 def test_epochs_and_seeds_differ(dataset: Path) -> None:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
 from imagenet_workloads.telemetry.events import Started, Validated, read_events
+from support import limits
 from support.digits import digit, label
 from support.processes import wait_until
 from support.tiny_records import MEAN, STD, write_dataset
@@ -148,3 +149,27 @@ def test_what_cannot_be_is_told_at_once(
     ended = train(arguments(digits, tmp_path, *more))
     assert ended.returncode == 3
     assert message in ended.stderr.splitlines()[-1]
+
+
+def test_test_io_reads_and_trains_nothing(digits: Path, tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    more = ("--network", "lenet", "--test-io", "1", "--disp-batches", "10")
+    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(log))
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "attempts/r0/checkpoints").exists()
+    found = result(tmp_path)
+    reading = found["reading"]
+    assert (reading["images"], reading["workers"], found["model"]) == (TRAIN, 1, {})
+    message = json.loads(log.read_text())
+    assert message["event"] == "read"
+    assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
+
+
+def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:
+    limits.check_refused_checkpoints(tmp_path, "TensorFlow")
+
+
+def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
+    # oneDNN's convolution ends with a segmentation fault if it gets no memory on a CPU.
+    said = limits.advice_without_memory(tmp_path, "TensorFlow", TF_ENABLE_ONEDNN_OPTS="0")
+    assert said == limits.LACKS_MEMORY

@@ -7,10 +7,18 @@ turns it into one line on stderr, the pod's termination message and an exit code
 
 import errno
 
-MAKE_ROOM = "enlarge the output volume or remove files from it"
+NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""The errors of a write without room.
 
-NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
-"""The errors of a write to a full volume; NFS, CephFS and XFS have quotas."""
+NFS, CephFS and XFS have quotas. A process and a file system limit the size of a file.
+"""
+
+
+def make_room(number: int | None) -> str:
+    """Return what to do about an error without room, by its number."""
+    if number == errno.EFBIG:
+        return "allow larger files, as by `ulimit -f` or by another file system"
+    return "enlarge the output volume or remove files from it"
 
 
 class WorkloadError(Exception):
@@ -55,7 +63,7 @@ def output_error(what: str, error: OSError, remedy: str = "") -> StorageError:
     """
     message = f"{what}: {error.strerror or error}"
     if error.errno in NO_ROOM:
-        return VolumeFullError(f"{message}; {MAKE_ROOM}")
+        return VolumeFullError(f"{message}; {make_room(error.errno)}")
     return StorageError(f"{message}; {remedy}" if remedy else message)
 
 

@@ -35,8 +35,8 @@ _READERS = {
     "count": (r"[0-9]{1,18}", "a whole number of at least 0"),
     "losses": (r"(ce|nll|nll_loss)(,(ce|nll|nll_loss))*|", "ce, nll_loss, or both with a comma"),
     "positive": (r"0*[1-9][0-9]{0,17}", "a whole number of at least 1"),
-    "str": (r".*", "text"),
     "switch": ("[01]", "0 or 1"),
+    "text": (r".+", "text that is not empty"),
 }
 """A kind of value → the pattern of the texts that are one, and its words."""
 

@@ -196,6 +196,15 @@ FIGURES: Final = (
         "imagenet_train_data_wait_seconds_sum",
         per="imagenet_train_step_seconds_sum",
     ),
+    Figure(
+        "checkpoint_epoch",
+        COUNT,
+        Combine.RANK_0,
+        "imagenet_train_checkpoint_epoch",
+        lasts=True,
+        # The first one, and then ever fewer.
+        worth_a_write=Change(relative=1),
+    ),
 )
 """All figures, in the order of columns and documentation."""
 

@@ -243,6 +243,9 @@ class TrainingFigures(Model):
     data_wait_share: Fraction | None = None
     """The fraction of the workers' time spent waiting for data, since the previous sample."""
 
+    checkpoint_epoch: Annotated[LongCount, Unit("epochs")] | None = None
+    """The finished epochs of the newest checkpoint, over all attempts."""
+
 
 class TrainingStatus(TrainingFigures):
     """The current attempt, or the last."""

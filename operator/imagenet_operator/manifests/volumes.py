@@ -76,13 +76,18 @@ def data(job: ImageNetJob, *, read_only: bool = False) -> Mount:
 
 def output(job: ImageNetJob) -> Mount | None:
     """Return the mount of the output volume; None where the results go to the dataset's."""
-    volume = _output_volume(job)
-    if volume is None:
-        return None
-    claim = volume.claim_name or names.claim(job.metadata.name, OUTPUT_PURPOSE)
-    if claim == dataset_claim(job):
+    claim = output_claim(job)
+    if claim is None or claim == dataset_claim(job):
         return None
     return Mount("output", OUTPUT, claim, "/output")
+
+
+def output_claim(job: ImageNetJob) -> str | None:
+    """Return the claim to which results are written, which may be the dataset's."""
+    volume = _output_volume(job)
+    if volume is None:
+        return dataset_claim(job)
+    return volume.claim_name or names.claim(job.metadata.name, OUTPUT_PURPOSE)
 
 
 def dataset_path(job: ImageNetJob) -> str:

@@ -13,7 +13,13 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob, member_groups
 from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
 from imagenet_operator.errors import Problem
-from imagenet_operator.reconcile.policies import clock, conditions, members, time_account
+from imagenet_operator.reconcile.policies import (
+    checkpoint,
+    clock,
+    conditions,
+    members,
+    time_account,
+)
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import (
     Decision,
@@ -195,9 +201,11 @@ class ReconcileContext:
 
     def fail(self, reason: str, message: str) -> None:
         """Record that the job has failed."""
-        self.set_condition("Failed", True, reason, message)
+        go_on = checkpoint.advice(self.job, self.status.training)
+        said = checkpoint.added(message, go_on, conditions.MESSAGE_MAXIMUM)
+        self.set_condition("Failed", True, reason, said)
         self.end(reason, message)
-        self.record_warning(reason, message)
+        self.record_warning(reason, checkpoint.added(message, go_on, EVENT_MAXIMUM))
 
     def end(self, reason: str, message: str) -> None:
         """Record that the job has ended; the cleanup follows in the next reconcile."""

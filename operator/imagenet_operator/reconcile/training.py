@@ -103,6 +103,7 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
         replica_statuses=members.replica_statuses(planned),
         clock=Clock() if former is None else former.clock,
         accuracy=None if former is None else former.accuracy,
+        checkpoint_epoch=None if former is None else former.checkpoint_epoch,
         **attempt_size.started(context, planned),
     )
     context.update(training=started)

@@ -1,15 +1,22 @@
 """Members and runs killed in the middle of real training: it goes on, and ends right."""
 
+import copy
+import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.whole_jobs import WholeJob
+from support.processes import wait_until
+from support.whole_jobs import Manifest, WholeJob
 
 EPOCHS = 16
+GO_ON = r"of the claim (\S+); .* with spec\.training\.checkpoint\.initFrom: (\S+)$"
+"""What the message of a failed job says, with the claim and the folder."""
+
 MANIFEST: dict[str, Any] = {
     "apiVersion": "imagenet.dev/v1alpha1",
     "kind": "ImageNetJob",
@@ -71,3 +78,31 @@ def test_a_killed_run_goes_on_from_its_checkpoint(job: WholeJob) -> None:
     assert (result["restarts"], result["disruptions"], result["attempt"]) == (0, 1, 1)
     assert "/attempts/r0/checkpoints/" in result["written"]["resumedFrom"]
     assert result["dataset"]["folder"].startswith(str(job.workdir))
+
+
+def test_a_new_job_goes_on_as_the_message_of_a_failed_one_says(tmp_path: Path) -> None:
+    """The worker is killed, so the message is all of the operator's knowledge."""
+    failing = copy.deepcopy(MANIFEST)
+    failing["spec"]["runPolicy"] = {"backoffLimit": 0}
+    failing["spec"]["training"]["epochs"] = 10 * EPOCHS
+    job = WholeJob(tmp_path / "work", failing)
+    with job.running() as process:
+        wait_until(lambda: "checkpointEpoch" in job.training(), "a checkpoint is in the status")
+        os.kill(job.program("r0-worker-0"), signal.SIGKILL)
+        output, _ = process.communicate()
+
+    assert process.returncode == 1
+    message = json.loads(output.splitlines()[-1])["message"]
+    found = re.search(GO_ON, message)
+    assert found is not None, message
+    result = WholeJob(tmp_path / "work", on_the_claim(*found.groups())).run()
+    assert f"/{found[2]}/attempts/r0/checkpoints/" in result["written"]["resumedFrom"]
+
+
+def on_the_claim(claim: str, init_from: str) -> Manifest:
+    """A new job that trains an epoch from a checkpoint on a claim with a dataset."""
+    manifest = copy.deepcopy(MANIFEST)
+    manifest["metadata"]["name"] = "next"
+    manifest["spec"]["dataset"]["volume"] = {"claimName": claim}
+    manifest["spec"]["training"] |= {"epochs": 1, "checkpoint": {"initFrom": init_from}}
+    return manifest

@@ -17,10 +17,13 @@ from support.job_stories import (
     condition_of,
     creating,
     ended_well,
+    is_in_attempt,
+    is_over,
     is_running,
     make,
     names,
     play,
+    pod,
     running,
 )
 from support.job_table import OWN_PROGRAM, manifest
@@ -52,6 +55,27 @@ def test_figures_of_the_newest_sample_are_in_the_status() -> None:
     # The observation is empty, so the attempt ends here, and with it what was of now.
     assert training.outcome is not None
     assert (training.images_per_second, training.estimated_remaining_seconds) == (None, None)
+
+
+def test_a_failed_job_says_how_to_go_on_from_a_checkpoint_of_an_earlier_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = running(backoffLimit=1)
+    with monkeypatch.context() as patch:
+        heard = sample(cluster.now, attempt=0, checkpoint_epoch=7, progressed_at=cluster.now)
+        patch.setattr(cluster, "sample", lambda: heard)
+        cluster.exit(pod(cluster, "digits-r0-worker-0"), 1, "loss is NaN")
+        cluster.reconcile()
+    play(cluster, is_in_attempt(1))
+    cluster.exit(pod(cluster, "digits-r1-worker-0"), 1, "loss is NaN")
+    play(cluster, is_over)
+    assert cluster.status.training is not None
+    assert cluster.status.training.checkpoint_epoch == 7
+    status, reason, message = condition_of(cluster.status, "Failed")
+    assert (status, reason) == ("True", "BackoffLimitExceeded")
+    assert "loss is NaN; the newest checkpoint" in message
+    assert "after 7 epochs" in message
+    assert cluster.events[-1].message == message
 
 
 def test_workers_that_wait_for_data_are_an_event_once_an_attempt(

@@ -1,17 +1,32 @@
 """Paths that lead nowhere: one clear error of each program, with an exit code that ends retries."""
 
-from collections.abc import Callable, Sequence
+from argparse import Action, ArgumentParser, ArgumentTypeError, _SubParsersAction
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.commands import export, index, pack, plot, predict, seal, train
+from imagenet_workloads.commands import (
+    dataset,
+    export,
+    fetch,
+    index,
+    ledger,
+    pack,
+    plot,
+    predict,
+    publish,
+    seal,
+    train,
+    verify,
+)
 from support.pictures import collection, write_folder
 from support.preparation import WITHOUT_PRIVILEGES, finish, prepare, start
 
 Main = Callable[[Sequence[str]], int]
 
 KEY = ("--key", "abc")
+FETCHED = ("--http-archive", "http://localhost/a.tar")
 LONG = "x" * 300
 
 
@@ -39,6 +54,18 @@ def run(main: Main, *arguments: str | Path) -> int:
         (train.parse, ("--dataset", ""), "--dataset"),
         (train.parse, ("--output", ""), "--output"),
         (train.parse, ("--init-from", ""), "--init-from"),
+        (train.parse, ("--model-prefix", ""), "--model-prefix"),
+        (train.parse, ("--data-train", "", "--data-val", "v"), "--data-train"),
+        (train.parse, ("--data-train", "t", "--data-val", ""), "--data-val"),
+        (fetch.main, ("--cache", "", *FETCHED), "--cache"),
+        (publish.main, ("--dataset", "", "--s3-bucket", "b"), "--dataset"),
+        (dataset.main, ("show", ""), "ADDRESS"),
+        (dataset.main, ("publish", "", "s3://b/p"), "FOLDER"),
+        (dataset.main, ("publish", "f", ""), "ADDRESS"),
+        (dataset.main, ("fetch", "s3://b/p", ""), "FOLDER"),
+        (ledger.main, ("",), "FOLDER"),
+        (ledger.main, ("f", "--dataset", ""), "--dataset"),
+        (verify.main, ("",), "RESULT"),
     ],
 )  # fmt: skip
 def test_an_empty_path_is_a_bad_argument(
@@ -47,6 +74,39 @@ def test_an_empty_path_is_a_bad_argument(
     with pytest.raises(SystemExit, check=lambda error: error.code == 2):
         run(main, *arguments)
     assert f"argument {option}" in capsys.readouterr().err.replace("...", "")
+
+
+PATHS = {"ADDRESS", "ATTEMPT_FOLDER", "FILE", "FOLDER", "IMAGE", "KEY", "NAME", "PATH", "RESULT"}
+PROGRAMS = (dataset, export, fetch, index, ledger, pack, plot, predict, publish, seal, verify)
+
+
+def arguments_of(parser: ArgumentParser) -> Iterator[Action]:
+    """The arguments of a program and of its commands."""
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            for command in action.choices.values():
+                yield from arguments_of(command)
+        else:
+            yield action
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(
+            action, id=f"{module.PROGRAM} {'/'.join(action.option_strings) or action.dest}"
+        )
+        for module in PROGRAMS
+        for action in arguments_of(module.build_parser())
+        if action.metavar in PATHS
+    ],
+)
+def test_no_argument_for_a_path_takes_an_empty_one(action: Action) -> None:
+    """The table above calls each program; this finds the argument that it lacks."""
+    read = action.type
+    assert callable(read), "any text is taken"
+    with pytest.raises(ArgumentTypeError):
+        read("")
 
 
 @pytest.fixture

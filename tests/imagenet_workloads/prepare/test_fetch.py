@@ -17,6 +17,7 @@ import pytest
 import zstandard
 
 from imagenet_workloads.commands import fetch, index
+from imagenet_workloads.errors import NO_ROOM
 from imagenet_workloads.prepare import atomic_files, partial_file
 from imagenet_workloads.prepare.sources.cache import cache_entry
 from support.file_server import FileServer, Handler
@@ -394,4 +395,4 @@ def test_a_journal_of_a_crashed_node_is_read_as_far_as_it_is_whole(tmp_path: Pat
     third = partial_file.PartialFile(path, version, 3 * BLOCK)
     assert third.missing() == [0]
     third.close()
-    assert errno.ENOSPC in atomic_files.FULL
+    assert errno.ENOSPC in NO_ROOM

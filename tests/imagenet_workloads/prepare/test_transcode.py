@@ -228,3 +228,15 @@ def test_an_image_that_no_record_holds_is_refused(
     monkeypatch.setattr(module, "LARGEST_JPEG", 500)
     with pytest.raises(DamagedImageError, match="do not fit into a record"):
         transcode(jpeg(0), AS_IT_IS, codec)
+
+
+def test_too_little_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the image would be skipped."""
+
+    def lacks_memory(*_: object) -> None:
+        cv2.resize(np.zeros((1, 1), np.uint8), (1 << 20, 1 << 24))
+
+    image = png(pixels(40, 30))
+    monkeypatch.setattr(cv2, "imdecode", lacks_memory)
+    with pytest.raises(MemoryError, match="Failed to allocate"):
+        transcode(image, AS_IT_IS, choose("opencv"))

@@ -100,6 +100,7 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     training.learning_rate(0.1)
     training.accuracy(1.0, 1.0, 1.0)
     training.validation(1.0, 1.0)
+    training.checkpoint(1)
     preparation = PreparationRecorder(registry)
     preparation.listing_estimated(1, 100, 1)
     preparation.packing_estimated(1, 100, 1)

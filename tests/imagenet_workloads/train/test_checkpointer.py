@@ -48,6 +48,10 @@ class Scene:
             receipts=Receipts(0, 1, Launch([], 1), 0, 10),
         )
 
+    def metric(self, name: str) -> float | None:
+        labels = {"imagenet_job": "local", "namespace": "default", "role": "", "attempt": ""}
+        return self.registry.exported.get_sample_value(f"imagenet_train_{name}", labels)
+
     def checkpoints(self) -> list[str]:
         folders = (self.folder / "attempts/r0/checkpoints").glob("*")
         return sorted(folder.name.removesuffix("-batch-00000000") for folder in folders)
@@ -68,6 +72,16 @@ def test_every_so_many_epochs_and_at_the_end(
     for epoch in range(1, 6):
         scene.checkpointer.after_epoch(epoch)
     assert scene.checkpoints() == written
+
+
+def test_the_metrics_have_the_newest_checkpoint(tmp_path: Path) -> None:
+    """The operator reads it, for the message of a job that fails later."""
+    scene = Scene(tmp_path, "--checkpoint-every-epochs", "2")
+    found = []
+    for epoch in range(1, 5):
+        scene.checkpointer.after_epoch(epoch)
+        found.append(scene.metric("checkpoint_epoch"))
+    assert found == [None, 2.0, 2.0, 4.0]
 
 
 def test_seconds_count_from_the_last_checkpoint(tmp_path: Path) -> None:

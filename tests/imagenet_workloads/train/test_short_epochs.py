@@ -21,6 +21,8 @@ class Numbers:
         passed: Callable[[], None] = lambda: None,
         first_image: int = 0,
     ) -> Iterator[Batch]:
+        for _ in range(first_batch):
+            passed()
         return (Batch(at, None, 2) for at in range(first_batch, 10))
 
 
@@ -38,3 +40,10 @@ def test_an_epoch_ends_early_with_whole_updates(most: int, steps: int, batches: 
     assert [batch.data for batch in short.training.epoch(0, 0)] == list(range(batches))
     assert [batch.data for batch in short.training.epoch(0, 1)] == list(range(1, batches))
     assert (short.training.ordered_batch, short.validation) == (None, None)
+
+
+def test_a_skipped_batch_is_progress_of_a_short_epoch_too() -> None:
+    data = Data(Numbers(), None, plain_inputs((3, 8, 8)), (), 10, None)
+    passed: list[bool] = []
+    shortened(data, 4, 1).training.epoch(0, 3, lambda: passed.append(True))
+    assert len(passed) == 3

@@ -78,6 +78,15 @@ class ResourceExhaustedError(Exception):
         (ResourceExhaustedError("OOM when allocating tensor on GPU:0"), "0", "the GPU"),
         (RuntimeError("cudaMalloc retry failed: out of memory\nStack trace:"), "0,1", "the GPU"),
         (RuntimeError("std::bad_alloc"), "", "this machine"),
+        (RuntimeError("MXNetError: Failed to allocate CPU Memory"), "", "this machine"),
+        (
+            RuntimeError(
+                "OpenCV(4.9.0) alloc.cpp:73: error: (-4:Insufficient memory) Failed to allocate "
+                "150528 bytes in function 'OutOfMemoryError'"
+            ),
+            "",
+            "this machine",
+        ),
     ],
 )
 def test_a_lack_of_memory_names_the_batch(error: Exception, gpus: str, where: str) -> None:

@@ -27,22 +27,34 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def full_error(folder: Path) -> OSError | None:
-    """Return the system's error if the volume of a folder is full; None if it has room.
+def full_error(folder: Path, written: Path) -> OSError | None:
+    """Return the system's error if a folder has no room for a file; None if it has.
 
     For a framework's writer, whose own error does not say why it failed.
+
+    Args:
+        folder: On the volume.
+        written: The file or folder that the writer could not complete; it may not exist.
     """
     if free_bytes(folder) < _AS_GOOD_AS_FULL:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     try:
         # The free bytes of a volume can leave out a quota. NFS reports it at the sync.
         with tempfile.TemporaryFile(dir=folder) as probe:
+            # A limit for the size of a file is found only where a file has it.
+            probe.seek(_largest(written))
             probe.write(bytes(_AS_GOOD_AS_FULL))
             probe.flush()
             os.fsync(probe.fileno())
     except OSError as error:
         return error if error.errno in NO_ROOM else None
     return None
+
+
+def _largest(written: Path) -> int:
+    """Return the bytes of a file, or of the largest file of a folder; 0 if there is none."""
+    files = [written, *written.rglob("*")] if written.is_dir() else [written]
+    return max((path.stat().st_size for path in files if path.is_file()), default=0)
 
 
 def size_of(folder: Path) -> int:

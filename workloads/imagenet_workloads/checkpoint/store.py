@@ -27,13 +27,13 @@ from imagenet_workloads.checkpoint.manifest import (
     read_batches_per_epoch,
 )
 from imagenet_workloads.errors import (
-    MAKE_ROOM,
     NO_ROOM,
     InputError,
     StorageError,
     SupersededError,
     VolumeFullError,
     WorkloadError,
+    make_room,
 )
 
 __all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
@@ -212,7 +212,7 @@ class CheckpointStore:
             raise
         except Exception as error:
             # A framework's own writer has one error for a full volume and for much else.
-            full = room.full_error(self._folder)
+            full = room.full_error(self._folder, temporary)
             if full is None:
                 raise
             raise self._record_full(where, temporary, full) from error
@@ -225,17 +225,19 @@ class CheckpointStore:
             size = f"{needed:,}"
         else:
             written = room.size_of(temporary)
-            # The free bytes of a volume can leave out a quota.
-            free = 0 if full.errno == errno.EDQUOT else room.free_bytes(self._folder)
+            # The free bytes of a volume can leave out a quota, and say nothing of one file.
+            free = room.free_bytes(self._folder) if full.errno == errno.ENOSPC else 0
             needed = written + free + 1
             size = f"more than {written:,}"
-        error = VolumeFullError(f"{where}: {full.strerror}: {self._remedy(size)}", needed)
+        error = VolumeFullError(
+            f"{where}: {full.strerror}: {self._remedy(size, full.errno)}", needed
+        )
         shutil.rmtree(temporary, ignore_errors=True)
         room.record(self.attempt_folder, needed)
         return error
 
-    def _remedy(self, size: str) -> str:
-        """What to do about a volume without room for a checkpoint of some bytes."""
+    def _remedy(self, size: str, number: int | None = None) -> str:
+        """What to do if there is no room for a checkpoint of some bytes, by the error's number."""
         free = room.free_bytes(self.attempt_folder)
         go_on = ""
         if (newest := next(iter(self._candidates()), None)) is not None:
@@ -244,7 +246,7 @@ class CheckpointStore:
             if output.parent.name == "jobs":
                 newest = newest.relative_to(output.parent.parent)
             go_on = f"; a new job goes on with checkpoint.initFrom: {newest}"
-        return f"a checkpoint needs {size} bytes and {free:,} are free; {MAKE_ROOM}{go_on}"
+        return f"a checkpoint needs {size} bytes and {free:,} are free; {make_room(number)}{go_on}"
 
     def _candidates(self) -> list[Path]:
         """Return the checkpoint folders of all attempts up to this one, the furthest first."""

@@ -8,8 +8,9 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from imagenet_workloads.arguments import path
 
 if TYPE_CHECKING:
     from imagenet_workloads.train.ledger_check import EpochReport, Run
@@ -26,11 +27,11 @@ def build_parser() -> argparse.ArgumentParser:
         description="Check that every record of each epoch was trained once, over all attempts.",
     )
     parser.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="the job's folder on its output volume"
+        "folder", type=path, metavar="FOLDER", help="the job's folder on its output volume"
     )
     parser.add_argument(
         "--dataset",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="a sealed dataset, to compare each trained record with the one of its position",
     )

@@ -6,9 +6,8 @@ result.json has a chain of receipts: those of its checkpoints, and of the states
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from imagenet_workloads.arguments import count
+from imagenet_workloads.arguments import count, path, text
 
 PROGRAM = "imagenet-verify"
 # Receipts differ; 3 is that of an input that cannot be verified.
@@ -22,10 +21,11 @@ def build_parser() -> argparse.ArgumentParser:
         description="Train some steps from a checkpoint again, and compare every byte.",
     )
     parser.add_argument(
-        "result", type=Path, metavar="RESULT", help="a job's folder, an attempt's or a result.json"
+        "result", type=path, metavar="RESULT", help="a job's folder, an attempt's or a result.json"
     )
     parser.add_argument(
         "--checkpoint",
+        type=text,
         metavar="NAME",
         help="where to begin, such as epoch-0003-batch-00000000 (default: the last one that is "
         "there and has the receipt)",

@@ -30,8 +30,6 @@ _TEMPORARY = ".tmp-"
 _TRIES = 5
 # linux/fs.h
 _SYNC_FILE_RANGE_WRITE = 2
-FULL = NO_ROOM | {errno.EFBIG}
-"""The errors of a write without room; EFBIG is the limit of this process for a file's size."""
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _NO_PLACE = frozenset((errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP))
 
@@ -48,7 +46,7 @@ def explain(path: Path, error: OSError) -> NoReturn:
         StorageError: The volume is full, read-only, or owned by another user.
         WorkloadError: Any other error, which may be transient.
     """
-    if error.errno in FULL:
+    if error.errno in NO_ROOM:
         raise StorageError(
             f"{path}: {error.strerror}: the volume, or the quota of this process, is full; "
             "enlarge it, then run again: finished shards are kept"

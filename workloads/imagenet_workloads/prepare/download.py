@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from imagenet_workloads.errors import StorageError
+from imagenet_workloads.errors import NO_ROOM, StorageError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.partial_file import PartialFile
@@ -137,7 +137,7 @@ def room(path: Path, needed: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in atomic_files.FULL:
+        if error.errno in NO_ROOM:
             raise StorageError(
                 f"{path.parent}: {error.strerror}: {needed} more bytes are needed; {REMEDY}"
             ) from error

@@ -107,6 +107,8 @@ def _read_by_opencv(data: bytes) -> Pixels:
     try:
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), how)
     except cv2.error as error:
+        if error.code == cv2.Error.STS_NO_MEM:
+            raise MemoryError(f"OpenCV: {error.err}") from None
         raise DamagedImageError(f"OpenCV cannot read it: {error.err or error}") from None
     if pixels is None:
         raise DamagedImageError("is no image that libjpeg or OpenCV can read")

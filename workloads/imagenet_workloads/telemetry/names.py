@@ -129,6 +129,12 @@ TRAIN_BATCHES_PER_EPOCH = Metric(
     "batches",
     "Batches of this worker in one epoch.",
 )
+TRAIN_CHECKPOINT_EPOCH = Metric(
+    "imagenet_train_checkpoint_epoch",
+    MetricType.GAUGE,
+    "epochs",
+    "Finished epochs of the newest checkpoint that this worker, of rank 0, has written.",
+)
 TRAIN_LOSS = Metric(
     "imagenet_train_loss",
     MetricType.GAUGE,
@@ -320,6 +326,7 @@ TRAINING = (
     TRAIN_EPOCHS,
     TRAIN_BATCH,
     TRAIN_BATCHES_PER_EPOCH,
+    TRAIN_CHECKPOINT_EPOCH,
     TRAIN_LOSS,
     TRAIN_TOP1,
     TRAIN_TOP5,

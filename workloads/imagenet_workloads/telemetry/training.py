@@ -126,6 +126,10 @@ class TrainingRecorder:
         self._registry.set(names.TRAIN_VALIDATION_TOP1, top1)
         self._set_known(names.TRAIN_VALIDATION_TOP5, top5)
 
+    def checkpoint(self, epoch: int) -> None:
+        """Set the finished epochs of the newest checkpoint of this worker."""
+        self._registry.set(names.TRAIN_CHECKPOINT_EPOCH, epoch)
+
     def _export_time(self) -> None:
         with self._exporting:  # two scrapes may come at once
             for phase, seconds in self.time.seconds().items():

@@ -8,7 +8,6 @@ from pathlib import Path
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.process.termination import Termination
-from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.train.data import TrainingData
@@ -121,11 +120,7 @@ class Checkpointer:
             if self._receipts is not None:
                 self._receipts.add(self._store.folder_of(position))
             self._last_saved = self._clock()
-            self._reporter.write(
-                events.CheckpointWritten(
-                    position.epoch, position.batch, position.name, self._last_saved - started
-                )
-            )
+            self._reporter.checkpoint(position, self._last_saved - started)
         if self._receipts is not None:
             self._receipts.expect_later(position, position)
         self._reporter.pause()

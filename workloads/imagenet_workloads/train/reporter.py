@@ -131,6 +131,11 @@ class Reporter:
             accuracy = counts.accuracy(counts.top_k)
             _readable.info("epoch %d validated: top-%d %.4f", epoch, top_k, accuracy)
 
+    def checkpoint(self, position: Position, seconds: float) -> None:
+        """Report a complete checkpoint, and the seconds that it took."""
+        self._recorder.checkpoint(position.epoch)
+        self.write(events.CheckpointWritten(position.epoch, position.batch, position.name, seconds))
+
     def write(self, event: events.Event) -> None:
         """Write an event to the attempt's log, if this worker keeps it, and call the listener."""
         if self._log is not None:

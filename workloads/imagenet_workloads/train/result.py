@@ -181,7 +181,7 @@ def put(path: Path, write: Callable[[Path], object]) -> None:
         raise output_error(f"cannot write {path}", error) from error
     except Exception as error:
         # A framework's own writer has one error for a full volume and for much else.
-        full = room.full_error(path.parent)
+        full = room.full_error(path.parent, temporary)
         if full is None:
             raise
         raise output_error(f"cannot write {path}", full) from error

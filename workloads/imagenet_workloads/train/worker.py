@@ -24,7 +24,13 @@ from imagenet_workloads.train.options.description import option_name
 from imagenet_workloads.train.resume import identify
 from imagenet_workloads.train.trainer import Worker, train
 
-_OUT_OF_MEMORY = ("out of memory", "cannot allocate memory", "bad_alloc")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "cannot allocate memory",
+    "bad_alloc",
+    "failed to allocate cpu memory",
+    "insufficient memory",
+)
 
 
 def run(options: Options, description: FrameworkDescription, variables: Mapping[str, str]) -> int:
@@ -92,8 +98,8 @@ def explain_memory(
 ) -> str | None:
     """Say what to change if an error is a lack of memory; None for any other.
 
-    MXNet raises its own error, with the text of CUDA's or of the C library; TensorFlow raises
-    ResourceExhaustedError.
+    MXNet raises its own error, with its own text or that of CUDA or the C library; TensorFlow
+    raises ResourceExhaustedError, and OpenCV an error with the text "Insufficient memory".
 
     Args:
         error: any.

@@ -163,6 +163,16 @@ def test_colours_mean_and_std_are_red_green_blue(tmp_path: Path) -> None:
     assert np.allclose(batch.data.asnumpy()[0, :, 4, 4], [10, 10, -10], atol=1)
 
 
+def test_each_skipped_batch_is_progress(tmp_path: Path) -> None:
+    """ImageRecordIter reads what is skipped, which can take longer than the watchdog waits."""
+    passed: list[bool] = []
+    data = training(numbered(tmp_path, 40), 0, 1)
+    batches = data.epoch(0, 6, lambda: passed.append(True))
+    assert len(passed) == 6
+    assert len(list(batches)) == 4
+    assert len(passed) == 6
+
+
 def test_too_many_workers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="too few for 4 workers"):
         training(numbered(tmp_path, 3), 0, 4)
@@ -183,3 +193,19 @@ def test_decoding_threads_are_handed_to_mxnet(
     settings = Reader(SHAPE, 4, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), threads=threads)
     list(RecordValidation(settings, numbered(tmp_path, 8), 0).batches(0, 1))
     assert given["preprocess_threads"] == threads
+
+
+def test_an_image_that_opencv_cannot_decode_is_damage(tmp_path: Path) -> None:
+    """MXNet does not say which record it is; a retry would read it again."""
+    files = numbered(tmp_path, 8, shards=1)
+    (record,) = files.records
+    content = bytearray(record.read_bytes())
+    begin = content.index(b"\xff\xd8")
+    content[begin : begin + 32] = bytes(32)
+    record.write_bytes(content)
+    readers = training(files, 0, 1).epoch(0, 0), RecordValidation(reader(4), files, 0).batches(0, 1)
+    for batches in readers:
+        with pytest.raises(
+            InputError, match=r"an image cannot be decoded.* imagenet-seal --verify"
+        ):
+            list(batches)

@@ -86,3 +86,41 @@ def test_gluon_s_trainer_updates_the_weights_on_the_servers(tmp_path: Path, kv_s
         assert set(cluster.wait().values()) == {0}, cluster.output("server")
         assert cluster.output("worker-0") == "weight: [[0.25]]\n"
         assert "refused command" not in cluster.output("server")
+
+
+# Two bits tell of each number whether it exceeds the threshold. The rest is added to the next one.
+COMPRESSING = """
+import mxnet as mx
+import numpy as np
+
+store = mx.kv.create("dist_sync")
+store.set_gradient_compression({"type": "2bit", "threshold": 0.5})
+store.init(0, mx.nd.zeros((100, 40)))
+store._barrier()
+pulled = mx.nd.zeros((100, 40))
+for gradient in (0.75, 0.125, 0.125):
+    store.push(0, mx.nd.ones((100, 40)) * gradient)
+    store.pull(0, out=pulled)
+    print("sums:", np.unique(pulled.asnumpy()).tolist(), flush=True)
+store._barrier()
+"""
+
+
+def test_a_server_that_refuses_all_of_python_s_commands_obeys_ps_lite_s(tmp_path: Path) -> None:
+    """The setting of the compression is a command too, which C++ obeys."""
+    with TrainingCluster(
+        tmp_path,
+        "dist_sync",
+        [],
+        own_program=[sys.executable, "-c", COMPRESSING],
+        environment={"IMAGENET_WORKER_PROGRAM": "imagenet-train"},
+    ) as cluster:
+        assert set(cluster.wait().values()) == {0}, cluster.output("server")
+        for worker in ("worker-0", "worker-1"):
+            # Of two workers. The third gradient makes the rests as large as the threshold.
+            assert cluster.output(worker).splitlines() == [
+                "sums: [1.0]",
+                "sums: [0.0]",
+                "sums: [1.0]",
+            ]
+        assert "refused command" not in cluster.output("server")

@@ -15,7 +15,7 @@ import pytest
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.telemetry.events import EpochFinished, Started, Validated, read_events
-from support import plain_mxnet
+from support import limits, plain_mxnet
 from support.processes import wait_until
 from support.tiny_dataset import TinyDataset, write_dataset
 from support.training_cluster import PROGRAM, plain_environment, train
@@ -247,6 +247,17 @@ def test_test_io_reads_and_trains_nothing(digits: TinyDataset, tmp_path: Path) -
     message = json.loads(log.read_text())
     assert message["event"] == "read"
     assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
+
+
+def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:
+    limits.check_refused_checkpoints(tmp_path, "MXNet")
+
+
+def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
+    assert limits.advice_without_memory(tmp_path, "MXNet") == (
+        f"{limits.LACKS_MEMORY}; MXNET_BACKWARD_DO_MIRROR=1 in the environment may save some more, "
+        "but is slower"
+    )
 
 
 @pytest.mark.parametrize(

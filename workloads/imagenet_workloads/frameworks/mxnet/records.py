@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import mxnet as mx
+from mxnet.base import MXNetError
 
+from imagenet_workloads.dataset import damaged
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles
 from imagenet_workloads.train.data import Batch
@@ -25,6 +27,10 @@ from imagenet_workloads.train.options.groups import AugmentationOptions
 from imagenet_workloads.train.sharding import batches_per_epoch, seed_of, share
 
 _log = logging.getLogger(__name__)
+
+# In the errors of the OpenCV with which MXNet decodes. They do not say which image it is.
+_OPENCV = "OpenCV("
+_NO_MEMORY = "Insufficient memory"
 
 # Images and labels.
 _Arrays = tuple[mx.nd.NDArray, mx.nd.NDArray]
@@ -73,10 +79,22 @@ class Reader:
     def read(
         self, files: RecordFiles, part: int, parts: int, wanted: int, **more: Any
     ) -> Iterator[_Arrays]:
-        """Return images and labels of the first `wanted` batches of one part of the records."""
-        if wanted < self.length(files, part, parts):
-            return self._some(self._open(files, part, parts, ctx="cpu", **more), wanted)
-        return self._all(self._open(files, part, parts, **more), wanted)
+        """Yield images and labels of the first `wanted` batches of one part of the records.
+
+        Raises:
+            InputError: an image cannot be decoded.
+        """
+        try:
+            if wanted < self.length(files, part, parts):
+                yield from self._some(self._open(files, part, parts, ctx="cpu", **more), wanted)
+            else:
+                yield from self._all(self._open(files, part, parts, **more), wanted)
+        except MXNetError as error:
+            if _OPENCV not in str(error) or _NO_MEMORY in str(error):
+                raise
+            first, *others = files.records
+            place = first.parent if others else first
+            raise damaged(place, "an image cannot be decoded") from error
 
     def _all(self, source: mx.io.DataIter, length: int) -> Iterator[_Arrays]:
         for number, batch in enumerate(source, start=1):

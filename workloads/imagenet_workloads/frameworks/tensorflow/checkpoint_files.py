@@ -102,7 +102,7 @@ def export(prefix: Path, model: Any, epoch: int) -> Mapping[str, str]:
     except OSError as error:
         raise output_error(f"cannot write {prefix}", error) from error
     except tf.errors.OpError as error:
-        full = room.full_error(prefix.parent)
+        full = room.full_error(prefix.parent, aside)
         if full is None:
             raise StorageError(f"cannot write {prefix}: {error}") from error
         raise output_error(f"cannot write {prefix}", full) from error

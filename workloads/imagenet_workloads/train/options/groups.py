@@ -132,9 +132,13 @@ class DataOptions:
         arguments.path,
     )
     cache_size: int | None = option(None, "most bytes of --cache", kinds.positive)
-    data_train: str | None = option(None, "training records: .rec files or folders, several with ;")
+    data_train: str | None = option(
+        None, "training records: .rec files or folders, several with ;", arguments.text
+    )
     data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
-    data_val: str | None = option(None, "validation records: .rec files or folders, several with ;")
+    data_val: str | None = option(
+        None, "validation records: .rec files or folders, several with ;", arguments.text
+    )
     data_val_idx: str = option("", "their index files (default: .idx beside each .rec)")
     num_examples: int = option(
         1281167, "training images that --benchmark pretends to have", kinds.positive
@@ -231,6 +235,7 @@ class OutputOptions:
     model_prefix: str | None = option(
         None,
         "also write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's example does",
+        arguments.text,
         aliases=("--model",),
     )
     save_period: int = option(1, "epochs between them", kinds.positive)
