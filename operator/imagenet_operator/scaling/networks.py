@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.frameworks import NETWORKS
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.api.networks import Network as Model
+from imagenet_operator.api.networks import own_side
+from imagenet_operator.api.sources.synthetic import SyntheticSource as Synthetic
+from imagenet_operator.errors import ImageNetJobError, Problem
 
 
 class UnknownNetwork(ImageNetJobError):  # noqa: N818 - says what was named
@@ -47,10 +50,54 @@ def read(text: str) -> Network:
 
 
 def applied(network: Network, manifest: Manifest) -> Manifest:
-    """Return a manifest with another network; the shape of its images stays."""
+    """Return a manifest with another network.
+
+    Images that are as large as the former network's own become as large as those of the new one;
+    other images stay.
+    """
     training = manifest["spec"]["training"]
     model = {key: value for key, value in training["model"].items() if key != "numLayers"}
     model |= {"network": network.name} | (
         {} if network.layers is None else {"numLayers": network.layers}
     )
+    channels, *sides = _image_shape(manifest)
+    if set(sides) == {own_side(training["model"]["network"])}:
+        model["imageShape"] = [channels, *[own_side(network.name)] * 2]
     return manifest | {"spec": manifest["spec"] | {"training": training | {"model": model}}}
+
+
+def record_problems(manifest: Manifest, changed: Manifest) -> list[Problem]:
+    """Return why the dataset's records are too small for larger images than the manifest's.
+
+    Args:
+        manifest: A valid job.
+        changed: The job with another network.
+    """
+    side = min(_image_shape(changed)[1:])
+    edge = _shorter_edge(changed["spec"]["dataset"])
+    if edge is None or edge[1] >= side or side <= min(_image_shape(manifest)[1:]):
+        return []
+    path, pixels = edge
+    network = changed["spec"]["training"]["model"]["network"]
+    return [
+        Problem(
+            path,
+            f"{pixels} pixels are too small for {network}, whose images have {side}",
+            f"write at least {side}, or leave {network} out of --networks",
+        )
+    ]
+
+
+def _image_shape(manifest: Manifest) -> list[int]:
+    given = manifest["spec"]["training"]["model"].get("imageShape")
+    return list(given or Model.model_fields["image_shape"].default)
+
+
+def _shorter_edge(dataset: Manifest) -> tuple[str, int] | None:
+    """Return the field and pixels of the records' shorter edge; None if they vary."""
+    if (resize := dataset.get("preprocessing", {}).get("resize")) is not None:
+        return "spec.dataset.preprocessing.resize", int(resize)
+    if (synthetic := dataset["source"].get("synthetic")) is None:
+        return None
+    shape = synthetic.get("imageShape") or Synthetic.model_fields["image_shape"].default
+    return "spec.dataset.source.synthetic.imageShape", min(shape[1:])
