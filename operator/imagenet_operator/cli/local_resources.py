@@ -92,7 +92,10 @@ def settings(metrics_port: int) -> ReconcileSettings:
         restart_delay_limit=timedelta(seconds=30),
         disruption_delay=timedelta(0),
         manifests=manifests.Settings(
-            worker_grace_period_seconds=5, network_policy=False, metrics_port=metrics_port
+            worker_grace_period_seconds=5,
+            network_policy=False,
+            metrics_port=metrics_port,
+            one_node=True,
         ),
     )
 
