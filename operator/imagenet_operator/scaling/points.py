@@ -35,6 +35,9 @@ SWEEP = "training.imagenet.dev/sweep"
 _WORKERS = "workers"
 """The field of `spec.training` that a strategy with a fixed number of workers rejects."""
 
+_PROCESSES = ("slotsPerWorker", "processesPerWorker")
+"""The fields of strategies with a worker's number of processes."""
+
 _DIGEST = 6
 
 
@@ -268,8 +271,18 @@ def _training(training: Manifest, size: Size) -> Manifest:
         for name, value in training.get("workers", {}).items()
         if name not in ("minReplicas", "elastic")
     }
-    gpus = {} if size.gpus is None else {"gpus": size.gpus}
-    return training | {"workers": {**fixed, "replicas": size.workers, **gpus}}
+    former = fixed.get("gpus", 0)
+    if size.gpus in (None, former):
+        return training | {"workers": {**fixed, "replicas": size.workers}}
+    ((kind, block),) = training["strategy"].items()
+    # One process for each GPU is the default.
+    strategy = {
+        name: value
+        for name, value in (block or {}).items()
+        if name not in _PROCESSES or value != former
+    }
+    workers = {**fixed, "replicas": size.workers, "gpus": size.gpus}
+    return training | {"strategy": {kind: strategy}, "workers": workers}
 
 
 def _weak_batch(manifest: Manifest, size: Size) -> int:

@@ -61,6 +61,22 @@ def test_a_strategy_of_one_worker_has_all_gpus_in_it() -> None:
     assert found.left_out == ()
 
 
+@pytest.mark.parametrize(
+    ("framework", "strategy", "field"),
+    [
+        ("MXNet", "horovod", "slotsPerWorker"),
+        ("PyTorch", "distributedDataParallel", "processesPerWorker"),
+    ],
+)
+def test_one_process_for_each_gpu_stays_so(framework: str, strategy: str, field: str) -> None:
+    fields = {"framework": framework, "strategy": {strategy: {field: 4}}}
+    manifest = job_table.manifest(training={**fields, "workers": {"replicas": 2, "gpus": 4}})
+    found = plan(manifest, sizes.of_gpus(manifest, (1, 2, 8)))
+    assert placed(found) == [(1, 1, 64), (1, 2, 128), (2, 4, 512)]
+    on_cpus = plan(manifest, sizes.of_workers((1, 2), on_cpus=True))
+    assert placed(on_cpus) == [(1, 0, 64), (2, 0, 128)]
+
+
 def test_strong_scaling_keeps_the_batch_of_all_gpus() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 2, "gpus": 1}})
     found = plan(manifest, sizes.of_gpus(manifest, (1, 2)), is_weak=False)
