@@ -146,6 +146,15 @@ def test_archives_of_class_folders_may_be_the_splits(tmp_path: Path) -> None:
     assert sealed.class_words == {"n01": "tench"}
 
 
+def test_the_archives_of_splits_may_be_compressed(tmp_path: Path) -> None:
+    folders = {f"{name}/{one}": jpeg for name in IMAGES for one, jpeg in IMAGES[name].items()}
+    (tmp_path / "raw").mkdir()
+    for split in ("train", "val"):
+        (tmp_path / "raw" / f"{split}.tar.gz").write_bytes(gzip.compress(tar(folders)))
+    sealed = read_dataset(prepare(tmp_path / "raw", tmp_path / "data", "--shards", "1"))
+    assert (sealed.train.per_class, sealed.validation.per_class) == ((4, 3, 5), (4, 3, 5))
+
+
 def test_a_validation_archive_without_labels_says_which_file_to_add(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,13 +7,13 @@ from imagenet_workloads.errors import InputError
 _SHORT = {".gz": ".tgz", ".bz2": ".tbz2", ".xz": ".txz", ".zst": ".tzst"}
 SUFFIXES = (*(f".tar{one}" for one in _SHORT), *_SHORT.values())
 
-# The development kit and the bounding boxes of image-net.org; its archives of images are tars.
-_NO_IMAGES = "ILSVRC2012_"
+# Of image-net.org: the development kit and the bounding boxes.
+_NO_IMAGES = ("ILSVRC2012_devkit", "ILSVRC2012_bbox")
 
 
 def is_compressed_tar(name: str) -> bool:
     """Whether a file is named like the compressed archive of a class."""
-    return name.endswith(SUFFIXES) and not name.startswith((_NO_IMAGES, "."))
+    return name.endswith(SUFFIXES) and not name.startswith((*_NO_IMAGES, "."))
 
 
 def plain(name: str) -> str:

@@ -17,6 +17,7 @@ from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive import Archive, holds_image, pass_over, require_data
 from imagenet_workloads.prepare.sources.archive_layouts import require_uncompressed
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.sources.decompressed import decompressed
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.folder import NOT_CLASSES, names
 from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
@@ -136,19 +137,24 @@ def open_folder_of_archives(
     """
     listed, folders = _listed(root, scratch is not None)
     files = sorted(compressed_names.by_plain_name(listed, str(root)))
-    splits = {split_of(name): name for name in files if split_of(name)}
+    splits = {split_of(name): name for name in listed if split_of(name)}
     training = next((splits[name] for name in splits if name in TRAINING), None)
+    open_split = open_file if scratch is None else partial(_open_content, open_file, scratch)
     if training is not None:
-        with closing(open_file(root / training)) as file:
+        with closing(open_split(root / training)) as file:
             training = None if webdataset.is_shard(file) else training
     # Class folders count, whatever is left over beside them.
     if training is not None and not folders:
-        return _open_splits(root, training, splits, open_file)
+        return _open_splits(root, training, splits, open_split)
     if folders or not files:
         return None
     found = FilesOfFolder(root, files, open_file, scratch)
     others = {name for name in names(root) if name not in NOT_CLASSES} - {*listed}
     return webdataset.open_shards(found) or open_classes(found, sorted(others))
+
+
+def _open_content(open_file: OpenFile, scratch: Path, path: Path) -> Blob:
+    return decompressed(open_file(path), scratch)
 
 
 def open_file_of(root: Path, file: str, is_flat: bool, open_file: OpenFile) -> Source:
@@ -193,7 +199,8 @@ def _listed(root: Path, takes_compressed: bool) -> tuple[Sequence[str], bool]:
 
 def split_of(name: str) -> str:
     """The split that an archive is named after; empty if it is none."""
-    stem = name.rpartition(".")[0].lower().removeprefix(_ILSVRC)
+    plain = compressed_names.plain(name)
+    stem = plain.rpartition(".")[0].lower().removeprefix(_ILSVRC)
     return stem if stem in SPLITS else ""
 
 

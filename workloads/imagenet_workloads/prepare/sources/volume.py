@@ -251,7 +251,8 @@ class VolumeKind(SourceKind):
         if kind in cifar.KINDS and (source := _open_cifar(path)) is not None:
             return cifar.planned_split(planned, source)
         if planned.has("file"):
-            return _matching(kind, open_file_of(path, planned.file_name("file"), is_flat, File))
+            file, open_file = planned.file_name("file"), partial(_open_blob, scratch=parsed.data)
+            return _matching(kind, open_file_of(path, file, is_flat, open_file))
         if kind in KINDS_OF_FOLDERS:
             return FolderOfArchives(kind, FilesOfFolder(path, (), File, parsed.data), ())
         folder = FlatFolder if is_flat else Folder
