@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from imagenet_operator.api import parse
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.dataset import DatasetSpec
 from imagenet_operator.api.frameworks import NETWORKS
 from imagenet_operator.api.networks import Network as Model
 from imagenet_operator.api.networks import own_side
-from imagenet_operator.api.sources.synthetic import SyntheticSource as Synthetic
 from imagenet_operator.errors import ImageNetJobError, Problem
 
 
@@ -74,7 +75,7 @@ def record_problems(manifest: Manifest, changed: Manifest) -> list[Problem]:
         changed: The job with another network.
     """
     side = min(_image_shape(changed)[1:])
-    edge = _shorter_edge(changed["spec"]["dataset"])
+    edge = _shorter_edge(parse(manifest).spec.dataset)
     if edge is None or edge[1] >= side or side <= min(_image_shape(manifest)[1:]):
         return []
     path, pixels = edge
@@ -93,11 +94,10 @@ def _image_shape(manifest: Manifest) -> list[int]:
     return list(given or Model.model_fields["image_shape"].default)
 
 
-def _shorter_edge(dataset: Manifest) -> tuple[str, int] | None:
+def _shorter_edge(dataset: DatasetSpec) -> tuple[str, int] | None:
     """Return the field and pixels of the records' shorter edge; None if they vary."""
-    if (resize := dataset.get("preprocessing", {}).get("resize")) is not None:
-        return "spec.dataset.preprocessing.resize", int(resize)
-    if (synthetic := dataset["source"].get("synthetic")) is None:
-        return None
-    shape = synthetic.get("imageShape") or Synthetic.model_fields["image_shape"].default
-    return "spec.dataset.source.synthetic.imageShape", min(shape[1:])
+    if dataset.preprocessing.resize is not None:
+        return "spec.dataset.preprocessing.resize", dataset.preprocessing.resize
+    (kind,) = dataset.source.given
+    edge = dataset.source.fields.shorter_edge
+    return None if edge is None else (f"spec.dataset.source.{kind}.{edge[0]}", edge[1])
