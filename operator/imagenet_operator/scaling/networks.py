@@ -98,6 +98,7 @@ def _shorter_edge(dataset: DatasetSpec) -> tuple[str, int] | None:
     """Return the field and pixels of the records' shorter edge; None if they vary."""
     if dataset.preprocessing.resize is not None:
         return "spec.dataset.preprocessing.resize", dataset.preprocessing.resize
-    (kind,) = dataset.source.given
     edge = dataset.source.fields.shorter_edge
-    return None if edge is None else (f"spec.dataset.source.{kind}.{edge[0]}", edge[1])
+    return (
+        None if edge is None else (f"spec.dataset.source.{dataset.source.kind}.{edge[0]}", edge[1])
+    )
