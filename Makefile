@@ -210,8 +210,9 @@ chaos-training: $(INSTALLED) ## Kill and resize 20 real trainings, and check the
 chaos-kind: $(INSTALLED) $(HELM) $(GO) ## Inject faults into 20 jobs on a kind cluster, up to 2 hours (needs Docker)
 	$(BIN)/python tests/kind/run.py chaos --page docs/reliability.md
 
-bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, side by side
+bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, and bench-reading
 	$(BIN)/python -m benchmarks.preparation
+	$(BIN)/python -m benchmarks.reading
 
 bench-reading: $(INSTALLED) ## Measure the readers of records, side by side
 	$(BIN)/python -m benchmarks.reading

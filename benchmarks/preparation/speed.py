@@ -10,6 +10,8 @@ from benchmarks.preparation.programs import NOTHING, Outcome
 from benchmarks.preparation.psnr import compare_pixels
 
 EDGES = (480, 256)
+# The most CPU of `planes` in ms an image, and the least ratio of im2rec's CPU to it, by edge.
+AIMS = {480: (1.55, 5.5), 256: (0.90, 4.7)}
 HEADINGS = (
     *("shorter edge", "by", "images/s", "x im2rec", "CPU, ms an image", "x im2rec by CPU"),
     *("all steps, s", "PSNR to im2rec", "to no JPEG"),
@@ -66,6 +68,7 @@ def compare_speed(photographs: Path, runs: int, real_time: bool, newest: bool) -
         print(f"`{NewestOpenCv.name}` is im2rec's own calls of OpenCV {version}, in one process.")
     print(f"\n| {' | '.join(HEADINGS)} |")
     print("|" + "---|" * len(HEADINGS))
+    judged = []
     for edge in EDGES:
         encoders: dict[str, Encoder] = {
             "im2rec": Im2Rec(photographs, edge, real_time),
@@ -78,6 +81,19 @@ def compare_speed(photographs: Path, runs: int, real_time: bool, newest: bool) -
         psnr = compare_pixels(photographs, edge, encoders)
         for name, figures in rows(found, images).items():
             print(f"| {edge} | {name} | {figures} | {psnr[name]} |", flush=True)
+        judged.append(judge(edge, found, images))
+    print("\n" + "\n".join(judged))
+
+
+def judge(edge: int, found: Mapping[str, Runs], images: int) -> str:
+    """Compares the CPU of `planes` at an edge with the aims."""
+    cpu = found["planes"].cpu()
+    milliseconds, ratio = cpu / images * 1000, found["im2rec"].cpu() / cpu
+    most, least = AIMS[edge]
+    return (
+        f"- At {edge}, `planes` takes {milliseconds:.2f} ms of CPU an image (aim: at most "
+        f"{most:.2f}), and im2rec {ratio:.2f} times as much (aim: at least {least})."
+    )
 
 
 def measure(encoders: Mapping[str, Encoder], runs: int) -> dict[str, Runs]:

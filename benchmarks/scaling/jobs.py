@@ -6,6 +6,7 @@ from typing import Any
 
 from imagenet_operator.scaling import variants
 from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.sizes import Size
 
 CLAIM = "data"
 BATCH = 64
@@ -82,7 +83,7 @@ def point(strategy: str, workers: int, epochs: int, name: str) -> Point:
             },
         },
     }
-    return Point(strategy, workers, variants.applied(variants.read(strategy), manifest))
+    return Point(strategy, Size(workers), variants.applied(variants.read(strategy), manifest))
 
 
 def by_framework(strategies: Sequence[str]) -> dict[str, list[str]]:

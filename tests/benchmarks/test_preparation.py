@@ -13,7 +13,7 @@ from benchmarks.photographs import make_photographs
 from benchmarks.preparation import encoders, im2rec_calls, latency, memory, programs, psnr
 from benchmarks.preparation.encoders import Im2Rec
 from benchmarks.preparation.programs import NOTHING, Outcome
-from benchmarks.preparation.speed import Runs, rows
+from benchmarks.preparation.speed import Runs, judge, rows
 
 # A child that computes until it has used 0.2 s of CPU, and a parent that waits for it.
 COMPUTE = "import time\nwhile time.process_time() < 0.2: pass"
@@ -44,6 +44,17 @@ def test_figures_are_those_of_the_run_in_the_middle() -> None:
         "im2rec": "250 | 1.00 | 6.00 | 1.00 | 4.0",
         "planes": "500 | 2.00 | 2.00 | 3.00 | 2.0",
     }
+
+
+def test_the_cpu_of_planes_is_compared_with_its_aims() -> None:
+    tool = Runs(NOTHING, [Outcome(5, 8.5, "")], start=1.0)
+    found = {"im2rec": tool, "planes": Runs(NOTHING, [Outcome(1, 1.5, "")])}
+    assert judge(480, found, images=1000) == (
+        "- At 480, `planes` takes 1.50 ms of CPU an image (aim: at most 1.55), and im2rec 5.00 "
+        "times as much (aim: at least 5.5)."
+    )
+    assert "(aim: at most 0.90)" in judge(256, found, images=1000)
+    assert judge(256, found, images=1000).endswith("(aim: at least 4.7).")
 
 
 def test_im2rec_s_calls_make_what_im2rec_makes(bench: Path) -> None:

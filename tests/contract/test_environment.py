@@ -103,7 +103,7 @@ def test_every_variable_that_is_read_is_set_on_some_pod() -> None:
     workloads.Environment.from_mapping(recorded)
     # Kubernetes itself sets the index of a completion.
     wanted = recorded.asked - {"JOB_COMPLETION_INDEX"}
-    jobs = ("defaults", "all of preprocessing")
+    jobs = ("defaults", "all of preprocessing", "one node")
     set_by_us = {name for job in jobs for pod in containers(job) for name in variables(pod)}
     assert wanted <= set_by_us
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from imagenet_operator.api.sources import Source
 from support import chart
 
 DOCS = chart.REPOSITORY / "docs"
@@ -45,6 +46,38 @@ def test_every_example_for_a_cluster_is_in_the_table() -> None:
     # The other digits are for one machine: digits-kubernetes.yaml is the same job.
     local = {name for name in there if name.startswith("digits")} - {"digits-kubernetes"}
     assert listed == there - local
+
+
+# Each place and layout of images, with words of the example's source.
+DOORS = {
+    "http": {"imagenet-http": "http:"},
+    "s3": {"imagenet-s3": "key: "},
+    "kaggle": {"imagenet-kaggle-competition": "competition: "},
+    "huggingFace": {"imagenet-hugging-face": "dataset: ILSVRC/imagenet-1k"},
+    "a tree of torchvision": {"imagenet-tree": "imagenet/train/n01440764/"},
+    "Kaggle's tree": {"imagenet-kaggle": "imagenet/ILSVRC/Data/CLS-LOC/train/"},
+    "the development kit": {"imagenet-archives": "ILSVRC2012_devkit_t12/data/meta.mat"},
+    "a prefix of archives": {"imagenet-prefix": "prefix: archives"},
+    "WebDataset": {"imagenet-webdataset": "000017.cls", "imagenet-shards-http": "names:"},
+    "Parquet": {"imagenet-parquet": ".parquet"},
+    "CIFAR": {"cifar10": "cifar-10-binary.tar.gz", "cifar100": "cifar-100-binary.tar.gz"},
+    "one compressed archive": {"imagenet-winter21": "winter21_whole.tar.gz"},
+    "publish": {"imagenet-publish": "publish:"},
+    "prepared": {"imagenet-published": "prepared:", "imagenet-published-http": "prepared:"},
+    "prepared on a claim": {"imagenet-snapshot": "claimName: imagenet-restored"},
+    "synthetic": {"synthetic": "synthetic:"},
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_has_an_example(door: str) -> None:
+    for name, words in DOORS[door].items():
+        assert words in (chart.REPOSITORY / "examples" / f"{name}.yaml").read_text()
+
+
+def test_every_kind_of_source_has_a_door() -> None:
+    kinds = {field.alias or name for name, field in Source.model_fields.items()}
+    assert kinds - {"volume"} <= set(DOORS)
 
 
 def test_every_image_is_described() -> None:

@@ -25,6 +25,7 @@ def test_every_strategy_that_is_typed_is_one() -> None:
 def test_every_command_that_is_typed_is_one() -> None:
     commands = re.findall(r"^imagenetctl (scale .+)$", PAGE, re.MULTILINE)
     assert len(commands) == 3
+    assert "--weak --gpus 1,2,4,8 --networks" in commands[1]
     for command in commands:
         build_parser().parse_args(command.split())
 

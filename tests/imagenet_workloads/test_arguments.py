@@ -137,3 +137,35 @@ def test_a_pod_uses_no_more_cores_than_it_requests(
     monkeypatch.setenv("IMAGENET_CPUS", cpus)
     (tmp_path / "cpu.max").write_text(f"{limit} 100000\n")
     assert arguments.available_cores(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "cpus", "limit", "expected"),
+    [
+        # Neither limit nor request: all cores if it is alone, else a share, at least one core.
+        ("", "", "max", 8),
+        ("1", "", "max", 8),
+        ("2", "", "max", 4),
+        ("3", "", "max", 3),
+        ("8", "", "max", 1),
+        ("20", "", "max", 1),
+        ("0", "", "max", 8),
+        # A limit or a request is a share already.
+        ("8", "6", "max", 6),
+        ("8", "", "500000", 5),
+        ("8", "6", "200000", 2),
+    ],
+)
+def test_pods_of_one_job_divide_the_cores_of_their_node(
+    pods: str,
+    cpus: str,
+    limit: str,
+    expected: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setenv("IMAGENET_PODS_ON_NODE", pods)
+    monkeypatch.setenv("IMAGENET_CPUS", cpus)
+    (tmp_path / "cpu.max").write_text(f"{limit} 100000\n")
+    assert arguments.available_cores(tmp_path) == expected

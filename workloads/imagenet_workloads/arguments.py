@@ -118,11 +118,15 @@ def available_cores(cgroup: Path = CGROUP) -> int:
     """How many cores this process may use, at least 1; a limit of 1.5 counts as 2.
 
     A pod sees all cores of its node. Threads beyond its CPU limit would only be throttled. Without
-    a limit, those beyond its request would take time from the other pods of the node.
+    a limit, those beyond its request would take time from the other pods of the node. Without
+    both, the pods of one Job on a node divide its cores.
     """
     allowed = len(os.sched_getaffinity(0))
-    bounds = (_cpu_limit(cgroup), Environment.from_mapping(os.environ).cpus)
-    return max(1, min([allowed, *(math.ceil(bound) for bound in bounds if bound is not None)]))
+    environment = Environment.from_mapping(os.environ)
+    bounds = [one for one in (_cpu_limit(cgroup), environment.cpus) if one is not None]
+    if not bounds:
+        return math.ceil(allowed / max(1, environment.pods_on_node or 1))
+    return max(1, min([allowed, *map(math.ceil, bounds)]))
 
 
 def _cpu_limit(cgroup: Path) -> float | None:

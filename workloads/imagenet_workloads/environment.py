@@ -47,6 +47,8 @@ class Environment:
         output: IMAGENET_OUTPUT, the output volume; None when not mounted.
         cpus: IMAGENET_CPUS, the cores of the pod's CPU limit, else of its request, rounded up; None
             if it has neither.
+        pods_on_node: IMAGENET_PODS_ON_NODE, the pods of its Job that share its node at the same
+            time; None if they are not known to share one.
         scratch: IMAGENET_SCRATCH, room for caches that dies with the pod; None when not mounted.
         attempt: IMAGENET_ATTEMPT, the N of attempts/rN; None outside training pods.
         spec_hash: IMAGENET_SPEC_HASH, hex SHA-256 of the training-relevant fields; empty outside
@@ -69,6 +71,7 @@ class Environment:
     data: Path | None = None
     output: Path | None = None
     cpus: int | None = None
+    pods_on_node: int | None = None
     scratch: Path | None = None
     attempt: int | None = None
     spec_hash: str = ""
@@ -95,6 +98,7 @@ class Environment:
             data=_path(variables, "IMAGENET_DATA"),
             output=_path(variables, "IMAGENET_OUTPUT"),
             cpus=_integer(variables, "IMAGENET_CPUS"),
+            pods_on_node=_integer(variables, "IMAGENET_PODS_ON_NODE"),
             scratch=_path(variables, "IMAGENET_SCRATCH"),
             attempt=_integer(variables, "IMAGENET_ATTEMPT"),
             spec_hash=variables.get("IMAGENET_SPEC_HASH", ""),

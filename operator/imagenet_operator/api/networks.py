@@ -18,6 +18,9 @@ from imagenet_operator.api.frameworks import NETWORKS, PREFIXES, family_of, is_n
 SMALL_IMAGE = 32
 """Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
 
+USUAL_SIDE = 224
+"""The height and width of images of ImageNet for all networks that take them."""
+
 
 # The API server evaluates rules even if a list is too short, and a missing index would be another,
 # misleading error.
@@ -70,6 +73,11 @@ def _depth_cel() -> str:
     return f"{_THREE_NUMBERS} || ({one_depth} ? !has(self.numLayers) : {several})"
 
 
+def own_side(network: str) -> int:
+    """Return the height and width of the images for which a network is made."""
+    return max(USUAL_SIDE, family_of(network).smallest)
+
+
 def _sides_hold(model: Network) -> bool:
     return min(model.image_shape[1:]) >= family_of(model.network).smallest
 
@@ -104,7 +112,7 @@ class Network(Model):
     56, 110, and from 164 on 9n+2), resnet-v1, vgg, vgg-bn (11, 13, 16, 19) and densenet (121, 161,
     169, 201)."""
 
-    image_shape: ImageShape = (3, 224, 224)
+    image_shape: ImageShape = (3, USUAL_SIDE, USUAL_SIDE)
     """The network's input: channels are 3 for colour, 1 for grey."""
 
     pretrained: RelativePath | None = None

@@ -1,6 +1,6 @@
 """The part of this machine that local runs may use: its options and checks.
 
-`run` and `scale` have the same options for it.
+`run` and `scale` have the same options for it, but for `--gpus`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,21 @@ from imagenet_operator.reconcile.types import ReconcileSettings
 DEFAULT_WORKDIR = Path("imagenet-work")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of each command that runs jobs on this machine, for `from_options`."""
+def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
+    """Declare the options of each command that runs jobs on this machine, for `from_options`.
+
+    Args:
+        parser: The parser of the command.
+        gpus: Whether its --gpus is the number of GPUs that pods may use.
+    """
     _add_folder_options(parser)
-    parser.add_argument(
-        "--gpus",
-        type=_count,
-        metavar="N",
-        help="number of GPUs that pods may use (default: those of nvidia-smi)",
-    )
+    if gpus:
+        parser.add_argument(
+            "--gpus",
+            type=_count,
+            metavar="N",
+            help="number of GPUs that pods may use (default: those of nvidia-smi)",
+        )
     parser.add_argument(
         "--metrics-port",
         type=_port,
@@ -86,7 +92,10 @@ def settings(metrics_port: int) -> ReconcileSettings:
         restart_delay_limit=timedelta(seconds=30),
         disruption_delay=timedelta(0),
         manifests=manifests.Settings(
-            worker_grace_period_seconds=5, network_policy=False, metrics_port=metrics_port
+            worker_grace_period_seconds=5,
+            network_policy=False,
+            metrics_port=metrics_port,
+            one_node=True,
         ),
     )
 

@@ -1,4 +1,4 @@
-"""`imagenetctl scale FILE`: runs one job with several workers, strategies and networks.
+"""`imagenetctl scale FILE`: runs one job with several workers or GPUs, strategies and networks.
 
 `scaling` computes the points and the table. The points run one after the other, on this machine
 (`sweep_here`) or on a cluster (`sweep_on_cluster`); `sweep_report` reports the results. The only
@@ -17,19 +17,21 @@ from imagenet_operator.cli.sweep import Runner
 from imagenet_operator.cli.sweep_here import Here
 from imagenet_operator.cli.sweep_report import Report
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling import networks, points, sizes, variants
 
 _EXAMPLES = """examples:
   imagenetctl scale examples/digits.yaml --workers 1,2
   imagenetctl scale job.yaml --workers 1,2,4 --strategies parameterServer,horovod
   imagenetctl scale job.yaml --workers 2 --strategies parameterServer:dist_async,horovod:TensorFlow
-  imagenetctl scale job.yaml --workers 1,2,4,8 --weak --networks alexnet,inception-v3,resnet-152
+  imagenetctl scale job.yaml --weak --gpus 1,2,4,8 --networks alexnet,inception-v3,resnet-152
+  imagenetctl scale job.yaml --weak --gpus 0 --workers 1,2 --networks alexnet,resnet-152
   imagenetctl scale job.yaml --workers 4,8,16 --context production
 
 The global batch (batchSize) is the same at every point: strong scaling. With --weak, the batch of
-each worker is the same: batchSize is that of the manifest's own number of workers. All points share
-one dataset. The table is WORKDIR/scaling/NAME.csv and NAME.md, the plot NAME.png. The same command
-resumes an interrupted sweep; points that are done do not run again.
+each worker or GPU is the same: batchSize is that of the manifest's own number of them. With --gpus,
+each worker has the manifest's GPUs if these divide the number, else one worker has all. All points
+share one dataset. The table is WORKDIR/scaling/NAME.csv and NAME.md, the plot NAME.png. The same
+command resumes an interrupted sweep; points that are done do not run again.
 """
 
 
@@ -37,8 +39,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the command."""
     parser = subparsers.add_parser(
         "scale",
-        help="run a job with 1, 2, 4… workers and tabulate the speedup",
-        description="Run one ImageNetJob with several numbers of workers and strategies, "
+        help="run a job with 1, 2, 4… workers or GPUs and tabulate the speedup",
+        description="Run one ImageNetJob with several numbers of workers or GPUs and strategies, "
         "and compare speed and accuracy in a table and a plot.",
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -59,8 +61,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--namespace",
         help="the namespace on the cluster (default: the manifest's, else the context's)",
     )
-    local_resources.add_options(parser)
-    parser.set_defaults(run=sweep)
+    local_resources.add_options(parser, gpus=False)
+    parser.set_defaults(run=sweep, gpus=None)
 
 
 def _add_points(parser: argparse.ArgumentParser) -> None:
@@ -68,9 +70,16 @@ def _add_points(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         type=_numbers,
-        required=True,
         metavar="N,N…",
         help="the numbers of workers, such as 1,2,4",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=_gpus,
+        dest="gpu_numbers",
+        metavar="N,N…",
+        help="in place of --workers the numbers of GPUs, such as 1,2,4,8; with --workers only 0: "
+        "train on CPUs, as a stand-in for GPUs",
     )
     parser.add_argument(
         "--strategies",
@@ -90,7 +99,7 @@ def _add_points(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weak",
         action="store_true",
-        help="keep the batch of each worker at every point, not the global batch",
+        help="keep the batch of each worker or GPU at every point, not the global batch",
     )
 
 
@@ -102,7 +111,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     try:
         sweep = points.sweep(
             manifest,
-            arguments.workers,
+            _sizes(arguments, manifest),
             chosen,
             files.problems,
             models=arguments.networks,
@@ -125,6 +134,24 @@ def sweep(arguments: argparse.Namespace) -> int:
     return report.conclude(runner.remedy)
 
 
+def _sizes(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[sizes.Size, ...]]:
+    """Return the sizes of the points, each with the ways to have it."""
+    workers, gpus = arguments.workers, arguments.gpu_numbers
+    if workers is None and gpus is None:
+        raise ImageNetJobError("--workers or --gpus is missing; write --workers 1,2,4")
+    if gpus == (sizes.CPUS,):
+        if workers is None:
+            raise ImageNetJobError("--gpus 0: add the numbers of workers, such as --workers 1,2")
+        return sizes.of_workers(workers, on_cpus=True)
+    if workers is None:
+        return sizes.of_gpus(manifest, gpus)
+    if gpus is not None:
+        raise ImageNetJobError(
+            "--gpus and --workers: write one of the two; each worker has the manifest's GPUs"
+        )
+    return sizes.of_workers(workers)
+
+
 def _written_namespace(job: ImageNetJob) -> str | None:
     """Return the namespace in the file, or None."""
     return job.metadata.namespace if "namespace" in job.metadata.model_fields_set else None
@@ -137,9 +164,9 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | No
         return Here(
             local_resources.from_options(arguments), points.shared_claim(manifest), arguments.output
         )
-    if arguments.volume or arguments.secret or arguments.gpus is not None:
+    if arguments.volume or arguments.secret:
         raise ImageNetJobError(
-            "--volume, --secret and --gpus are options of a run on this machine; leave them out"
+            "--volume and --secret are options of a run on this machine; leave them out"
         )
     # Imported here, because other commands need no API client and would start more slowly.
     from imagenet_operator.cli.sweep_on_cluster import OnCluster
@@ -155,6 +182,15 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of workers; write 1,2,4")
     return tuple(int(part) for part in parts)
+
+
+def _gpus(text: str) -> tuple[int, ...]:
+    try:
+        return (sizes.CPUS,) if text == "0" else _numbers(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of GPUs; write 1,2,4, or 0 for CPUs"
+        ) from error
 
 
 def _variants(text: str) -> tuple[variants.Variant, ...]:

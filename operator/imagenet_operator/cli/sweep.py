@@ -46,6 +46,7 @@ def by_status(point: Point, job: ImageNetJob) -> Measured:
         training.images_per_second,
         None if training.accuracy is None else training.accuracy.validation,
         point.network,
+        gpus=point.gpus,
     )
 
 

@@ -88,6 +88,7 @@ def _measured(point: Point, end: result.Result) -> Measured:
         (end.training.get("validation") or {}).get("top1"),
         point.network,
         _model_bytes(end.model, end.training),
+        point.gpus,
     )
 
 

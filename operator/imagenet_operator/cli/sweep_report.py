@@ -38,8 +38,8 @@ class Report:
     def __init__(self, folder: Path, name: str, output: str, points: Sequence[Point]) -> None:
         self._json = output == "json"
         self._stem = folder / name
-        most_first = sorted(points, key=lambda point: point.workers, reverse=True)
-        self._fewest = {point.series: point.workers for point in most_first}
+        most_first = sorted(points, key=lambda point: point.units, reverse=True)
+        self._fewest = {point.series: point.units for point in most_first}
         self._rows: list[Row] = []
         self._done: list[Outcome] = []
         self._is_cut = False

@@ -24,6 +24,9 @@ PACK = "pack"
 SEAL = "seal"
 PUBLISH = "publish"
 
+PODS_ON_NODE = "IMAGENET_PODS_ON_NODE"
+"""How many pods of the Job run on their node at the same time, if that is known."""
+
 BAD_ARGUMENTS = 2
 PERMANENT = 3
 """Exit codes of the programs after which a retry would fail in the same way."""
@@ -177,15 +180,19 @@ def _program(
     is_only_read = job.spec.dataset.is_sealed or role == PUBLISH
     data = None if role == FETCH else volumes.data(job, read_only=is_only_read)
     mounts = tuple(mount for mount in (source, data) if mount is not None)
+    shares_node = volumes.must_share_node(job, mounts, parallelism)
+    on_node = parallelism if shares_node or settings.one_node else 1
     return pod.Program(
         role=role,
         command=f"imagenet-{role}",
         arguments=tuple(arguments),
         image=settings.preparation_image,
         grace_period_seconds=settings.grace_period_seconds,
+        # Without a CPU limit and request, the pods divide the cores that all of them see.
+        environment={PODS_ON_NODE: str(on_node)} if on_node > 1 else {},
         mounts=mounts,
         secret=_secret(job, role),
-        shares_node=volumes.must_share_node(job, mounts, parallelism),
+        shares_node=shares_node,
         template=job.spec.dataset.preprocessing.template,
         template_path="spec.dataset.preprocessing.template",
     )

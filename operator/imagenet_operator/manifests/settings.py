@@ -46,6 +46,7 @@ class Settings:
             repeat are never retried.
         grace_period_seconds: The grace period of every pod but a worker.
         worker_grace_period_seconds: That of a worker, in which it may write a checkpoint.
+        one_node: Whether all pods run on one machine, as in a local run.
     """
 
     images: Mapping[str, Images] = field(default_factory=lambda: PUBLISHED)
@@ -65,6 +66,7 @@ class Settings:
     preparation_retries: int = 6
     grace_period_seconds: int = 5
     worker_grace_period_seconds: int = 30
+    one_node: bool = False
 
 
 DEFAULTS = Settings()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from imagenet_operator.api import parse
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.dataset import DatasetSpec
 from imagenet_operator.api.frameworks import NETWORKS
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.api.networks import Network as Model
+from imagenet_operator.api.networks import own_side
+from imagenet_operator.errors import ImageNetJobError, Problem
 
 
 class UnknownNetwork(ImageNetJobError):  # noqa: N818 - says what was named
@@ -47,10 +51,54 @@ def read(text: str) -> Network:
 
 
 def applied(network: Network, manifest: Manifest) -> Manifest:
-    """Return a manifest with another network; the shape of its images stays."""
+    """Return a manifest with another network.
+
+    Images that are as large as the former network's own become as large as those of the new one;
+    other images stay.
+    """
     training = manifest["spec"]["training"]
     model = {key: value for key, value in training["model"].items() if key != "numLayers"}
     model |= {"network": network.name} | (
         {} if network.layers is None else {"numLayers": network.layers}
     )
+    channels, *sides = _image_shape(manifest)
+    if set(sides) == {own_side(training["model"]["network"])}:
+        model["imageShape"] = [channels, *[own_side(network.name)] * 2]
     return manifest | {"spec": manifest["spec"] | {"training": training | {"model": model}}}
+
+
+def record_problems(manifest: Manifest, changed: Manifest) -> list[Problem]:
+    """Return why the dataset's records are too small for larger images than the manifest's.
+
+    Args:
+        manifest: A valid job.
+        changed: The job with another network.
+    """
+    side = min(_image_shape(changed)[1:])
+    edge = _shorter_edge(parse(manifest).spec.dataset)
+    if edge is None or edge[1] >= side or side <= min(_image_shape(manifest)[1:]):
+        return []
+    path, pixels = edge
+    network = changed["spec"]["training"]["model"]["network"]
+    return [
+        Problem(
+            path,
+            f"{pixels} pixels are too small for {network}, whose images have {side}",
+            f"write at least {side}, or leave {network} out of --networks",
+        )
+    ]
+
+
+def _image_shape(manifest: Manifest) -> list[int]:
+    given = manifest["spec"]["training"]["model"].get("imageShape")
+    return list(given or Model.model_fields["image_shape"].default)
+
+
+def _shorter_edge(dataset: DatasetSpec) -> tuple[str, int] | None:
+    """Return the field and pixels of the records' shorter edge; None if they vary."""
+    if dataset.preprocessing.resize is not None:
+        return "spec.dataset.preprocessing.resize", dataset.preprocessing.resize
+    edge = dataset.source.fields.shorter_edge
+    return (
+        None if edge is None else (f"spec.dataset.source.{dataset.source.kind}.{edge[0]}", edge[1])
+    )

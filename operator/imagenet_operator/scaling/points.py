@@ -1,8 +1,8 @@
-"""The points of a sweep: one job for each network, strategy and number of workers, on one dataset.
+"""The points of a sweep: one job for each network, strategy and size, on one dataset.
 
-A point is the manifest with another name, number of workers, strategy and network. The global batch
-stays the same (strong scaling), so that accuracies can be compared. With weak scaling the batch of
-each worker stays the same.
+A point is the manifest with another name, number of workers or GPUs, strategy and network. The
+global batch stays the same (strong scaling), so that accuracies can be compared. With weak scaling
+the batch of each worker, or GPU, stays the same.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from imagenet_operator.api import parse
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.api.templates import own_program
+from imagenet_operator.api.training import devices
 from imagenet_operator.errors import ImageNetJobError, Problem
 from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
 from imagenet_operator.scaling import networks
 from imagenet_operator.scaling.networks import Network
+from imagenet_operator.scaling.sizes import Size
 from imagenet_operator.scaling.variants import Variant, applied, framework_of
 
 Judge = Callable[[Manifest], list[Problem]]
@@ -31,6 +34,9 @@ SWEEP = "training.imagenet.dev/sweep"
 
 _WORKERS = "workers"
 """The field of `spec.training` that a strategy with a fixed number of workers rejects."""
+
+_PROCESSES = ("slotsPerWorker", "processesPerWorker")
+"""The fields of strategies with a worker's number of processes."""
 
 _DIGEST = 6
 
@@ -45,15 +51,30 @@ class Point:
 
     Attributes:
         strategy: The strategy's name in tables.
-        workers: The number of workers.
+        size: The numbers of workers and GPUs.
         manifest: The job.
         network: The network's name in tables; empty for the manifest's.
     """
 
     strategy: str
-    workers: int
+    size: Size
     manifest: Manifest
     network: str = ""
+
+    @property
+    def workers(self) -> int:
+        """The number of workers."""
+        return self.size.workers
+
+    @property
+    def gpus(self) -> int | None:
+        """The GPUs of all workers; None if the sweep is not about GPUs."""
+        return self.size.all_gpus
+
+    @property
+    def units(self) -> int:
+        """The number of GPUs of a sweep on GPUs, else of workers."""
+        return self.gpus or self.workers
 
     @property
     def name(self) -> str:
@@ -66,8 +87,8 @@ class Point:
         return series(self.network, self.strategy)
 
     def __str__(self) -> str:
-        """Return the network, the strategy and the number of workers."""
-        return f"{self.series}, {self.workers} worker{'s' if self.workers > 1 else ''}"
+        """Return the network, the strategy and the size."""
+        return f"{self.series}, {self.size}"
 
 
 @dataclass(frozen=True)
@@ -85,7 +106,7 @@ class Sweep:
 
 def sweep(
     manifest: Manifest,
-    workers: Sequence[int],
+    sizes: Sequence[Sequence[Size]],
     variants: Sequence[Variant],
     problems_of: Judge,
     *,
@@ -98,22 +119,27 @@ def sweep(
 
     Args:
         manifest: A valid job.
-        workers: The numbers of workers.
+        sizes: The sizes, each with the ways to have it.
         variants: The strategies.
         problems_of: Validates a job.
         models: The networks; by default that of the manifest.
-        is_weak: Whether the batch of each worker stays the same.
+        is_weak: Whether the batch of each worker or GPU stays the same.
 
     Raises:
         InvalidSweep: Points could not run; the message lists them.
     """
-    numbers = sorted(set(workers))
     kept: list[Point] = []
     left_out: list[str] = []
     wrong: list[str] = []
     for model, variant in product(models or (None,), variants):
-        points = [_point(manifest, variant, model, number, is_weak) for number in numbers]
-        verdicts = [(point, _problems(manifest, point, problems_of)) for point in points]
+        verdicts = [
+            _first_that_runs(
+                manifest,
+                [_point(manifest, variant, model, size, is_weak) for size in ways],
+                problems_of,
+            )
+            for ways in sizes
+        ]
         good = [point for point, problems in verdicts if not problems]
         fixed = [point for point, found in verdicts if good and _asks_for_others(point, found)]
         kept += good
@@ -121,11 +147,23 @@ def sweep(
             left_out.append(_left_out_sentence(fixed))
         wrong += _problem_lines(verdicts, fixed)
     if wrong:
-        raise InvalidSweep("\n".join([_headline(manifest, is_weak), *wrong]))
+        raise InvalidSweep("\n".join([_headline(manifest, sizes[0][0], is_weak), *wrong]))
     return Sweep(tuple(kept), tuple(left_out))
 
 
+def _first_that_runs(
+    manifest: Manifest, ways: Sequence[Point], problems_of: Judge
+) -> tuple[Point, list[Problem]]:
+    """Return the first way to have a size that the strategy's number of workers allows."""
+    for point in ways:
+        problems = _problems(manifest, point, problems_of)
+        if not _asks_for_others(point, problems):
+            break
+    return point, problems
+
+
 def _left_out_sentence(fixed: Sequence[Point]) -> str:
+    # A number of GPUs fits into one worker, so only numbers of workers are left out.
     numbers = " and ".join(str(point.workers) for point in fixed)
     return f"{fixed[0].series}: {numbers} workers are left out; it takes one"
 
@@ -144,15 +182,15 @@ def _problem_lines(
 def point_name(
     base: str,
     variant: Variant,
-    workers: int,
+    size: Size,
     model: Network | None = None,
     *,
     is_weak: bool = False,
 ) -> str:
     """Return a point's name, such as NAME-w2-horovod-resnet-50, shortened if it is too long."""
     more = ([] if model is None else [model.label]) + (["weak"] if is_weak else [])
-    suffix = "-".join([f"-w{workers}", variant.slug, *more])
-    return fitting_name(base, suffix, f"-w{workers}-{{digest}}")
+    suffix = "-".join([f"-{size.slug}", variant.slug, *more])
+    return fitting_name(base, suffix, f"-{size.slug}-{{digest}}")
 
 
 def fitting_name(base: str, suffix: str, short: str) -> str:
@@ -182,32 +220,37 @@ def series(network: str, strategy: str) -> str:
     return f"{network}, {strategy}" if network else strategy
 
 
-def _headline(manifest: Manifest, is_weak: bool) -> str:
+def _headline(manifest: Manifest, size: Size, is_weak: bool) -> str:
     batch = manifest["spec"]["training"]["batchSize"]
     kept = f"the global batch of {batch}"
     if is_weak:
-        kept = f"a worker's batch of {batch // _replicas(manifest)}"
+        kept = "a {1}'s batch of {0}".format(*_kept_batch(manifest, size))
     return f"some points cannot run, so nothing was started ({kept} stays the same at every point):"
 
 
-def _replicas(manifest: Manifest) -> int:
-    return int(manifest["spec"]["training"].get("workers", {}).get("replicas", 1))
+def _kept_batch(manifest: Manifest, size: Size) -> tuple[int, str]:
+    """Return the batch that weak scaling keeps, and whose it is: a worker's or a GPU's."""
+    training = parse(manifest).spec.training
+    if size.gpus is None:
+        return training.batch_size // training.workers.replicas, "worker"
+    return training.batch_size // devices(training), "GPU" if size.gpus else "worker"
 
 
 def _point(
-    manifest: Manifest, variant: Variant, model: Network | None, workers: int, is_weak: bool
+    manifest: Manifest, variant: Variant, model: Network | None, size: Size, is_weak: bool
 ) -> Point:
     swapped = applied(variant, manifest)
     if model is not None:
         swapped = networks.applied(model, swapped)
     metadata, spec = swapped["metadata"], swapped["spec"]
-    name = point_name(metadata["name"], variant, workers, model, is_weak=is_weak)
+    name = point_name(metadata["name"], variant, size, model, is_weak=is_weak)
     labels = {**metadata.get("labels", {}), SWEEP: metadata["name"]}
     claim = shared_claim(manifest)
     volume = {} if claim is None else {"volume": {"claimName": claim}}
     changes = {
         "dataset": spec["dataset"] | volume,
-        "training": _training(spec["training"], workers, _replicas(manifest), is_weak),
+        "training": _training(spec["training"], size)
+        | ({"batchSize": _weak_batch(manifest, size)} if is_weak else {}),
         # A resumed sweep reads finished points, so they must not be deleted.
         "runPolicy": {
             key: value
@@ -217,27 +260,42 @@ def _point(
     }
     job = {"metadata": metadata | {"name": name, "labels": labels}, "spec": spec | changes}
     label = "" if model is None else model.label
-    return Point(variant.label, workers, swapped | job, label)
+    return Point(variant.label, size, swapped | job, label)
 
 
-def _training(training: Manifest, workers: int, replicas: int, is_weak: bool) -> Manifest:
-    """Return `spec.training` with another number of workers than `replicas`."""
+def _training(training: Manifest, size: Size) -> Manifest:
+    """Return `spec.training` with other numbers of workers and GPUs."""
     # A point is about one number.
     fixed = {
         name: value
         for name, value in training.get("workers", {}).items()
         if name not in ("minReplicas", "elastic")
     }
-    changed = training | {"workers": {**fixed, "replicas": workers}}
-    if is_weak:
-        # A valid batch divides by the workers.
-        changed["batchSize"] = training["batchSize"] // replicas * workers
-    return changed
+    former = fixed.get("gpus", 0)
+    if size.gpus in (None, former):
+        return training | {"workers": {**fixed, "replicas": size.workers}}
+    ((kind, block),) = training["strategy"].items()
+    # One process for each GPU is the default.
+    strategy = {
+        name: value
+        for name, value in (block or {}).items()
+        if name not in _PROCESSES or value != former
+    }
+    workers = {**fixed, "replicas": size.workers, "gpus": size.gpus}
+    return training | {"strategy": {kind: strategy}, "workers": workers}
+
+
+def _weak_batch(manifest: Manifest, size: Size) -> int:
+    return _kept_batch(manifest, size)[0] * (size.all_gpus or size.workers)
 
 
 def _problems(manifest: Manifest, point: Point, of_job: Judge) -> list[Problem]:
     """Return why a point cannot run, as a job or as a part of the sweep."""
-    return [*of_job(point.manifest), *_image_problems(manifest, point)]
+    return [
+        *of_job(point.manifest),
+        *_image_problems(manifest, point),
+        *networks.record_problems(manifest, point.manifest),
+    ]
 
 
 def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:

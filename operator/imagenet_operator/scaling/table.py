@@ -21,6 +21,12 @@ HEADS = ("strategy", "workers", "time, s", "images/s", "speedup", "efficiency", 
 _OF_NETWORKS = {"network": "network", "model_mb": "model, MB"}
 """Further columns and their headings, if several networks are compared."""
 
+_GPUS = {"gpus": "GPUs"}
+"""The column of a sweep over GPUs, or on CPUs in their place."""
+
+STAND_IN = "0 GPUs: trained on CPUs, a stand-in that does not show the speed of GPUs."
+"""The label of a sweep that `--gpus 0` runs on CPUs."""
+
 _NOTHING = "-"
 
 
@@ -28,6 +34,7 @@ def record(row: Row) -> dict[str, Any]:
     """Return the plain values of a row by column; None if not known."""
     item = row.measured
     size = None if item.model_bytes is None else item.model_bytes / 1e6
+    of_gpus = {} if item.gpus is None else {"gpus": item.gpus}
     of_network = {"network": item.network, "model_mb": _rounded(size, 1)} if item.network else {}
     return {
         "strategy": item.strategy,
@@ -37,6 +44,7 @@ def record(row: Row) -> dict[str, Any]:
         "speedup": _rounded(row.speedup, 4),
         "efficiency": _rounded(row.efficiency, 4),
         "top1": _rounded(item.top1, 4),
+        **of_gpus,
         **of_network,
     }
 
@@ -44,7 +52,11 @@ def record(row: Row) -> dict[str, Any]:
 def as_csv(rows: Sequence[Row]) -> str:
     """Return the table as CSV; unknown values are empty."""
     text = io.StringIO()
-    columns = (*COLUMNS, *(_OF_NETWORKS if _has_networks(rows) else ()))
+    columns = (
+        *COLUMNS,
+        *(_GPUS if _has_gpus(rows) else ()),
+        *(_OF_NETWORKS if _has_networks(rows) else ()),
+    )
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(record(row) for row in rows)
@@ -55,7 +67,7 @@ def as_text(rows: Sequence[Row]) -> str:
     """Return the table for a terminal."""
     lines = _lines(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
+    text = "\n".join(
         "  ".join(
             # Names are left-aligned, numbers right-aligned.
             cell.ljust(width) if number == 0 else cell.rjust(width)
@@ -63,22 +75,39 @@ def as_text(rows: Sequence[Row]) -> str:
         )
         for line in lines
     )
+    return f"{text}\n{STAND_IN}" if _is_stand_in(rows) else text
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return the table for a README."""
     heads, *cells = _lines(rows)
     lines = [heads, ("---", *("---:" for _ in heads[1:])), *cells]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{text}\n{STAND_IN}\n" if _is_stand_in(rows) else text
 
 
 def _has_networks(rows: Sequence[Row]) -> bool:
     return any(row.measured.network for row in rows)
 
 
+def _has_gpus(rows: Sequence[Row]) -> bool:
+    return any(row.measured.gpus is not None for row in rows)
+
+
+def _is_stand_in(rows: Sequence[Row]) -> bool:
+    return any(row.measured.gpus == 0 for row in rows)
+
+
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Return the headings and the cells of each row; the network goes first."""
-    heads, cells = HEADS, [_cells(row) for row in rows]
+    heads: tuple[str, ...] = HEADS
+    cells: list[tuple[str, ...]] = [_cells(row) for row in rows]
+    if _has_gpus(rows):
+        heads = (*HEADS[:2], *_GPUS.values(), *HEADS[2:])
+        cells = [
+            (*line[:2], _shown(row.measured.gpus, "d"), *line[2:])
+            for row, line in zip(rows, cells, strict=True)
+        ]
     if not _has_networks(rows):
         return [heads, *cells]
     first, last = _OF_NETWORKS.values()

@@ -1,5 +1,6 @@
 """`imagenetctl dataset` hands its arguments and the Secret to imagenet-dataset."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,21 @@ def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_a_volume_is_listed(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "datasets" / "k", train=20, validation=0).folder
     assert call("list", tmp_path).stdout.splitlines()[1].endswith(f" {folder}")
+
+
+def test_a_folder_of_a_volume_is_shown_and_verified(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "datasets" / "k", train=20, validation=4).folder
+    shown = json.loads(call("show", folder).stdout)
+    assert (shown["images"], shown["shards"]) == ({"train": 20, "validation": 4}, 4)
+    assert call("verify", folder).returncode == 0
+
+    shard = next(folder.glob("train-*.rec"))
+    content = bytearray(shard.read_bytes())
+    content[-9] ^= 1
+    shard.write_bytes(content)
+    found = call("verify", folder)
+    assert found.returncode != 0
+    assert shard.name in found.stderr
 
 
 def test_the_secret_reaches_the_program(tmp_path: Path) -> None:

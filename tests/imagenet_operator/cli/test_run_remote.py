@@ -1,4 +1,4 @@
-"""`imagenetctl run` of digits in a bucket, on a server, on Kaggle: it trains and hides the keys."""
+"""`imagenetctl run` of digits in a bucket, on a server, on hubs: it trains and hides the keys."""
 
 import gzip
 import hashlib
@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from support.file_server import FileServer, basic
+from support.hugging_face_hub import serve_hub
 from support.kaggle_server import serve_kaggle
 from support.pictures import tar
 from support.pod_subset import REPOSITORY
@@ -27,7 +28,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@pytest.fixture(params=["s3", "http", "http with a cache", "kaggle"])
+@pytest.fixture(params=["s3", "http", "http with a cache", "kaggle", "huggingFace"])
 def remote(
     request: pytest.FixtureRequest, archive: bytes, tmp_path: Path
 ) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
@@ -45,6 +46,11 @@ def remote(
         with serve_kaggle(downloads, "Bearer KGAT_to-ken") as kaggle:
             source = {"competition": "digits", "file": "digits.tar", "secretName": "keys"}
             yield {"kaggle": source | {"endpoint": kaggle.api.url}}, keys
+    elif request.param == "huggingFace":
+        keys = {"HF_TOKEN": "hf_to-ken"}
+        with serve_hub({"digits.tar": archive}, "owner/digits", keys["HF_TOKEN"]) as hub:
+            source = {"dataset": "owner/digits", "endpoint": hub.api.url, "secretName": "keys"}
+            yield {"huggingFace": source}, keys
     else:
         keys = {"username": "rea-der", "password": "pass-word", "link": "sig=na-ture"}
         is_cached = request.param != "http"

@@ -227,10 +227,35 @@ def test_a_point_that_cannot_run_stops_the_sweep_before_it_starts(workplace: Wor
     assert workplace.started() == []
 
 
+def test_a_sweep_over_gpus_gives_them_to_the_pods(workplace: Workplace) -> None:
+    workplace.write(stand_ins.job(training={"workers": {"replicas": 2, "gpus": 1}}))
+    workplace.variables = {"CUDA_VISIBLE_DEVICES": "0,1"}
+
+    finished = scale(workplace, "--gpus", "1,2", "--weak")
+
+    assert finished.code == 0, finished.errors
+    assert finished.output.splitlines()[0].split()[:3] == ["strategy", "workers", "GPUs"]
+    assert [(line["workers"], line["gpus"]) for line in written(workplace)] == [
+        ("1", "1"),
+        ("2", "2"),
+    ]
+
+
+def test_a_sweep_on_cpus_is_labelled_as_a_stand_in(workplace: Workplace) -> None:
+    workplace.write(stand_ins.job(training={"workers": {"replicas": 2, "gpus": 1}}))
+
+    finished = scale(workplace, "--gpus", "0", "--workers", "1,2")
+
+    assert finished.code == 0, finished.errors
+    assert "trained on CPUs, a stand-in" in finished.output
+    assert "trained on CPUs, a stand-in" in (workplace.workdir / "scaling/digits.md").read_text()
+
+
 def test_what_this_machine_cannot_do_stops_the_sweep_before_it_starts(workplace: Workplace) -> None:
     workplace.write(stand_ins.job(training={"workers": {"replicas": 2, "gpus": 1}}))
 
-    finished = scale(workplace, "--workers", "1,2,4", "--gpus", "2")
+    workplace.variables = {"CUDA_VISIBLE_DEVICES": "0,1"}
+    finished = scale(workplace, "--gpus", "1,2,4")
 
     assert finished.code == 3
     assert "the job asks for 4 GPUs at a time and this machine has 2" in finished.errors

@@ -17,13 +17,16 @@ from support.stand_ins import Workplace
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "the following arguments are required: --workers"),
+        ([], "--workers or --gpus is missing; write --workers 1,2,4"),
+        (["--gpus", "1,0"], "'1,0' is not a list of GPUs; write 1,2,4, or 0 for CPUs"),
+        (["--gpus", "0"], "--gpus 0: add the numbers of workers, such as --workers 1,2"),
+        (["--gpus", "1,2", "--workers", "1"], "--gpus and --workers: write one of the two"),
         (["--workers", "0,1"], "'0,1' is not a list of workers; write 1,2,4"),
         (["--workers", "1,,2"], "'1,,2' is not a list of workers"),
         (["--workers", "1", "--strategies", "dist_sync"], "'dist_sync' is not a strategy"),
         (["--workers", "1", "--namespace", "a"], "--namespace: only a cluster has namespaces"),
         (
-            ["--workers", "1", "--context", "a", "--gpus", "1"],
+            ["--workers", "1", "--context", "a", "--secret", "a=."],
             "are options of a run on this machine",
         ),
     ],

@@ -15,7 +15,7 @@ from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.scaling import points, variants
+from imagenet_operator.scaling import points, sizes, variants
 from imagenet_operator.scaling.points import Point
 from imagenet_operator.scaling.speedup import Measured
 from support import job_table
@@ -46,7 +46,8 @@ def manifest(**changes: Any) -> Manifest:
 
 def sweep(**changes: Any) -> tuple[Point, ...]:
     chosen = [variants.read("parameterServer")]
-    return points.sweep(manifest(**changes), (1, 2), chosen, files.problems).points
+    wanted = sizes.of_workers((1, 2))
+    return points.sweep(manifest(**changes), wanted, chosen, files.problems).points
 
 
 class SweepRunner:

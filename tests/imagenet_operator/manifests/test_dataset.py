@@ -313,3 +313,38 @@ def test_only_fetch_has_the_secret_and_may_write_to_the_cache() -> None:
         "digits-pack": {"source": True, "data": False},
         "digits-seal": {"data": False},
     }
+
+
+def pods_on_node(job_manifest: Manifest) -> str | None:
+    container = job_manifest["spec"]["template"]["spec"]["containers"][0]
+    values = (
+        item.get("value") for item in container["env"] if item["name"] == dataset.PODS_ON_NODE
+    )
+    return next(values, None)
+
+
+ONE_NODE = {"size": "9Gi", "accessModes": ["ReadWriteOnce"]}
+
+
+@pytest.mark.parametrize(
+    ("volume", "parallelism", "settings", "expected"),
+    [
+        # The claim keeps the pods on one node, or they are on this machine.
+        (ONE_NODE, 8, Settings(), "8"),
+        (ONE_NODE, 3, Settings(), "3"),
+        ({"size": "9Gi"}, 8, Settings(one_node=True), "8"),
+        # One pod has all cores, and pods of several nodes do not know of each other.
+        (ONE_NODE, 1, Settings(), None),
+        ({"size": "9Gi"}, 1, Settings(one_node=True), None),
+        ({"size": "9Gi"}, 8, Settings(), None),
+    ],
+)
+def test_pack_pods_know_how_many_share_their_node(
+    volume: Manifest, parallelism: int, settings: Settings, expected: str | None
+) -> None:
+    preprocessing = {"shards": 8, "parallelism": parallelism}
+    job = read(manifest(dataset={"volume": volume, "preprocessing": preprocessing}))
+    assert job.status.dataset is not None
+    index, pack, seal = all_jobs(job, settings)
+    assert pods_on_node(pack) == expected
+    assert (pods_on_node(index), pods_on_node(seal)) == (None, None)

@@ -11,8 +11,9 @@ from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.cli import files
 from imagenet_operator.errors import Problem
-from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling import networks, points, sizes, variants
 from imagenet_operator.scaling.points import InvalidSweep, Sweep
+from imagenet_operator.scaling.sizes import Size
 from support import job_table
 
 SERVERS = variants.read("parameterServer")
@@ -31,7 +32,14 @@ def plan(
     *chosen: variants.Variant,
 ) -> Sweep:
     manifest = job_table.manifest() if manifest is None else manifest
-    return points.sweep(manifest, workers, chosen or (SERVERS,), files.problems)
+    return points.sweep(manifest, sizes.of_workers(workers), chosen or (SERVERS,), files.problems)
+
+
+def of_networks(*names: str, workers: tuple[int, ...]) -> Sweep:
+    chosen = [networks.read(name) for name in names]
+    return points.sweep(
+        job_table.manifest(), sizes.of_workers(workers), [SERVERS], files.problems, models=chosen
+    )
 
 
 def jobs(found: Sweep) -> list[ImageNetJob]:
@@ -99,7 +107,9 @@ def test_points_are_kept_until_they_are_read() -> None:
 
 def test_weak_scaling_keeps_the_batch_of_a_worker() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 4}})
-    found = points.sweep(manifest, (1, 2, 8), [SERVERS], files.problems, is_weak=True)
+    found = points.sweep(
+        manifest, sizes.of_workers((1, 2, 8)), [SERVERS], files.problems, is_weak=True
+    )
     assert [job.spec.training.batch_size for job in jobs(found)] == [128, 256, 1024]
     assert found.points[0].name == "digits-w1-parameter-server-weak"
 
@@ -107,14 +117,13 @@ def test_weak_scaling_keeps_the_batch_of_a_worker() -> None:
 def test_a_point_of_an_elastic_job_has_one_number_of_workers() -> None:
     workers = {"replicas": 4, "minReplicas": 2, "elastic": {}}
     manifest = job_table.manifest(training={"workers": workers})
-    found = points.sweep(manifest, (1, 2), [SERVERS], files.problems, is_weak=False)
+    found = plan(manifest)
     assert [job.spec.training.workers.min_replicas for job in jobs(found)] == [None, None]
     assert [job.spec.training.workers.replicas for job in jobs(found)] == [1, 2]
 
 
 def test_a_point_for_each_network() -> None:
-    chosen = [networks.read("resnet-18"), networks.read("alexnet")]
-    found = points.sweep(job_table.manifest(), (1, 2), [SERVERS], files.problems, models=chosen)
+    found = of_networks("resnet-18", "alexnet", workers=(1, 2))
     assert [str(point) for point in found.points] == [
         "resnet-18, parameterServer, 1 worker",
         "resnet-18, parameterServer, 2 workers",
@@ -130,9 +139,8 @@ def test_a_point_for_each_network() -> None:
 
 
 def test_a_network_that_cannot_be_trained_is_refused_before_anything_starts() -> None:
-    chosen = [networks.read("resnet-19")]
     with pytest.raises(InvalidSweep, match=r"resnet-19, parameterServer, 1 worker: spec\.training"):
-        points.sweep(job_table.manifest(), (1,), [SERVERS], files.problems, models=chosen)
+        of_networks("resnet-19", workers=(1,))
 
 
 @pytest.mark.parametrize("text", ["resnett", "resnet-x", "-50", ""])
@@ -185,7 +193,7 @@ def test_only_what_the_strategy_says_itself_leaves_a_point_out() -> None:
         return [Problem("spec.training.workers", "are more than there are nodes")] if many else []
 
     with pytest.raises(InvalidSweep, match=r"single, 2 workers: .* more than there are nodes"):
-        points.sweep(job_table.manifest(), (1, 2), (SINGLE,), judge)
+        points.sweep(job_table.manifest(), sizes.of_workers((1, 2)), (SINGLE,), judge)
 
 
 def test_every_batch_that_does_not_divide_is_listed() -> None:
@@ -246,14 +254,17 @@ def test_a_program_of_ones_own_trains_as_it_likes() -> None:
 def test_names_are_good_and_tell_points_apart(
     base: str, variant: variants.Variant, workers: int
 ) -> None:
-    name = points.point_name(base, variant, workers)
+    name = points.point_name(base, variant, Size(workers))
     assert len(name) <= JOB_NAME_MAXIMUM
     assert re.fullmatch(DNS_LABEL, name)
-    assert name != points.point_name(base, variant, workers + 1)
-    assert name != points.point_name(base, variants.Variant("other"), workers)
-    assert name == points.point_name(base, variant, workers)
+    assert name != points.point_name(base, variant, Size(workers + 1))
+    assert name != points.point_name(base, variant, Size(workers, 1))
+    assert name != points.point_name(base, variant, Size(workers, 0))
+    assert name != points.point_name(base, variants.Variant("other"), Size(workers))
+    assert name == points.point_name(base, variant, Size(workers))
 
 
 def test_names_that_begin_alike_stay_apart_when_they_are_cut() -> None:
     long = "a" * (JOB_NAME_MAXIMUM - 1)
-    assert points.point_name(f"{long}b", SERVERS, 1) != points.point_name(f"{long}c", SERVERS, 1)
+    names = {points.point_name(f"{long}{end}", SERVERS, Size(1)) for end in "bc"}
+    assert len(names) == 2

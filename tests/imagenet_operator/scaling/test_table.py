@@ -79,6 +79,23 @@ def test_networks_have_columns_of_their_own() -> None:
     ]
 
 
+def test_gpus_have_a_column_and_count_for_the_efficiency() -> None:
+    found = rows([Measured("single", 1, 60, 100, gpus=1), Measured("single", 1, 60, 390, gpus=4)])
+    assert table.as_text(found).splitlines() == [
+        "strategy  workers  GPUs  time, s  images/s  speedup  efficiency  top-1",
+        "single          1     1       60       100     1.00        100%      -",
+        "single          1     4       60       390     3.90         98%      -",
+    ]
+    assert table.as_csv(found).splitlines()[2] == "single,1,60,390,3.9,0.975,,4"
+
+
+def test_cpus_in_place_of_gpus_are_labelled() -> None:
+    found = rows([Measured("single", 1, 60, 100, gpus=0)])
+    assert table.as_text(found).splitlines()[-1] == table.STAND_IN
+    assert table.as_markdown(found).splitlines()[-1] == table.STAND_IN
+    assert table.as_csv(found).splitlines()[1:] == ["single,1,60,100,1.0,1.0,,0"]
+
+
 @given(ANY_ROWS)
 def test_csv_reads_back_as_the_records(found: list[Row]) -> None:
     read = csv.DictReader(io.StringIO(table.as_csv(found)))

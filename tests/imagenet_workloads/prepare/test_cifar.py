@@ -263,9 +263,9 @@ def test_a_compressed_archive_that_is_damaged_or_large_is_refused(
     for name in ("LARGEST_COMPRESSED", "LARGEST"):
         with monkeypatch.context() as limits:
             limits.setattr(f"imagenet_workloads.prepare.sources.decompressed.{name}", 1000)
-            assert "is compressed (gzip), and images are read in place" in refused(
-                capfd, *arguments
-            )
+            said = refused(capfd, *arguments)
+            assert f"{path}: is compressed, and each pod decompresses at most" in said
+            assert "write source.http or source.s3 with cache" in said
     assert index.main([*map(str, arguments)]) == 0
 
 

@@ -1,5 +1,6 @@
 """Files of a server in a cache: fetched once, whatever server, process and volume do meanwhile."""
 
+import bz2
 import errno
 import gzip
 import hashlib
@@ -30,6 +31,7 @@ DATASET = ("--validation-per-class", "1", "--shards", "2")
 BLOCK = 4096
 CONTENT = bytes(range(256)) * 401
 SMALL_BLOCKS = f"from imagenet_workloads.prepare import partial_file\npartial_file.BLOCK = {BLOCK}"
+COMPRESSIONS = (bz2.compress, gzip.compress, lzma.compress, zstandard.compress)
 PROBES = 64
 """Bytes that each try reads to learn the size and the format of a file."""
 
@@ -313,7 +315,7 @@ def test_it_waits_as_long_as_the_server_asks(
     assert content(server, cache) == CONTENT
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("compress", COMPRESSIONS)
 def test_a_compressed_archive_is_decompressed_once(
     compress: Callable[[bytes], bytes],
     cache: Path,
@@ -331,7 +333,7 @@ def test_a_compressed_archive_is_decompressed_once(
     assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress, zstandard.compress])
+@pytest.mark.parametrize("compress", COMPRESSIONS)
 def test_a_compressed_archive_that_is_cut_off_is_an_error(
     compress: Callable[[bytes], bytes],
     server: FileServer,

@@ -1,10 +1,13 @@
 """Folders of archives: one a class, or one a split as image-net.org gives ILSVRC2012."""
 
+import bz2
 import gzip
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
@@ -36,6 +39,77 @@ def test_one_archive_a_class_is_the_dataset_of_its_images(suffix: str, tmp_path:
     plain = write_folder(tmp_path / "plain", IMAGES)
     other = read_dataset(prepare(plain, tmp_path / "data", *options))
     assert other.train.shards[0].sha256 == sealed.train.shards[0].sha256
+
+
+COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
+    "n01.tar.gz": gzip.compress,
+    "n02.tar.zst": zstandard.compress,
+    "n03.tbz2": bz2.compress,
+    "n04.tar.xz": lzma.compress,
+}
+FOUR = collection({"n01": 4, "n02": 3, "n03": 5, "n04": 2, "n05": 3})
+
+
+def compressed_folder(root: Path) -> Path:
+    """A folder of compressed class archives, with one that is not compressed."""
+    root.mkdir()
+    for name, compress in COMPRESSED.items():
+        (root / name).write_bytes(compress(tar(FOUR[name[:3]])))
+    (root / "n05.tar").write_bytes(tar(FOUR["n05"]))
+    (root / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(b"the development kit is no class")
+    return root
+
+
+def test_compressed_archives_of_a_folder_are_its_classes_too(tmp_path: Path) -> None:
+    options = ("--shards", "1", "--default-validation-per-class", "1")
+    packed = compressed_folder(tmp_path / "archives")
+    found = read_dataset(prepare(packed, tmp_path / "data", *options))
+    assert found.classes == tuple(FOUR)
+    assert found.train.per_class == (3, 2, 4, 1, 2)
+    # The names of the images are those in tars, so the dataset is the same.
+    for name in COMPRESSED:
+        (packed / name).unlink()
+        (packed / f"{name[:3]}.tar").write_bytes(tar(FOUR[name[:3]]))
+    same = read_dataset(prepare(packed, tmp_path / "data", *options))
+    assert same.key == found.key
+
+
+def test_what_is_decompressed_leaves_nothing(tmp_path: Path) -> None:
+    options = ("--shards", "1", "--default-validation-per-class", "1")
+    prepare(compressed_folder(tmp_path / "archives"), tmp_path / "data", *options)
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["datasets"]
+
+
+def test_compressed_archives_that_are_too_large_say_what_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = compressed_folder(tmp_path / "archives")
+    first = (root / "n01.tar.gz").stat().st_size
+    limit = "imagenet_workloads.prepare.sources.decompressed.LARGEST_COMPRESSED"
+    # The limit is of all together.
+    monkeypatch.setattr(limit, first + 1)
+    said = refused(capfd, "--source", root, "--data", tmp_path / "data", "--shards", "1")
+    assert f"{root}/n02.tar.zst: is compressed, and each pod decompresses at most" in said
+    assert "write source.http or source.s3 with cache" in said
+
+
+def test_a_damaged_compressed_archive_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = compressed_folder(tmp_path / "archives")
+    path = root / "n02.tar.zst"
+    path.write_bytes(path.read_bytes()[:-9])
+    said = refused(capfd, "--source", root, "--data", tmp_path / "data", "--shards", "1")
+    assert f"{path}: does not decompress: " in said
+
+
+def test_an_archive_that_is_there_twice_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = compressed_folder(tmp_path / "archives")
+    (root / "n01.tar").write_bytes(tar(FOUR["n01"]))
+    said = refused(capfd, "--source", root, "--data", tmp_path / "data", "--shards", "1")
+    assert f"{root}: has both n01.tar and n01.tar.gz; delete one of them" in said
 
 
 def ilsvrc(root: Path) -> Path:
@@ -70,6 +144,15 @@ def test_archives_of_class_folders_may_be_the_splits(tmp_path: Path) -> None:
     sealed = read_dataset(prepare(tmp_path / "raw", tmp_path / "data", "--shards", "1"))
     assert (sealed.train.per_class, sealed.validation.per_class) == ((2, 2, 2), (2, 2, 2))
     assert sealed.class_words == {"n01": "tench"}
+
+
+def test_the_archives_of_splits_may_be_compressed(tmp_path: Path) -> None:
+    folders = {f"{name}/{one}": jpeg for name in IMAGES for one, jpeg in IMAGES[name].items()}
+    (tmp_path / "raw").mkdir()
+    for split in ("train", "val"):
+        (tmp_path / "raw" / f"{split}.tar.gz").write_bytes(gzip.compress(tar(folders)))
+    sealed = read_dataset(prepare(tmp_path / "raw", tmp_path / "data", "--shards", "1"))
+    assert (sealed.train.per_class, sealed.validation.per_class) == ((4, 3, 5), (4, 3, 5))
 
 
 def test_a_validation_archive_without_labels_says_which_file_to_add(

@@ -46,7 +46,7 @@ def ticks(axes: Axes) -> list[float]:
     return found
 
 
-def test_points_are_read_by_strategy_and_workers(tmp_path: Path) -> None:
+def test_points_are_read_by_strategy_and_number(tmp_path: Path) -> None:
     assert read_points(write(tmp_path)) == {
         "parameterServer": [Point(1, 100.0, 1.0), Point(2, 180.0, 1.8)],
         "horovod": [Point(1, 110.0, 1.0), Point(4, 330.0, 3.0)],
@@ -58,6 +58,24 @@ def test_each_network_is_a_line_of_its_own(tmp_path: Path) -> None:
     text = "\n".join([f"{header},network", *(f"{line},alexnet" for line in lines)])
     found = read_points(write(tmp_path, text))
     assert list(found) == [f"alexnet, {name}" for name in read_points(write(tmp_path))]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "label", "over"),
+    [
+        ("{}", "GPUs", "speedup over one GPU"),
+        ("0", "workers on CPUs, a stand-in for GPUs", "speedup over one worker"),
+    ],
+)
+def test_the_axes_say_whether_gpus_were_counted(
+    tmp_path: Path, gpus: str, label: str, over: str
+) -> None:
+    header, *rows = TABLE.splitlines()
+    text = "\n".join([f"{header},gpus", *(f"{row},{gpus.format(8)}" for row in rows)])
+    speedup, speed = draw_scaling(read_points(write(tmp_path, text)), "digits").axes
+    assert {speedup.get_xlabel(), speed.get_xlabel()} == {label}
+    assert speedup.get_ylabel() == over
+    assert lines(speedup)["ideal"][-1][0] == (8 if label == "GPUs" else 4)
 
 
 def test_speedup_is_drawn_against_the_ideal(tmp_path: Path) -> None:

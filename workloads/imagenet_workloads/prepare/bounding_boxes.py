@@ -21,13 +21,7 @@ from imagenet_workloads.prepare.annotations import LARGEST, Box, parse
 from imagenet_workloads.prepare.plan import PlannedImage
 from imagenet_workloads.prepare.sources import tar
 from imagenet_workloads.prepare.sources.archive import Kind
-from imagenet_workloads.prepare.sources.decompressed import LARGEST as LARGEST_TAR
-from imagenet_workloads.prepare.sources.decompressed import (
-    LARGEST_COMPRESSED,
-    MAGIC,
-    decompressed,
-    format_of,
-)
+from imagenet_workloads.prepare.sources.decompressed import decompressed
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
 from imagenet_workloads.prepare.sources.source import Annotations, Blob, readable
 
@@ -235,12 +229,7 @@ def _opened(archive: Blob, scratch: Path) -> Blob:
     blob = archive
     try:
         blob = decompressed(archive, scratch)
-        if format_of(blob.read(0, MAGIC)) is None:
-            return HeaderWindow(blob, LARGEST + 1)
-        raise InputError(
-            f"{blob.where}: is larger than {LARGEST_COMPRESSED >> 30} GiB, or "
-            f"{LARGEST_TAR >> 30} GiB decompressed; decompress it to a tar first"
-        )
+        return HeaderWindow(blob, LARGEST + 1)
     except BaseException:
         blob.close()
         raise

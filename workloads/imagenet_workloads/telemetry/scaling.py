@@ -9,6 +9,10 @@ from pathlib import Path
 
 from imagenet_workloads.errors import InputError
 
+WORKERS = "workers"
+GPUS = "GPUs"
+ON_CPUS = "workers on CPUs, a stand-in for GPUs"
+
 COLUMNS = ("strategy", "workers", "images_per_second", "speedup")
 
 
@@ -17,18 +21,20 @@ class Point:
     """One point of a sweep.
 
     Attributes:
-        workers: The number of workers.
+        number: The number of workers, or of GPUs.
         images_per_second: The speed of all workers.
-        speedup: The speedup over one worker.
+        speedup: The speedup over one worker or GPU.
+        unit: What is counted; a sweep has one unit.
     """
 
-    workers: int
+    number: int
     images_per_second: float
     speedup: float
+    unit: str = WORKERS
 
 
 def read_points(path: Path) -> dict[str, list[Point]]:
-    """Return the points of each series by number of workers, without those that have no speed.
+    """Return the points of each series by their number, without those that have no speed.
 
     A series is a strategy, or a network with one.
 
@@ -45,14 +51,17 @@ def read_points(path: Path) -> dict[str, list[Point]]:
         found: dict[str, list[Point]] = {}
         for line in lines:
             point = Point(
-                int(line["workers"]), float(line["images_per_second"]), float(line["speedup"])
+                int(line.get("gpus") or 0) or int(line["workers"]),
+                float(line["images_per_second"]),
+                float(line["speedup"]),
+                {"": WORKERS, "0": ON_CPUS}.get(line.get("gpus") or "", GPUS),
             )
             found.setdefault(_series(line), []).append(point)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if not found:
         raise InputError(f"{path}: has no point with a speed, so there is nothing to plot")
-    return {name: sorted(points, key=lambda point: point.workers) for name, points in found.items()}
+    return {name: sorted(points, key=lambda point: point.number) for name, points in found.items()}
 
 
 def _series(line: dict[str, str]) -> str:

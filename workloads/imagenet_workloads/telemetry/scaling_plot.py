@@ -1,4 +1,4 @@
-"""Plots speedup with the ideal line, and images/s, over the number of workers.
+"""Plots speedup with the ideal line, and images/s, over the number of workers or GPUs.
 
 The plot of `imagenet-plot --scaling`, with the data of `scaling`.
 """
@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from imagenet_workloads.telemetry.plot import QUIET_COLOUR, style
-from imagenet_workloads.telemetry.scaling import Point
+from imagenet_workloads.telemetry.scaling import GPUS, Point
 
 # From Okabe and Ito's palette, with markers for black and white. Their numbers have no common
 # divisor, so as many strategies as their product look different.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKS = "osD^vPX*"
-# From this ratio of most to fewest workers on, the axis is logarithmic.
+# From this ratio of largest to smallest number on, the axis is logarithmic.
 _WIDE = 8
 
 
@@ -32,9 +32,9 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
     figure = Figure(figsize=(10, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     speedup, speed = figure.subplots(1, 2)
-    workers = sorted({point.workers for points in strategies.values() for point in points})
-    # The ideal line starts at one worker, even if that was not measured.
-    ends = sorted({1, workers[-1]})
+    numbers = sorted({point.number for points in strategies.values() for point in points})
+    # The ideal line starts at one, even if that was not measured.
+    ends = sorted({1, numbers[-1]})
     speedup.plot(ends, ends, color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal")
     for number, (name, points) in enumerate(strategies.items()):
         line = {
@@ -44,15 +44,16 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
             "linewidth": 1.8,
             "label": name,
         }
-        places = [point.workers for point in points]
+        places = [point.number for point in points]
         speedup.plot(places, [point.speedup for point in points], **line)
         speed.plot(places, [point.images_per_second for point in points], **line)
-    speedup.set_ylabel("speedup over one worker")
+    (unit,) = {point.unit for points in strategies.values() for point in points}
+    speedup.set_ylabel(f"speedup over one {'GPU' if unit == GPUS else 'worker'}")
     speed.set_ylabel("images/s, all workers")
     speed.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-    ticks = sorted({1, *workers})
+    ticks = sorted({1, *numbers})
     for axes in (speedup, speed):
-        _place(axes, ticks)
+        _place(axes, ticks, unit)
     if _is_wide(ticks):
         speedup.set_yscale("log", base=2)
         speedup.set_ylim(bottom=0.8)
@@ -64,21 +65,21 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
     return figure
 
 
-def _place(axes: Axes, workers: Sequence[int]) -> None:
-    """Label the horizontal axis, with ticks only at the numbers of workers."""
-    axes.set_xlabel("workers")
-    if _is_wide(workers):
+def _place(axes: Axes, numbers: Sequence[int], unit: str) -> None:
+    """Label the horizontal axis, with ticks only at the measured numbers."""
+    axes.set_xlabel(unit)
+    if _is_wide(numbers):
         axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
-    _name(axes.xaxis, workers)
+    _name(axes.xaxis, numbers)
     style(axes, legend=None)
 
 
-def _name(axis: Axis, workers: Sequence[int]) -> None:
-    axis.set_major_locator(FixedLocator([float(number) for number in workers]))
+def _name(axis: Axis, numbers: Sequence[int]) -> None:
+    axis.set_major_locator(FixedLocator([float(number) for number in numbers]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
 
 
-def _is_wide(workers: Sequence[int]) -> bool:
-    return workers[-1] >= _WIDE * workers[0]
+def _is_wide(numbers: Sequence[int]) -> bool:
+    return numbers[-1] >= _WIDE * numbers[0]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from glob import escape
 from pathlib import Path
 
+from imagenet_workloads.checkpoint.atomic_folders import make_folder
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.process.termination import Termination
@@ -37,13 +38,19 @@ class Checkpointer:
         ledger: Ledger | None = None,
         receipts: Receipts | None = None,
     ) -> None:
-        """Take what is saved and where to."""
+        """Take what is saved and where to; rank 0 makes the folder of --model-prefix.
+
+        Raises:
+            StorageError: it cannot be made.
+        """
         self._options, self._store, self._reporter = options, store, reporter
         self._termination = termination
         self._learner, self._group, self._clock = learner, group, clock
         self._training, self._last_epoch = training, last_epoch
         self._ledger, self._receipts = ledger, receipts
         self._last_saved = clock()
+        if options.model_prefix and group.rank == 0:
+            make_folder(Path(options.model_prefix).parent)
 
     @property
     def receipts(self) -> Sequence[Receipt]:

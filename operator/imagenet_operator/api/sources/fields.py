@@ -63,6 +63,11 @@ class SourceFields(Model):
         """The arguments by which workers open `remote_url`, besides the address."""
         return []
 
+    @property
+    def shorter_edge(self) -> tuple[str, int] | None:
+        """The field that gives the shorter edge of all images, and its pixels. None: unknown."""
+        return None
+
     def reading_arguments(self, validation: Any) -> list[str]:
         """Return the arguments by which fetch, index and pack open the images.
 

@@ -119,6 +119,11 @@ class SyntheticSource(SourceFields):
         validates_by_split("synthetic"),
     )
 
+    @property
+    def shorter_edge(self) -> tuple[str, int]:
+        """Those of the drawn images."""
+        return "imageShape", min(self.image_shape[1:])
+
     def index_arguments(self, validation: Any) -> list[str]:
         """Return the numbers of the images."""
         del validation

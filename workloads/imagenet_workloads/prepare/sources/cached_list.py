@@ -17,7 +17,7 @@ from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources import parquet
+from imagenet_workloads.prepare.sources import compressed_names, parquet
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,
@@ -68,7 +68,7 @@ class CachedFiles:
 
     def open_planned(self) -> RemoteFiles:
         """The files for pack, which knows their names and tags."""
-        return self._files((), lambda name: self._entry(name).open())
+        return self._files((), lambda name: self._stored(name).open())
 
     def to_fetch(
         self, checksums: Mapping[str, str], opener: Callable[[str], Opener], commit: str = ""
@@ -125,6 +125,11 @@ class CachedFiles:
         oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
         others = [one for one in folder.iterdir() if one.is_dir() and one not in current]
         return [one for one in others if one in listed or _is_older(one, oldest)]
+
+    def _stored(self, name: str) -> CacheEntry:
+        """The entry of a file, or of the compressed tar that was stored decompressed."""
+        entries = (self._entry(form) for form in compressed_names.forms(name))
+        return next((one for one in entries if one.record() is not None), self._entry(name))
 
     def _entry(self, name: str) -> CacheEntry:
         where = f"{self.list_entry.where.rstrip('/')}/{name}"

@@ -1,4 +1,4 @@
-"""A compressed archive, such as cifar-10-binary.tar.gz, decompressed into an unnamed file.
+"""Compressed archives, such as cifar-10-binary.tar.gz, decompressed into an unnamed file.
 
 Images are read by offset, which a compressed file does not allow. A small one is decompressed onto
 the dataset's volume, by index and by each pod of pack; the file is gone with the process. A large
@@ -13,7 +13,9 @@ import os
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 from imagenet_workloads.errors import InputError
@@ -48,28 +50,127 @@ class UnnamedFile:
 
 
 def decompressed(blob: Blob, folder: Path) -> Blob:
-    """The content of a blob if it is compressed and small, else the blob itself.
+    """The content of a blob if it is compressed, else the blob itself.
 
     Args:
         blob: any file; it is closed if another one is returned.
         folder: on the volume that gets the decompressed file.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: the file is damaged, or too large to be decompressed by each pod.
         StorageError: the volume is full, or cannot be written.
     """
-    if format_of(blob.read(0, MAGIC)) is None or blob.size > LARGEST_COMPRESSED:
+    if format_of(blob.read(0, MAGIC)) is None:
         return blob
-    atomic_files.make_folder(folder)
-    with atomic_files.telling_where(folder), tempfile.TemporaryFile(dir=folder) as file:
-        for chunk in chunks(blob):
-            file.write(chunk)
-            if file.tell() > LARGEST:
-                return blob
-        file.flush()
-        content = UnnamedFile(blob.where, os.dup(file.fileno()))
+    with closing(UnnamedFiles(folder)) as contents:
+        contents.append(blob)
+        content = UnnamedFile(blob.where, contents.duplicate())
     blob.close()
     return content
+
+
+class UnnamedFiles:
+    """The contents of compressed files, one after the other in one unnamed file.
+
+    A process may have fewer files open than a folder has archives.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Makes no file yet.
+
+        Args:
+            folder: on the volume that gets the file.
+        """
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._parts: dict[str, tuple[int, int]] = {}
+        self._compressed = 0
+        self._lock = Lock()
+
+    def open(self, where: str, open_file: Callable[[], Blob]) -> Blob:
+        """The content of a file, which is decompressed when it is first opened.
+
+        Args:
+            where: the path of the file.
+            open_file: opens the file.
+
+        Raises:
+            InputError: it is damaged, or all together are too large.
+            StorageError: the volume is full, or cannot be written.
+        """
+        with self._lock:
+            if where not in self._parts:
+                with closing(open_file()) as blob:
+                    self._parts[where] = self.append(blob)
+            start, size = self._parts[where]
+            assert self._file is not None
+            return _Section(where, self._file.fileno(), start, size)
+
+    def duplicate(self) -> int:
+        """A descriptor that outlives this object."""
+        assert self._file is not None
+        return os.dup(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file, which ends it."""
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, blob: Blob) -> tuple[int, int]:
+        """Decompresses a file; returns the first byte and the size of its content.
+
+        Raises:
+            InputError: it is damaged, or all together are too large.
+            StorageError: the volume is full, or cannot be written.
+        """
+        self._compressed += blob.size
+        if self._compressed > LARGEST_COMPRESSED:
+            raise _too_large(blob.where)
+        atomic_files.make_folder(self._folder)
+        with atomic_files.telling_where(self._folder):
+            if self._file is None:
+                # It is open until `close`.
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            start = self._file.tell()
+            is_compressed = format_of(blob.read(0, MAGIC)) is not None
+            for chunk in chunks(blob) if is_compressed else _as_it_is(blob):
+                self._file.write(chunk)
+                if self._file.tell() > LARGEST:
+                    raise _too_large(blob.where)
+            self._file.flush()
+            return start, self._file.tell() - start
+
+
+class _Section:
+    """A range of the unnamed file as a `Blob`; it is open as long as that."""
+
+    def __init__(self, where: str, descriptor: int, start: int, size: int) -> None:
+        self.where = where
+        self.size = size
+        self._descriptor = descriptor
+        self._start = start
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes of a range."""
+        size = min(size, self.size - offset)
+        return os.pread(self._descriptor, size, self._start + offset) if size > 0 else b""
+
+    def close(self) -> None:
+        """Closes nothing."""
+
+
+def _too_large(where: str) -> InputError:
+    return InputError(
+        f"{where}: is compressed, and each pod decompresses at most "
+        f"{LARGEST_COMPRESSED >> 30} GiB into {LARGEST >> 30} GiB; decompress it to a tar first, "
+        "or put it on a server or in a bucket and write source.http or source.s3 with cache, "
+        "which decompresses it once"
+    )
+
+
+def _as_it_is(blob: Blob) -> Iterator[bytes]:
+    for offset in range(0, blob.size, _BLOCK):
+        yield blob.read(offset, _BLOCK)
 
 
 def _through(open_file: Callable[..., Any]) -> Callable[[BinaryIO], Iterator[bytes]]:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archives, webdataset
+from imagenet_workloads.prepare.sources import archives, compressed_names, parquet, webdataset
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive import Archive, holds_image, pass_over, require_data
 from imagenet_workloads.prepare.sources.archive_layouts import require_uncompressed
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.sources.decompressed import decompressed
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.folder import NOT_CLASSES, names
 from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
@@ -121,36 +122,39 @@ def open_classes(files: FileSet, beside: Sequence[str] = ()) -> Source:
     return FolderOfArchives(kinds[0], files, files.names, beside)
 
 
-def open_folder_of_archives(root: Path, open_file: OpenFile) -> Source | None:
+def open_folder_of_archives(
+    root: Path, open_file: OpenFile, scratch: Path | None = None
+) -> Source | None:
     """Opens the archives of a folder; None if it has folders of classes, or no archives.
 
     Args:
         root: the folder.
         open_file: opens a file there.
+        scratch: a folder for the contents of compressed tars; None passes these over.
 
     Raises:
-        InputError: its archives are of several kinds.
+        InputError: its archives are of several kinds, or a tar is there twice.
     """
-    files, folders = _listed(root)
-    splits = {split_of(name): name for name in files if split_of(name)}
+    listed, folders = _listed(root, scratch is not None)
+    files = sorted(compressed_names.by_plain_name(listed, str(root)))
+    splits = {split_of(name): name for name in listed if split_of(name)}
     training = next((splits[name] for name in splits if name in TRAINING), None)
+    open_split = open_file if scratch is None else partial(_open_content, open_file, scratch)
     if training is not None:
-        with closing(open_file(root / training)) as file:
+        with closing(open_split(root / training)) as file:
             training = None if webdataset.is_shard(file) else training
     # Class folders count, whatever is left over beside them.
     if training is not None and not folders:
-        return _open_splits(root, training, splits, open_file)
+        return _open_splits(root, training, splits, open_split)
     if folders or not files:
         return None
-    found = FilesOfFolder(root, files, open_file)
-    return webdataset.open_shards(found) or _open_classes(root, open_file)
+    found = FilesOfFolder(root, files, open_file, scratch)
+    others = {name for name in names(root) if name not in NOT_CLASSES} - {*listed}
+    return webdataset.open_shards(found) or open_classes(found, sorted(others))
 
 
-def _open_classes(root: Path, open_file: OpenFile) -> Source:
-    found = [name for name in names(root) if name not in NOT_CLASSES]
-    classes = [name for name in found if not name.startswith(".") and name.endswith(_SUFFIXES)]
-    others = sorted({*found} - {*classes})
-    return open_classes(FilesOfFolder(root, classes, open_file), others)
+def _open_content(open_file: OpenFile, scratch: Path, path: Path) -> Blob:
+    return decompressed(open_file(path), scratch)
 
 
 def open_file_of(root: Path, file: str, is_flat: bool, open_file: OpenFile) -> Source:
@@ -172,9 +176,9 @@ def open_file_of(root: Path, file: str, is_flat: bool, open_file: OpenFile) -> S
     return source
 
 
-def _listed(root: Path) -> tuple[Sequence[str], bool]:
+def _listed(root: Path, takes_compressed: bool) -> tuple[Sequence[str], bool]:
     """The names of the archives in a folder, and whether it has folders with classes."""
-    files, folders = [], False
+    files, compressed, folders = [], [], False
     try:
         with os.scandir(root) as entries:
             for entry in entries:
@@ -184,15 +188,19 @@ def _listed(root: Path) -> tuple[Sequence[str], bool]:
                     folders |= not entry.name.startswith(_KIT)
                 elif entry.name.endswith(_SUFFIXES):
                     files.append(entry.name)
+                elif compressed_names.is_compressed_tar(entry.name):
+                    compressed.append(entry.name)
+                takes_compressed &= not entry.name.endswith(parquet.SUFFIX)
     except OSError:
         # The scan of its folders says why.
         return (), True
-    return sorted(files), folders
+    return sorted([*files, *(compressed if takes_compressed else ())]), folders
 
 
 def split_of(name: str) -> str:
     """The split that an archive is named after; empty if it is none."""
-    stem = name.rpartition(".")[0].lower().removeprefix(_ILSVRC)
+    plain = compressed_names.plain(name)
+    stem = plain.rpartition(".")[0].lower().removeprefix(_ILSVRC)
     return stem if stem in SPLITS else ""
 
 

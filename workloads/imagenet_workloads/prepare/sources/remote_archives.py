@@ -2,7 +2,12 @@
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import folder_of_archives, parquet, webdataset
+from imagenet_workloads.prepare.sources import (
+    compressed_names,
+    folder_of_archives,
+    parquet,
+    webdataset,
+)
 from imagenet_workloads.prepare.sources.folder_of_archives import FolderOfArchives
 from imagenet_workloads.prepare.sources.reading_estimate import (
     MOST_REQUESTS,
@@ -12,8 +17,13 @@ from imagenet_workloads.prepare.sources.reading_estimate import (
 from imagenet_workloads.prepare.sources.remote import RemoteFiles
 from imagenet_workloads.prepare.sources.source import Source
 
-SUFFIXES = (".tar", ".zip", parquet.SUFFIX)
+_SUFFIXES = (".tar", ".zip", parquet.SUFFIX)
 KINDS = (*folder_of_archives.KINDS, webdataset.KIND, parquet.KIND)
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file is named like one of many archives."""
+    return name.endswith(_SUFFIXES) or compressed_names.is_compressed_tar(name)
 
 
 def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: str) -> Source:
@@ -25,9 +35,11 @@ def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: st
         cache_field: the field of the manifest that has them stored first.
 
     Raises:
-        InputError: they are of several kinds, or reading them takes too many requests.
+        InputError: they are of several kinds, or compressed and in no cache, or reading them
+            takes too many requests.
     """
     try:
+        files = _by_plain_names(files, cache_field)
         source = parquet.open_files(files)
         if source is None:
             _require_no_splits(files)
@@ -44,6 +56,7 @@ def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: st
 
 def open_planned_archives(planned: Fields, files: RemoteFiles) -> Source:
     """Opens the archives of a plan, which must not have changed, again for pack."""
+    files = _by_plain_names(files)
     kind = planned.text("kind")
     if kind == parquet.KIND:
         return parquet.open_planned(planned, files)
@@ -51,6 +64,22 @@ def open_planned_archives(planned: Fields, files: RemoteFiles) -> Source:
     if kind == webdataset.KIND:
         return webdataset.WebDataset(files, (), version)
     return FolderOfArchives(kind, files, (), planned=version)
+
+
+def _by_plain_names(files: RemoteFiles, cache_field: str = "cache") -> RemoteFiles:
+    """The archives by the names that the dataset has: a cache has compressed ones decompressed."""
+    names = compressed_names.by_plain_name(files.names, files.where)
+    compressed = next((name for plain, name in names.items() if plain != name), None)
+    if compressed is None:
+        return files
+    if files.reads_at_once > 1:
+        raise InputError(
+            f"{files.where}: {compressed} is compressed, and images are read in place, by offset; "
+            f"write {cache_field}, where it is stored decompressed"
+        )
+    return RemoteFiles(
+        files.where, sorted(names), lambda name: files.blob(names.get(name, name)), 1
+    )
 
 
 def _require_no_splits(files: RemoteFiles) -> None:

@@ -188,14 +188,14 @@ def _archives(parsed: Namespace) -> RemoteFiles | None:
 def _planned_archives(parsed: Namespace) -> RemoteFiles:
     """The archives of --s3-keys or --s3-prefix for pack, which knows their names."""
     if parsed.s3_prefix is None or parsed.cache is None:
-        return _files(parsed, ())
+        return _files(parsed, sorted(map(_name, parsed.s3_keys or ())))
     return _cached_prefix(parsed).open_planned()
 
 
 def _listed(parsed: Namespace) -> Sequence[str]:
     """The archives directly below --s3-prefix; none if class folders are there."""
     folders, objects = _bucket(parsed).folders(parsed.s3_prefix.strip("/"))
-    names = [_name(one.key) for one in objects if one.key.endswith(remote_archives.SUFFIXES)]
+    names = [_name(one.key) for one in objects if remote_archives.is_archive(_name(one.key))]
     # As on a volume, class folders count whatever is beside them.
     has_folders = any(not _name(folder.rstrip("/")).startswith(".") for folder in folders)
     return () if has_folders else names

@@ -79,7 +79,7 @@ def open_source(path: Path, within: str | None = None, scratch: Path | None = No
         raise InputError(f"{path}: is a folder, not an archive; write {path / within} (path)")
     return (
         _open_cifar(path)
-        or open_folder_of_archives(path, File)
+        or open_folder_of_archives(path, File, scratch)
         or parquet.open_files(_files_of(path))
         or open_folder(path)
     )
@@ -243,7 +243,7 @@ class VolumeKind(SourceKind):
             return parquet.open_planned(planned, _files_of(path))
         if kind == webdataset.KIND:
             root = path if is_folder else path.parent
-            return webdataset.WebDataset(FilesOfFolder(root, (), File), ())
+            return webdataset.WebDataset(FilesOfFolder(root, (), File, parsed.data), ())
         if not is_folder:
             inside = None if is_validation else parsed.path_in_archive
             blob = _open_blob(path, parsed.data)
@@ -251,9 +251,10 @@ class VolumeKind(SourceKind):
         if kind in cifar.KINDS and (source := _open_cifar(path)) is not None:
             return cifar.planned_split(planned, source)
         if planned.has("file"):
-            return _matching(kind, open_file_of(path, planned.file_name("file"), is_flat, File))
+            file, open_file = planned.file_name("file"), partial(_open_blob, scratch=parsed.data)
+            return _matching(kind, open_file_of(path, file, is_flat, open_file))
         if kind in KINDS_OF_FOLDERS:
-            return FolderOfArchives(kind, FilesOfFolder(path, (), File), ())
+            return FolderOfArchives(kind, FilesOfFolder(path, (), File, parsed.data), ())
         folder = FlatFolder if is_flat else Folder
         if kind != folder.kind:
             raise changed(str(path), f"is a {folder.kind} in place of a {kind}")

@@ -1,0 +1,74 @@
+"""Blocks of one file, which several connections fetch at the same time; and no limit of size."""
+
+import gzip
+import re
+import threading
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from imagenet_workloads.commands import fetch
+from imagenet_workloads.prepare import partial_file
+from imagenet_workloads.prepare.sources import decompressed
+from imagenet_workloads.prepare.sources.cache import cache_entry
+from support.file_server import Fault, FileServer, Handler
+from support.pictures import collection, write_tar_of_tars
+from support.preparation import prepare
+from support.remote_preparation import prepare_fetched
+
+BLOCK = 4096
+BLOCKS = 26
+CONTENT = bytes(range(256)) * (BLOCK // 256) * BLOCKS
+CONNECTIONS = 4
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partial_file, "BLOCK", BLOCK)
+
+
+class Meeting:
+    """Answers the first blocks only when as many requests are open at the same time."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=60)
+        self.ports: set[int] = set()
+        self._left = threading.Semaphore(size)
+
+    def answer(self, handler: Handler) -> None:
+        first, last = re.findall(r"\d+", handler.headers["Range"])
+        is_block = int(last) - int(first) + 1 == BLOCK
+        if is_block and self._left.acquire(blocking=False):
+            self.ports.add(handler.client_address[1])
+            self.barrier.wait()
+        handler.serve()
+
+
+def test_blocks_of_one_file_are_fetched_at_the_same_time(tmp_path: Path) -> None:
+    meeting, cache = Meeting(CONNECTIONS), tmp_path / "cache"
+    faults: deque[Fault | None] = deque([meeting.answer] * 10 * BLOCKS)
+    with FileServer({"/x.tar": CONTENT}, faults=faults).running() as server:
+        url = f"{server.url}/x.tar"
+        options = ["--http-file", "x.tar", url, "--cache", str(cache)]
+        assert fetch.main([*options, "--connections", str(CONNECTIONS)]) == 0
+    # A connection that came alone would have broken the barrier.
+    assert not meeting.barrier.broken
+    assert len(meeting.ports) == CONNECTIONS
+    assert cache_entry(cache, "x.tar", url).open().read(0, len(CONTENT)) == CONTENT
+
+
+def test_a_cache_decompresses_an_archive_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As winter21_whole.tar.gz, of which a volume would be refused."""
+    images = collection({"n01": 4, "n02": 3})
+    archive = write_tar_of_tars(tmp_path / "whole.tar", images)
+    dataset = ("--validation-per-class", "1", "--shards", "1")
+    local = prepare(archive, tmp_path / "local", *dataset)
+    monkeypatch.setattr(decompressed, "LARGEST_COMPRESSED", 1000)
+    monkeypatch.setattr(decompressed, "LARGEST", 1000)
+    with FileServer({"/whole.tar.gz": gzip.compress(archive.read_bytes())}).running() as server:
+        reading = ["--http-file", "whole.tar.gz", f"{server.url}/whole.tar.gz"]
+        found = prepare_fetched(tmp_path / "cache", tmp_path / "data", reading, *dataset)
+    assert (found / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
