@@ -229,9 +229,8 @@ class CheckpointStore:
             free = room.free_bytes(self._folder) if full.errno == errno.ENOSPC else 0
             needed = written + free + 1
             size = f"more than {written:,}"
-        error = VolumeFullError(
-            f"{where}: {full.strerror}: {self._remedy(size, full.errno)}", needed
-        )
+        remedy = self._remedy(size, full.errno)
+        error = VolumeFullError(f"{where}: {full.strerror}: {remedy}", needed)
         shutil.rmtree(temporary, ignore_errors=True)
         room.record(self.attempt_folder, needed)
         return error

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,96 +13,31 @@ import pytest
 from imagenet_operator.clusters.kubernetes import leader_election, metrics
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
-from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.fence import Fence
+from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection
 from imagenet_operator.clusters.kubernetes.retries import Answer
 from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous, until
+from support.candidates import (
+    ALL,
+    LONG,
+    SHORT,
+    VISION,
+    WHERE,
+    asked,
+    candidate,
+    spec,
+    tries,
+)
 from support.fake_api_server import FakeApiServer
 
 Manifest = dict[str, Any]
-
-WHERE = "kube-system"
-ALL = "imagenet-operator"
-VISION = "imagenet-operator.vision"
-SHORT = LeaseTimes(duration=0.75, renew_deadline=0.5, retry_period=0.1)
-"""The times divided by 20."""
-
-LONG = LeaseTimes(duration=3600, renew_deadline=3000, retry_period=0.01)
-"""The times of a Lease that never expires in a test."""
 
 
 @pytest.fixture(autouse=True)
 def long_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a release take as long as a busy machine needs: otherwise the Lease remains held."""
     monkeypatch.setattr(leader_election, "_RELEASE_SECONDS", 60.0)
-
-
-@dataclass
-class Candidate:
-    """A process that wants to lead.
-
-    Attributes:
-        election: Its part in the election.
-        fence: What it may send by.
-        work: Acquires the Leases, then renews them.
-    """
-
-    election: LeaderElection
-    fence: Fence
-    work: asyncio.Task[None]
-
-    @property
-    def leads(self) -> bool:
-        return self.election.is_leader
-
-    async def stop(self) -> None:
-        """End it as SIGKILL does."""
-        self.work.cancel()
-        await asyncio.gather(self.work, return_exceptions=True)
-
-    async def loss(self) -> str:
-        """Wait until it gives up, and return why."""
-        with pytest.raises(LeaseLost) as caught:
-            await self.work
-        assert not self.leads
-        assert self.fence.seconds_left() == 0
-        return str(caught.value)
-
-
-@asynccontextmanager
-async def candidate(
-    server: FakeApiServer, *watched: str, times: LeaseTimes = LONG
-) -> AsyncIterator[Candidate]:
-    fence = Fence(times)
-    async with Client(Connection(server.url)) as client:
-        election = LeaderElection(client, WHERE, watched, fence, times)
-
-        async def run() -> None:
-            await election.acquire()
-            await election.hold()
-
-        made = Candidate(election, fence, asyncio.create_task(run()))
-        try:
-            yield made
-        finally:
-            await made.stop()
-
-
-def spec(server: FakeApiServer, name: str = ALL) -> Manifest:
-    found = server.get("Lease", name, WHERE)
-    return {} if found is None else dict(found["spec"])
-
-
-def asked(server: FakeApiServer, verb: str) -> int:
-    """How often something was asked of the Leases."""
-    return server.counts()[verb, "Lease"]
-
-
-async def tries(server: FakeApiServer, count: int = 3) -> None:
-    """Wait until whoever waits has asked a few times more."""
-    before = asked(server, "list")
-    await until(lambda: asked(server, "list") >= before + count)
 
 
 @asynchronous
@@ -136,61 +68,6 @@ async def test_a_leader_that_is_killed_is_followed_when_its_lease_expires() -> N
             await first.stop()
             await until(lambda: second.leads)
             # By the killed one's own clock its last request had ended long before.
-            assert first.fence.seconds_left() == 0
-
-
-class WallClock:
-    """The clock that people set; it stands in for `datetime.datetime` and `time.time`."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._time, self.ahead = time.time, 0.0
-        patch.setattr(leader_election, "datetime", self)
-        patch.setattr(time, "time", self.time)
-
-    def time(self) -> float:
-        return self._time() + self.ahead
-
-    def now(self, zone: tzinfo) -> datetime:
-        return datetime.fromtimestamp(self.time(), zone)
-
-
-def renewed_at(server: FakeApiServer) -> datetime:
-    return datetime.fromisoformat(spec(server)["renewTime"])
-
-
-@pytest.mark.parametrize("seconds", [3601, -3601], ids=["forwards", "backwards"])
-@asynchronous
-async def test_a_wall_clock_that_moves_by_an_hour_changes_no_leader(
-    seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wall = WallClock(monkeypatch)
-    async with FakeApiServer() as server, candidate(server) as first:
-        await until(lambda: first.leads)
-        async with candidate(server) as second:
-            await tries(server)
-            before = renewed_at(server)
-            wall.ahead = seconds
-            await until(lambda: abs(renewed_at(server) - before) > timedelta(seconds=3500))
-            await tries(server)
-            renewals = asked(server, "update")
-            await until(lambda: asked(server, "update") >= renewals + 3)
-            assert (first.leads, second.leads) == (True, False)
-            assert first.fence.seconds_left() > LONG.quiet / 2
-
-
-@pytest.mark.parametrize("seconds", [3601, -3601], ids=["forwards", "backwards"])
-@asynchronous
-async def test_a_killed_leader_is_followed_after_its_last_request_whatever_the_wall_clock_says(
-    seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wall = WallClock(monkeypatch)
-    async with FakeApiServer() as server, candidate(server, times=SHORT) as first:
-        await until(lambda: first.leads)
-        async with candidate(server, times=SHORT) as second:
-            await tries(server)
-            await first.stop()
-            wall.ahead = seconds
-            await until(lambda: second.leads)
             assert first.fence.seconds_left() == 0
 
 
