@@ -126,11 +126,12 @@ def computed(attempt: Path) -> Computed:
     last = attempt / "checkpoints" / Position(EPOCHS, 0).name
     CheckpointManifest.read(last).verify(last)
     assert chain[-1] == Receipt.of(last)
-    found = {one.position: {**one.files, "random": one.random} for one in chain}
+    found = {}
     for one in chain:
+        parts = {**one.files, "random": one.random}
         if one.later is not None:
-            later = one.later.state.items()
-            found[one.position] |= {f"{part}, 10 steps later": sum_ for part, sum_ in later}
+            parts |= {f"{part} 10 steps later": sha256 for part, sha256 in one.later.state.items()}
+        found[one.position] = parts
     return found
 
 
