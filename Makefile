@@ -204,8 +204,9 @@ test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian (as root
 chaos: $(INSTALLED) ## Play 10,000 schedules of random faults against the operator
 	PYTHONPATH=tests $(BIN)/python -m chaos.run --page docs/reliability.md
 
-chaos-training: $(INSTALLED) ## Kill and resize 20 real trainings, and check their ledgers
+chaos-training: $(INSTALLED) .venv-tensorflow/.installed .venv-pytorch/.installed ## Kill and resize 20 real trainings, check their ledgers; kill 300, compare their bytes
 	PYTHONPATH=tests $(BIN)/python -m chaos.training --page docs/reliability.md
+	PYTHONPATH=tests $(BIN)/python -m chaos.exact_resume --page docs/exactness.md
 
 chaos-kind: $(INSTALLED) $(HELM) $(GO) ## Inject faults into 20 jobs on a kind cluster, up to 2 hours (needs Docker)
 	$(BIN)/python tests/kind/run.py chaos --page docs/reliability.md
