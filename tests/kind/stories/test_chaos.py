@@ -23,7 +23,7 @@ def test_quick_faults_violate_no_invariant(cluster: Cluster) -> None:
         each=1,
         total=6,
         # On a quiet machine each kind is observed much earlier, which ends it.
-        seconds=600,
+        seconds=300,
         seed=1,
         faults=[fault for fault in FAULTS if fault.name in QUICK],
         jobs=[job for job in all_jobs(epochs=1) if job.name in JOBS],
