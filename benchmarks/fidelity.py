@@ -32,6 +32,7 @@ from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.manifests import names
 from imagenet_operator.scaling import variants
 from imagenet_operator.scaling.points import Point, fitting_name
+from imagenet_operator.scaling.sizes import Size
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKDIR = ROOT / "build" / "fidelity"
@@ -125,7 +126,7 @@ def point(name: str, seed: int) -> Point:
     tail = f"-killed-s{seed}" if name.endswith(KILLED) else f"-s{seed}"
     return Point(
         name,
-        workers["replicas"],
+        Size(workers["replicas"]),
         manifest
         | {
             "metadata": {"name": fitting_name(variant.slug, tail, f"-{{digest}}{tail}")},

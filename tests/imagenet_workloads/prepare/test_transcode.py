@@ -234,7 +234,8 @@ def test_too_little_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None
     """Or the image would be skipped."""
 
     def lacks_memory(*_: object) -> None:
-        cv2.resize(np.zeros((1, 1), np.uint8), (1 << 20, 1 << 24))
+        # More than the addresses of a process.
+        cv2.resize(np.zeros((1, 1), np.uint8), (1 << 20, 1 << 30))
 
     image = png(pixels(40, 30))
     monkeypatch.setattr(cv2, "imdecode", lacks_memory)
