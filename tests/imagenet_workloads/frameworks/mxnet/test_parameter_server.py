@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read_events
-from imagenet_workloads.telemetry.names import TRAIN_CHECKPOINT_EPOCH, TRAINING
+from imagenet_workloads.telemetry.names import TRAINING
 from support import plain_mxnet
 from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps, result
 from support.loopback import free_port
@@ -152,9 +152,8 @@ def check_metrics(cluster: TrainingCluster, *workers: str) -> None:
         exported = cluster.metrics(name)
         assert f"process_cpu_seconds_total{{{labels}" in exported
         if role == "worker":
-            absent = {item for item in TRAINING if f"# HELP {item.name} " not in exported}
-            # Rank 0 has it from its first checkpoint on.
-            assert absent <= {TRAIN_CHECKPOINT_EPOCH}
+            absent = [item.name for item in TRAINING if f"# HELP {item.name} " not in exported]
+            assert absent == []
 
 
 def test_sigterm_to_one_worker_saves_and_the_next_attempt_goes_on(tmp_path: Path) -> None:
