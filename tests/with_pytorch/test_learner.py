@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
@@ -23,6 +24,14 @@ def test_labels_are_smoothed(smoothing: float) -> None:
     moved = (before - made.network.fc3.bias.detach()).numpy()
     # The rate of the learner is 0.1.
     np.testing.assert_allclose(moved, 0.1 * error.mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("label", [-1, CLASSES])
+def test_a_label_that_is_no_class_is_named_before_it_is_trained(label: int) -> None:
+    given = batch(3)
+    given.label[5] = label
+    with pytest.raises(InputError, match=f"the label {label}, but the network has 4 classes"):
+        learner(MLP).train(given, True, Flags())
 
 
 def test_batches_together_make_the_update_of_a_large_one() -> None:

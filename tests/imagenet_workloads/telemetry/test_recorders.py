@@ -113,7 +113,9 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     preparation.fetch_planned(200)
     preparation.fetched(100)
     written = {name.removesuffix("_sum").removesuffix("_count") for name in values(registry)}
-    assert written == {metric.name for metric in (*names.TRAINING, *names.CHECKPOINTS, *names.PREPARATION)}
+    assert written == {
+        metric.name for metric in (*names.TRAINING, *names.CHECKPOINTS, *names.PREPARATION)
+    }
 
 
 def test_a_worker_is_at_work_with_its_first_batch(registry: Registry) -> None:

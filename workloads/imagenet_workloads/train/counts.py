@@ -120,12 +120,7 @@ def count(probabilities: NDArray[np.float32], labels: NDArray[np.float32], top_k
         InputError: a label is no class.
     """
     wanted = labels.astype(np.int64)
-    classes = probabilities.shape[1]
-    if len(wanted) and not 0 <= wanted.min() <= wanted.max() < classes:
-        raise InputError(
-            f"a record has the label {wanted.max()}, but the network has {classes} classes (labels "
-            "0 and up); write the right --num-classes (spec.dataset: prepare it again)"
-        )
+    check_labels(wanted, probabilities.shape[1])
     right = probabilities[np.arange(len(wanted)), wanted]
     losses = -np.log(np.maximum(right.astype(np.float64), SMALLEST_PROBABILITY))
     finite = np.isfinite(losses)
@@ -137,6 +132,24 @@ def count(probabilities: NDArray[np.float32], labels: NDArray[np.float32], top_k
         loss_units=int(np.rint(losses[finite] / LOSS_UNIT).astype(np.int64).sum()),
         not_finite=int((~finite).sum()),
     )
+
+
+def check_labels(labels: NDArray[np.int64], classes: int) -> None:
+    """Check that labels are classes.
+
+    Args:
+        labels: (images,).
+        classes: of the network.
+
+    Raises:
+        InputError: one is not.
+    """
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if len(wrong):
+        raise InputError(
+            f"a record has the label {wrong[0]}, but the network has {classes} classes (labels "
+            "0 and up); write the right --num-classes (spec.dataset: prepare it again)"
+        )
 
 
 def _within(probabilities: NDArray[np.float32], wanted: NDArray[np.int64], k: int) -> int:

@@ -24,6 +24,7 @@ from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy
 from imagenet_workloads.frameworks.pytorch.transfer import Transfer
 from imagenet_workloads.telemetry import events
+from imagenet_workloads.train.counts import check_labels
 from imagenet_workloads.train.data import Batch, Inputs
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
@@ -96,7 +97,12 @@ class PyTorchLearner:
         self._std = _of_channels(inputs.std, inputs, strategy)
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
-        """Compute gradients; with an update, average them over all processes, and move weights."""
+        """Compute gradients; with an update, average them over all processes, and move weights.
+
+        Raises:
+            InputError: a label is no class, with which a GPU could not be used any more.
+        """
+        check_labels(batch.label[: batch.images].numpy(), self._request.classes)
         counted = self._strategy.start_sum([flags.save, flags.stop]) if updates else None
         self._begin_step()
         if self._ready is not None:
