@@ -40,7 +40,7 @@ from imagenet_workloads.train.resume import ResumePoint
 def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "PyTorch":
     """Make the framework; `folder` is the attempt's."""
     # The first optimizer imports torch._dynamo, for a second. So one is made before the wait.
-    torch.optim.SGD([torch.zeros(1)])
+    torch.optim.SGD([torch.zeros(1)], lr=0.1)
     return PyTorch(options, rendezvous)
 
 
