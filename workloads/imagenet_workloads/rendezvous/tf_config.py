@@ -2,14 +2,13 @@
 
 import json
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never
-from imagenet_workloads.rendezvous.waiting import deadline, give_up, keep_trying, resolve
+from imagenet_workloads.rendezvous.waiting import deadline, give_up
 
 _log = logging.getLogger(__name__)
 
@@ -59,32 +58,15 @@ class TfConfigRendezvous:
         return never
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Wait for the workers' names, and watch TensorFlow's wait, which has no log line.
+        """Watch TensorFlow's wait, which has no log line and no timeout.
 
         The strategy makes it wait without Python's lock and without a SIGTERM handler. So a thread
         can end the wait, and a signal ends the process.
         """
-        return self._joining(timeout)
-
-    @contextmanager
-    def _joining(self, timeout: float) -> Iterator[None]:
         others = [name for place, name in enumerate(self._workers) if place != self._index]
         wanted = f"{', '.join(others) or 'no worker'} to join"
         _log.info("waits at most %g s for %s", timeout, wanted)
-        # TensorFlow would also ask outside of the cluster for a name that is not known yet, which
-        # may take 10 s, and waits a second before it asks again.
-        addresses = [self._address(name, timeout) for name in self._workers]
-        task = {"type": "worker", "index": self._index}
-        os.environ[VARIABLE] = json.dumps({"cluster": {"worker": addresses}, "task": task})
-        with deadline(wanted, timeout, give_up):
-            yield
-
-    def _address(self, name: str, timeout: float) -> str:
-        """Return HOST:PORT with an IP address, when the host's name resolves."""
-        host, _, port = name.rpartition(":")
-        who, wanted = f"worker {self._index}", f"the name {host} to resolve"
-        found = keep_trying(lambda: resolve(host, int(port)), who, wanted, timeout)
-        return f"[{found}]:{port}" if ":" in found else f"{found}:{port}"
+        return deadline(wanted, timeout, give_up)
 
     def explain(self, error: Exception) -> str | None:
         """Explain the error of a lost worker, by the type of TensorFlow's error."""
