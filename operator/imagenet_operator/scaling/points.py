@@ -132,14 +132,10 @@ def sweep(
     left_out: list[str] = []
     wrong: list[str] = []
     for model, variant in product(models or (None,), variants):
-        verdicts = [
-            _first_that_runs(
-                manifest,
-                [_point(manifest, variant, model, size, is_weak) for size in ways],
-                problems_of,
-            )
-            for ways in sizes
-        ]
+        candidates = (
+            [_point(manifest, variant, model, size, is_weak) for size in ways] for ways in sizes
+        )
+        verdicts = [_first_that_runs(manifest, points, problems_of) for points in candidates]
         good = [point for point, problems in verdicts if not problems]
         fixed = [point for point, found in verdicts if good and _asks_for_others(point, found)]
         kept += good

@@ -83,21 +83,26 @@ class SlowValidation:
         return iter(())
 
 
-def test_what_was_begun_is_computed_before_time_counts_as_waiting_for_data() -> None:
-    registry = Registry(Environment())
-    order = Order()
-    fit = TrainingLoop(
+def loop(learner: Order, reporter: Reporter, accumulation_steps: int = 1) -> TrainingLoop:
+    """One epoch of a learner that is its own training data."""
+    return TrainingLoop(
         epochs=1,
-        accumulation_steps=1,
+        accumulation_steps=accumulation_steps,
         top_k=0,
-        data=Data(order, None, plain_inputs(SHAPE), (), 2, None),
-        learner=order,
+        data=Data(learner, None, plain_inputs(SHAPE), (), 2, None),
+        learner=learner,
         schedule=Schedule(0.1, 10, 1),
         group=Alone(),
         checkpointer=Checkpointer(),  # type: ignore[arg-type]
-        reporter=Reporter(TrainingRecorder(registry), None, 1, 10),
+        reporter=reporter,
         termination=Termination(grace=1),
     )
+
+
+def test_what_was_begun_is_computed_before_time_counts_as_waiting_for_data() -> None:
+    registry = Registry(Environment())
+    order = Order()
+    fit = loop(order, Reporter(TrainingRecorder(registry), None, 1, 10))
     assert fit.run(Position(0, 0)).stopped
     assert order.asked == ["settle", "read", "train"] * 2
 
@@ -121,18 +126,8 @@ class Late(Order):
 def test_a_device_has_the_next_step_to_compute_while_one_is_counted() -> None:
     registry, learner = Registry(Environment()), Late()
     written = list[Event]()
-    fit = TrainingLoop(
-        epochs=1,
-        accumulation_steps=1,
-        top_k=0,
-        data=Data(learner, None, plain_inputs(SHAPE), (), 2, None),
-        learner=learner,
-        schedule=Schedule(0.1, 10, 1),
-        group=Alone(),
-        checkpointer=Checkpointer(),  # type: ignore[arg-type]
-        reporter=Reporter(TrainingRecorder(registry), None, 10, 10, listener=written.append),
-        termination=Termination(grace=1),
-    )
+    recorder = TrainingRecorder(registry)
+    fit = loop(learner, Reporter(recorder, None, 10, 10, listener=written.append))
     assert fit.run(Position(0, 0)).images == 6
     steps = [asked for asked in learner.asked if asked in ("train", "wait")]
     assert steps == ["train", "train", "wait", "train", "wait", "wait"]
@@ -172,18 +167,8 @@ def test_the_time_before_an_exchange_is_that_of_its_steps_without_the_exchange(
     seconds: float | None,
 ) -> None:
     registry, learner = Registry(Environment()), Exchanging(monkeypatch)
-    fit = TrainingLoop(
-        epochs=1,
-        accumulation_steps=accumulation_steps,
-        top_k=0,
-        data=Data(learner, None, plain_inputs(SHAPE), (), 2, None),
-        learner=learner,
-        schedule=Schedule(0.1, 10, 1),
-        group=Alone(),
-        checkpointer=Checkpointer(),  # type: ignore[arg-type]
-        reporter=Reporter(TrainingRecorder(registry), None, 1, 10),
-        termination=Termination(grace=1),
-    )
+    reporter = Reporter(TrainingRecorder(registry), None, 1, 10)
+    fit = loop(learner, reporter, accumulation_steps)
     fit.run(Position(0, 0))
     labels = {"imagenet_job": "local", "namespace": "default", "role": "", "attempt": ""}
     names = ("imagenet_train_exchanges_total", "imagenet_train_before_exchange_seconds_total")

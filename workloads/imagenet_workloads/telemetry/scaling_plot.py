@@ -4,6 +4,7 @@ The plot of `imagenet-plot --scaling`, with the data of `scaling`.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -37,13 +38,7 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
     ends = sorted({1, numbers[-1]})
     speedup.plot(ends, ends, color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal")
     for number, (name, points) in enumerate(strategies.items()):
-        line = {
-            "color": _COLOURS[number % len(_COLOURS)],
-            "marker": _MARKS[number % len(_MARKS)],
-            "markersize": 6,
-            "linewidth": 1.8,
-            "label": name,
-        }
+        line = _line(number, name)
         places = [point.number for point in points]
         speedup.plot(places, [point.speedup for point in points], **line)
         speed.plot(places, [point.images_per_second for point in points], **line)
@@ -63,6 +58,17 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return figure
+
+
+def _line(number: int, name: str) -> dict[str, Any]:
+    """Return how the line of a strategy looks."""
+    return {
+        "color": _COLOURS[number % len(_COLOURS)],
+        "marker": _MARKS[number % len(_MARKS)],
+        "markersize": 6,
+        "linewidth": 1.8,
+        "label": name,
+    }
 
 
 def _place(axes: Axes, numbers: Sequence[int], unit: str) -> None:

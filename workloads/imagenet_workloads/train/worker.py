@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from imagenet_workloads import rendezvous
-from imagenet_workloads.checkpoint.store import CheckpointStore
+from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
@@ -52,12 +52,7 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     recorder = TrainingRecorder(registry, TimeAccount(process_age()))
     serve(registry, environment, recorder.readiness)
     identity = identify(options, environment)
-    store = CheckpointStore(
-        options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
-    )
-    store.refuse_later_attempt()
-    if not options.data.test_io:
-        store.require_room(options.optimizer.num_epochs)
+    store = _open_store(options, environment, identity)
     strategy = description.strategy_of(options)
     # The imports take seconds, in which the others come.
     with _many_objects():
@@ -76,6 +71,17 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
         if reason is None:
             raise
         raise WorkloadError(reason) from error
+
+
+def _open_store(options: Options, environment: Environment, identity: Identity) -> CheckpointStore:
+    """Open the attempt's folder, unless a later attempt or a lack of room forbids it."""
+    store = CheckpointStore(
+        options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
+    )
+    store.refuse_later_attempt()
+    if not options.data.test_io:
+        store.require_room(options.optimizer.num_epochs)
+    return store
 
 
 @contextmanager
