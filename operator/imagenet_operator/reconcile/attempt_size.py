@@ -82,7 +82,7 @@ def depends_on_capacity(job: ImageNetJob, observed: Observed) -> bool:
         and training is not None
         and training.outcome is not None
         and training.next_workers is None
-        and not any(attempt.present for attempt in observed.attempts.values())
+        and not any(attempt.unfinished for attempt in observed.attempts.values())
     )
 
 

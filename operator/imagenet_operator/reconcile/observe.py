@@ -340,6 +340,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
     terminated, state = _terminated(pod), _main_container(pod).get("state", {})
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
     terminating, out_of_reach = _is_leaving(pod), spec.get("nodeName") in unreachable_nodes
+    is_finished = status.get("phase") in ("Succeeded", "Failed")
     return MemberPod(
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],
@@ -348,7 +349,8 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         name=metadata["name"],
         uid=metadata["uid"],
         phase=_phase(pod),
-        live=status.get("phase") not in ("Succeeded", "Failed") and not _has_ended(pod),
+        live=not is_finished and not _has_ended(pod),
+        finished=is_finished,
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),
         reason=status.get("reason") or terminated.get("reason") or waiting.get("reason"),

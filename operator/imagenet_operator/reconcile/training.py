@@ -299,7 +299,7 @@ def _between_attempts(context: ReconcileContext) -> None:
     if context.status.training is not None and not outcome.review_charge(context):
         return
     context.delete(cleanup.attempts(context.observed.attempts.values()))
-    if any(attempt.present for attempt in context.observed.attempts.values()):
+    if any(attempt.unfinished for attempt in context.observed.attempts.values()):
         context.requeue_later()
         return
     training = context.status.training

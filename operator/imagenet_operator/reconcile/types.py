@@ -183,6 +183,8 @@ class MemberPod:
         generation: Of the job that it was made from; 0 if that is not known.
         phase: Of the program, whatever other containers of the pod do.
         live: Whether any container of the pod may still run.
+        finished: Its phase is Succeeded or Failed. The kubelet reports it once no container runs,
+            and the scheduler does not count the pod's requests any more.
         node: Where it was bound to.
         exit_code: Of the container that ended, if one did.
         reason: Why it ended or waits: the pod's or the container's reason.
@@ -206,6 +208,7 @@ class MemberPod:
     uid: str
     phase: Phase
     live: bool = True
+    finished: bool = False
     node: str | None = None
     exit_code: int | None = None
     reason: str | None = None
@@ -245,8 +248,13 @@ class Attempt:
 
     @property
     def present(self) -> tuple[MemberPod, ...]:
-        """Members that may still run: all but those that are gone."""
+        """Members that are left: all but those that are gone."""
         return tuple(member for member in self.members if not member.gone)
+
+    @property
+    def unfinished(self) -> tuple[MemberPod, ...]:
+        """Members that may still run or take room: neither finished nor gone."""
+        return tuple(member for member in self.present if not member.finished)
 
     @property
     def is_exposed(self) -> bool:

@@ -101,6 +101,13 @@ def test_a_pod_lives_until_all_its_containers_have_ended() -> None:
     assert observed_member(status, {"containers": [{"name": "main"}, {"name": "injected"}]}).live
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", "Succeeded", "Failed"])
+def test_a_pod_is_finished_when_its_phase_says_so(phase: str) -> None:
+    """Until then the scheduler counts its requests."""
+    member = observed_member({"phase": phase, **state(terminated=ended(1, ""))})
+    assert member.finished is (phase in ("Succeeded", "Failed"))
+
+
 def test_requests_go_before_limits_and_are_summed() -> None:
     containers = [
         {"name": "main", "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "4"}}},

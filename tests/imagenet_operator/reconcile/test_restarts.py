@@ -77,6 +77,20 @@ def test_the_next_attempt_waits_until_no_pod_of_the_former_is_left_and_its_time_
     assert len(cluster.reconcile().create) == 8
 
 
+def test_the_next_attempt_does_not_wait_for_the_deletion_of_pods_that_have_ended() -> None:
+    cluster = running()
+    cluster.exit(pod(cluster, "digits-r0-server-0"), 134)
+    cluster.reconcile()
+    cluster.reconcile()
+    *others, last = cluster.running()
+    for item in others:
+        cluster.exit(item, 143)
+    assert cluster.reconcile().create == ()
+    cluster.exit(last, 143)
+    assert len(cluster.reconcile().create) == 8
+    assert len(cluster.terminating()) == 5, "the former pods are still being deleted"
+
+
 def fail(cluster: SimulatedCluster, attempt: int, *, trained: int = 0) -> float:
     """Let an attempt fail after so many seconds of new steps; return the wait for the next one."""
     play(cluster, is_in_attempt(attempt))

@@ -85,13 +85,30 @@ def test_a_name_that_resolves_later_ends_the_wait(
         return known("127.0.0.1", *more, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", unsteady)
-    monkeypatch.setattr(waiting, "RESOLVE_INTERVAL", 0.01)
+    monkeypatch.setattr(waiting, "FIRST_RESOLVE_INTERVAL", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as server:
         worker = member(role, "digits-r0-scheduler-0.digits-r0", server.getsockname()[1])
         assert wait_for_scheduler(worker, timeout=60) == "127.0.0.1"
     assert next(answers, None) is None
     assert "digits-r0-scheduler-0.digits-r0" in caplog.text
     assert "the name does not resolve" in caplog.text
+
+
+def test_a_name_is_asked_for_often_at_first_and_each_second_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(waiting.time, "sleep", slept.append)
+
+    def look_up() -> str:
+        if len(slept) < 20:
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return "10.0.0.7"
+
+    assert waiting.keep_trying(look_up, "worker 1", "rank 0", timeout=60) == "10.0.0.7"
+    assert slept == sorted(slept)
+    assert sum(slept[:3]) < 0.5
+    assert slept[-10:] == [1.0] * 10
 
 
 def test_a_pod_asks_for_its_peers_within_the_cluster_only(

@@ -24,9 +24,12 @@ _log = logging.getLogger(__name__)
 # Seconds between two attempts, and between two lines of the log.
 RETRY_INTERVAL = 0.25
 REPORT_INTERVAL = 15.0
-# Names are resolved less often: a large job makes many DNS queries, each through all search
-# domains, and a DNS server may cache a negative answer for some seconds.
+# A pod's name resolves shortly after the pod runs, so the first seconds ask often. Later a large job
+# would make too many DNS queries, each through all search domains, and a DNS server may cache a
+# negative answer for some seconds.
+FIRST_RESOLVE_INTERVAL = 0.1
 RESOLVE_INTERVAL = 1.0
+RESOLVE_GROWTH = 1.5
 # Seconds between two checks of the connected members.
 POLL_INTERVAL = 1.0
 RESOLVER = Path("/etc/resolv.conf")
@@ -115,6 +118,7 @@ def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: floa
     """
     started = time.monotonic()
     reported = -REPORT_INTERVAL
+    resolve_interval = FIRST_RESOLVE_INTERVAL
     while True:
         try:
             return attempt()
@@ -128,8 +132,11 @@ def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: floa
                 reported = waited
                 passed = f"{waited:.0f} s of {timeout:g} s"
                 _log.info("%s waits for %s: %s (%s)", who, wanted, reason, passed)
-            unknown = isinstance(error, socket.gaierror)
-            time.sleep(RESOLVE_INTERVAL if unknown else RETRY_INTERVAL)
+            if isinstance(error, socket.gaierror):
+                time.sleep(resolve_interval)
+                resolve_interval = min(resolve_interval * RESOLVE_GROWTH, RESOLVE_INTERVAL)
+            else:
+                time.sleep(RETRY_INTERVAL)
 
 
 def resolve(host: str, port: int) -> str:

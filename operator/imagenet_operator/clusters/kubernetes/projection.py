@@ -50,13 +50,21 @@ def may_debounce(manifest: Manifest) -> bool:
 
     A starting pod changes several times, and the pods of a gang start together. A reconcile for
     every change would write a status each time, which is expensive: the API server validates the
-    whole job. A pod that ends, is deleted or is gated is reconciled at once.
+    whole job. A pod that ends, is deleted or is gated is reconciled at once, and so is one with a
+    container that has failed: the kubelet reports the end of its pod a second later.
     """
+    status = manifest.get("status", {})
     return (
-        manifest.get("status", {}).get("phase") in ("Pending", "Running")
+        status.get("phase") in ("Pending", "Running")
+        and not any(_has_failed(item) for item in status.get("containerStatuses") or ())
         and "deletionTimestamp" not in manifest["metadata"]
         and not manifest["spec"].get("schedulingGates")
     )
+
+
+def _has_failed(container_status: Manifest) -> bool:
+    terminated = container_status.get("state", {}).get("terminated") or {}
+    return bool(terminated.get("exitCode", 0))
 
 
 def child(manifest: Manifest) -> Manifest:

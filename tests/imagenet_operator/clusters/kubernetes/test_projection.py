@@ -87,6 +87,10 @@ def test_the_taints_of_a_node_are_kept() -> None:
     }
 
 
+def with_container(**state: Manifest) -> Manifest:
+    return {"phase": "Running", "containerStatuses": [{"name": "main", "state": state}]}
+
+
 def in_phase(phase: str | None, **changes: Manifest) -> Manifest:
     status = {} if phase is None else {"phase": phase}
     return {"metadata": {"name": "a"}, "spec": {"nodeName": "n1"}, "status": status, **changes}
@@ -97,6 +101,9 @@ def in_phase(phase: str | None, **changes: Manifest) -> Manifest:
     [
         (in_phase("Pending"), True),
         (in_phase("Running"), True),
+        (in_phase("Running", status=with_container(running={})), True),
+        (in_phase("Running", status=with_container(terminated={"exitCode": 0})), True),
+        (in_phase("Running", status=with_container(terminated={"exitCode": 137})), False),
         (in_phase("Succeeded"), False),
         (in_phase("Failed"), False),
         (in_phase("Unknown"), False),
@@ -106,5 +113,5 @@ def in_phase(phase: str | None, **changes: Manifest) -> Manifest:
         (in_phase("Pending", spec={"schedulingGates": []}), True),
     ],
 )
-def test_only_pods_that_are_starting_or_running_are_debounced(item: Manifest, waits: bool) -> None:
+def test_only_pods_that_start_or_run_well_are_debounced(item: Manifest, waits: bool) -> None:
     assert projection.may_debounce(item) is waits
