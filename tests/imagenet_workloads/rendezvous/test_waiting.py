@@ -19,7 +19,6 @@ from imagenet_workloads.rendezvous import waiting
 from imagenet_workloads.rendezvous.dmlc import (
     DmlcMember,
     DmlcRole,
-    scheduler_is_gone,
     wait_for_scheduler,
 )
 from imagenet_workloads.rendezvous.waiting import deadline
@@ -226,19 +225,19 @@ def test_a_watch_ends_with_what_it_watches(
     ]
 
 
-def test_a_scheduler_that_does_not_listen_is_gone() -> None:
+def test_a_peer_that_does_not_listen_is_gone() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert not scheduler_is_gone("127.0.0.1", port)
-    assert scheduler_is_gone("127.0.0.1", port)
+        assert not waiting.is_gone("127.0.0.1", port)
+    assert waiting.is_gone("127.0.0.1", port)
 
 
-def test_a_scheduler_that_does_not_answer_is_gone_soon() -> None:
+def test_a_peer_that_does_not_answer_is_gone_soon() -> None:
     # The one with the longer timeout ends, refused, without a listener.
     with ThreadPoolExecutor() as threads, silent() as address:
         patient = threads.submit(socket.create_connection, address, timeout=60)
 
-        assert scheduler_is_gone(*address)
+        assert waiting.is_gone(*address)
 
         assert not patient.done()
 

@@ -15,19 +15,16 @@ from typing import Self
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, number
 from imagenet_workloads.rendezvous.waiting import (
-    connect,
     deadline,
     give_up,
     is_address,
+    is_gone,
     keep_trying,
     resolve,
     wait_for_port,
 )
 
 VARIABLE = "DMLC_ROLE"
-# Seconds in which the kernel of a peer answers, even if its program is busy: enough for a packet
-# that is lost and sent again after 1 s.
-ANSWER_TIMEOUT = 1.5
 
 
 class DmlcRole(StrEnum):
@@ -153,7 +150,7 @@ class DmlcRendezvous:
     def wait(self, timeout: float) -> IsHopeless:
         """Return when the scheduler listens."""
         address = wait_for_scheduler(self._member, timeout)
-        return functools.partial(scheduler_is_gone, address, self._member.port)
+        return functools.partial(is_gone, address, self._member.port)
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
         """Watch MXNet's wait, which has no log line and no timeout."""
@@ -185,16 +182,3 @@ def wait_for_scheduler(member: DmlcMember, timeout: float) -> str:
         wanted = f"its own name {member.host} to resolve"
         return keep_trying(lambda: resolve(member.host, member.port), member.role, wanted, timeout)
     return wait_for_port(member.role, "the scheduler", member.host, member.port, timeout)
-
-
-def scheduler_is_gone(address: str, port: int) -> bool:
-    """Whether the scheduler no longer listens, so that the attempt ends.
-
-    It is asked by address, because a name may temporarily not resolve. A timeout counts as gone,
-    because nothing rejects a connection to the address of a deleted pod.
-    """
-    try:
-        connect(address, port, ANSWER_TIMEOUT)
-    except OSError:
-        return True
-    return False

@@ -32,6 +32,9 @@ RESOLVE_INTERVAL = 1.0
 RESOLVE_GROWTH = 1.5
 # Seconds between two checks of the connected members.
 POLL_INTERVAL = 1.0
+# Seconds in which the kernel of a peer answers, even if its program is busy: enough for a packet
+# that is lost and sent again after 1 s.
+ANSWER_TIMEOUT = 1.5
 RESOLVER = Path("/etc/resolv.conf")
 
 
@@ -181,6 +184,19 @@ def connect(host: str, port: int, timeout: float = 5.0) -> str:
     address = resolve(host, port)
     with socket.create_connection((address, port), timeout):
         return address
+
+
+def is_gone(address: str, port: int) -> bool:
+    """Whether a peer no longer listens, so that the attempt ends.
+
+    It is asked by address, because a name may temporarily not resolve. A timeout counts as gone,
+    because nothing rejects a connection to the address of a deleted pod.
+    """
+    try:
+        connect(address, port, ANSWER_TIMEOUT)
+    except OSError:
+        return True
+    return False
 
 
 def _reason(error: OSError) -> str:
