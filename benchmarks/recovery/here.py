@@ -50,14 +50,14 @@ def recovery(strategy: str, name: str) -> dict[str, float]:
         _wait(lambda: _figures(first).get("imagenet_train_epoch", 0) >= 1, "its second epoch")
         killed = time.time()
         os.kill(last.pid, signal.SIGKILL)
-        gone = _wait(lambda: None if _members(name, 0) else time.time(), "the end of its pods")
+        ended = _wait(lambda: None if _members(name, 0) else time.time(), "the end of its pods")
         next_first = _wait(lambda: _members(name, 1).get("worker-0"), "the second attempt")
         figures = _wait(lambda: _after_a_step(next_first), "its first step")
         stepped = time.time()
         ends = _wait(lambda: event_times(events.read_text(), killed), "the events")
         noticed, restarted, running = ends
         # On this machine, a pod that is there is a process that has started.
-        times = Timestamps(killed, gone, noticed, restarted, restarted, running, stepped)
+        times = Timestamps(killed, ended, noticed, restarted, restarted, running, stepped)
         return durations(times, figures)
 
 

@@ -70,7 +70,7 @@ class PodTimes:
 
     Attributes:
         noticed: The operator deletes the pods of the first attempt.
-        gone: The last of them is gone.
+        ended: The last of them has ended, or is gone.
         restarted: The second attempt has as many.
     """
 
@@ -78,7 +78,7 @@ class PodTimes:
         self._worker, self._clock = f"{job}-r1-worker-0", clock
         self._size = 0
         self.noticed: float | None = None
-        self.gone: float | None = None
+        self.ended: float | None = None
         self.restarted: float | None = None
 
     def see(self, found: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -92,11 +92,15 @@ class PodTimes:
         is_deleted = any("deletionTimestamp" in pod["metadata"] for pod in first)
         if self.noticed is None and (is_deleted or len(first) < self._size):
             self.noticed = now
-        if self.gone is None and not first:
-            self.gone = now
+        if self.ended is None and all(_has_ended(pod) for pod in first):
+            self.ended = now
         if self.restarted is None and len(second) == self._size:
             self.restarted = now
         return self.restarted is not None and is_running(dict(found[self._worker]))
+
+
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 class Bench:
@@ -149,11 +153,11 @@ def measured(killed: float, times: PodTimes, answer: str) -> dict[str, float]:
     """
     first_line, _, metrics = answer.partition("\n")
     started, stepped = map(float, first_line.split())
-    assert times.noticed and times.gone and times.restarted
+    assert times.noticed and times.ended and times.restarted
     started = max(started, times.restarted)
     stamps = Timestamps(
         killed=killed,
-        gone=times.gone,
+        ended=times.ended,
         noticed=times.noticed,
         restarted=times.restarted,
         started=started,

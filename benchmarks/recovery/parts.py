@@ -8,12 +8,12 @@ from statistics import median
 from prometheus_client.parser import text_string_to_metric_families
 
 PARTS = (
-    *("noticed", "pods gone", "restarted", "running"),
+    *("noticed", "pods ended", "restarted", "running"),
     *("starting", "joining", "restoring", "data", "first step"),
 )
 """The parts of a recovery, in the order of time.
 
-`noticed` ends when the operator ends the attempt, `pods gone` with the attempt's last pod,
+`noticed` ends when the operator ends the attempt, `pods ended` with the attempt's last pod,
 `restarted` with the pods of the next attempt, after the rest of the back-off. `running` ends on
 this machine when the operator has seen all members run, and on kind with the start of rank 0's
 program, after the scheduler and the kubelet. The other parts are rank 0's own time from there.
@@ -29,7 +29,7 @@ class Timestamps:
 
     Attributes:
         killed: The kill of a worker.
-        gone: The last pod of its attempt was gone.
+        ended: The last pod of its attempt had ended.
         noticed: The operator ended the attempt.
         restarted: The next attempt got its pods.
         started: The program of its rank 0 started.
@@ -38,7 +38,7 @@ class Timestamps:
     """
 
     killed: float
-    gone: float
+    ended: float
     noticed: float
     restarted: float
     started: float
@@ -55,12 +55,12 @@ def durations(timestamps: Timestamps, figures: Mapping[str, float]) -> dict[str,
     """
     noticed, restarted, running = timestamps.noticed, timestamps.restarted, timestamps.running
     # The processes may end by themselves before the operator notices it.
-    gone = min(max(timestamps.gone, noticed), restarted)
+    ended = min(max(timestamps.ended, noticed), restarted)
     own = {phase: figures.get(phase, 0.0) for phase in ("starting", "joining", "restoring")}
     # The program may have started before the part before it ended.
     own["starting"] = max(0.0, own["starting"] - (running - timestamps.started))
-    before = {"noticed": noticed - timestamps.killed, "pods gone": gone - noticed}
-    before |= {"restarted": restarted - gone, "running": running - restarted, **own}
+    before = {"noticed": noticed - timestamps.killed, "pods ended": ended - noticed}
+    before |= {"restarted": restarted - ended, "running": running - restarted, **own}
     rest = timestamps.stepped - timestamps.killed - sum(before.values())
     data = min(figures.get(DATA_WAIT, 0.0), max(0.0, rest))
     return {**before, "data": data, "first step": rest - data}

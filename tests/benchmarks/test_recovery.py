@@ -39,7 +39,7 @@ def test_events_after_the_kill_end_the_parts() -> None:
 
 TIMESTAMPS = parts.Timestamps(
     killed=100.0,
-    gone=101.5,
+    ended=101.5,
     noticed=101.0,
     restarted=103.0,
     started=103.0,
@@ -56,7 +56,7 @@ def test_the_parts_add_up(starting: float) -> None:
     assert tuple(found) == parts.PARTS
     assert sum(found.values()) == pytest.approx(9.0)
     assert found["noticed"] == 1.0
-    assert (found["pods gone"], found["restarted"]) == (0.5, 1.5)
+    assert (found["pods ended"], found["restarted"]) == (0.5, 1.5)
     # A program starts before the operator has seen that it runs.
     assert found["starting"] == max(0.0, starting - 0.5)
     assert found["data"] == 0.75
@@ -67,12 +67,12 @@ def test_a_program_that_starts_when_it_runs_has_started_nothing_before() -> None
     assert (found["running"], found["starting"]) == (0.5, 3.0)
 
 
-@pytest.mark.parametrize(("gone", "expected"), [(100.5, (0.0, 2.0)), (103.25, (2.0, 0.0))])
+@pytest.mark.parametrize(("ended", "expected"), [(100.5, (0.0, 2.0)), (103.25, (2.0, 0.0))])
 def test_processes_that_end_early_or_are_seen_late_have_no_negative_part(
-    gone: float, expected: tuple[float, float]
+    ended: float, expected: tuple[float, float]
 ) -> None:
-    found = parts.durations(replace(TIMESTAMPS, gone=gone), {WAIT: 60.0})
-    assert (found["pods gone"], found["restarted"]) == expected
+    found = parts.durations(replace(TIMESTAMPS, ended=ended), {WAIT: 60.0})
+    assert (found["pods ended"], found["restarted"]) == expected
     # More steps than one may have ended before the metrics were read.
     assert (found["data"], found["first step"]) == (5.5, 0.0)
 

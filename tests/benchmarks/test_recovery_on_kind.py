@@ -58,7 +58,10 @@ class Pods:
         self.found[f"bench-r{attempt}-worker-{index}"] = {"metadata": metadata, "status": {}}
 
     def run(self, name: str) -> None:
-        self.found[name]["status"] = {"containerStatuses": [{"state": {"running": {}}}]}
+        self.found[name]["status"] = {
+            "phase": "Running",
+            "containerStatuses": [{"state": {"running": {}}}],
+        }
 
     def see(self) -> bool:
         self.now += 1.0
@@ -84,8 +87,8 @@ def test_the_times_of_pods_are_those_of_their_attempts(seen: Pods) -> None:
     assert not seen.see()  # 103
     del seen.found["bench-r0-worker-1"]
     assert not seen.see()
-    del seen.found["bench-r0-worker-0"]
-    assert not seen.see()  # 105
+    seen.found["bench-r0-worker-0"]["status"] = {"phase": "Failed"}
+    assert not seen.see()  # 105: its object is still there
     seen.add(1, 0)
     assert not seen.see()
     seen.add(1, 1)
@@ -94,17 +97,19 @@ def test_the_times_of_pods_are_those_of_their_attempts(seen: Pods) -> None:
     assert not seen.see()
     seen.run("bench-r1-worker-0")
     assert seen.see()
-    assert vars(seen.times).items() >= {"noticed": 103.0, "gone": 105.0, "restarted": 107.0}.items()
+    assert (
+        vars(seen.times).items() >= {"noticed": 103.0, "ended": 105.0, "restarted": 107.0}.items()
+    )
 
 
 def test_a_pod_that_goes_before_it_is_seen_to_be_deleted_is_noticed(seen: Pods) -> None:
     del seen.found["bench-r0-worker-1"]
     seen.see()
-    assert (seen.times.noticed, seen.times.gone) == (102.0, None)
+    assert (seen.times.noticed, seen.times.ended) == (102.0, None)
 
 
 def test_the_parts_add_up_to_the_time_from_the_kill_to_the_step(seen: Pods) -> None:
-    seen.times.noticed, seen.times.gone, seen.times.restarted = 101.0, 101.5, 103.0
+    seen.times.noticed, seen.times.ended, seen.times.restarted = 101.0, 101.5, 103.0
     metrics = 'imagenet_train_seconds_total{phase="starting"} 2.0\n'
     found = on_kind.measured(100.0, seen.times, f"104.0 108.0\n{metrics}")
     assert (found["running"], found["starting"], found["first step"]) == (1.0, 2.0, 2.0)
