@@ -1,6 +1,8 @@
 """The rendezvous of a worker, and environments that do not fit its strategy."""
 
+import json
 import socket
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -9,12 +11,14 @@ from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.frameworks.mxnet.description import STRATEGIES
-from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.rendezvous import Rendezvous, tf_config
 from imagenet_workloads.rendezvous.dmlc import DmlcRendezvous
 from imagenet_workloads.rendezvous.horovod import HorovodRendezvous
 from imagenet_workloads.rendezvous.none import NoRendezvous
+from imagenet_workloads.rendezvous.tf_config import TfConfigRendezvous
 from imagenet_workloads.train import worker
 from imagenet_workloads.train.options import Options
+from support.processes import wait_until
 
 SERVER = {
     "DMLC_ROLE": "worker",
@@ -107,6 +111,33 @@ def test_a_worker_has_hope_as_long_as_the_scheduler_listens() -> None:
         is_hopeless = rendezvous.wait(60)
         assert not is_hopeless()
     assert is_hopeless()
+
+
+def test_a_worker_of_tensorflow_has_hope_while_all_others_listen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)):
+        cluster = {"worker": ["127.0.0.1:1", f"127.0.0.1:{other.getsockname()[1]}"]}
+        task = {"type": "worker", "index": 0}
+        variables = {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+        rendezvous = find(parse([*TENSORFLOW, "multi_worker_mirrored"]), variables)
+        is_hopeless = rendezvous.wait(60)
+        with rendezvous.joining(60):
+            pass
+        assert not is_hopeless(), "its own port does not count"
+    began = time.monotonic()
+    assert not is_hopeless(), "this one may still write the last checkpoint"
+    wait_until(is_hopeless, "a worker to be gone")
+    assert time.monotonic() - began >= 1.0
+
+
+def test_a_worker_that_listens_again_gives_hope(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([True, False, True])
+    monkeypatch.setattr(tf_config, "is_gone", lambda address, port: next(answers))
+    monkeypatch.setattr(tf_config, "_GONE_SECONDS", 0.0)
+    rendezvous = TfConfigRendezvous(("127.0.0.1:1", "127.0.0.1:2"), 0)
+    is_hopeless = rendezvous.wait(60)
+    with rendezvous.joining(60):
+        pass
+    assert [is_hopeless() for _ in range(3)] == [True, False, True]
 
 
 def test_a_slot_waits_for_the_rendezvous_and_then_always_has_hope() -> None:

@@ -2,19 +2,22 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never
-from imagenet_workloads.rendezvous.waiting import deadline, give_up
+from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember
+from imagenet_workloads.rendezvous.waiting import deadline, give_up, is_gone, resolve
 
 _log = logging.getLogger(__name__)
 
 VARIABLE = "TF_CONFIG"
 # TensorFlow's errors after the loss of a worker.
 _LOST = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
+# Seconds that a worker may need for a checkpoint's begin after the others have ended.
+_GONE_SECONDS = 1.0
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "TfConfigRendezvous":
@@ -51,11 +54,18 @@ class TfConfigRendezvous:
 
     def __init__(self, workers: tuple[str, ...], index: int) -> None:
         """Take all workers, and the index of this one."""
-        self._workers, self._index = workers, index
+        self._others = [worker for place, worker in enumerate(workers) if place != index]
+        self._addresses: list[tuple[str, int]] = []
+        self._gone_since: float | None = None
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return immediately: TensorFlow's workers may start in any order."""
-        return never
+        """Return immediately: TensorFlow's workers may start in any order.
+
+        If a worker has ended between two sums, TensorFlow connects to it again for the next one.
+        Nothing rejects that at the address of a deleted pod, so the sum lasts for half a minute. No
+        checkpoint is possible then.
+        """
+        return self._is_a_worker_gone
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
         """Watch TensorFlow's wait, which has no log line and no timeout.
@@ -63,10 +73,32 @@ class TfConfigRendezvous:
         The strategy makes it wait without Python's lock and without a SIGTERM handler. So a thread
         can end the wait, and a signal ends the process.
         """
-        others = [name for place, name in enumerate(self._workers) if place != self._index]
-        wanted = f"{', '.join(others) or 'no worker'} to join"
+        return self._joining(timeout)
+
+    @contextmanager
+    def _joining(self, timeout: float) -> Iterator[None]:
+        wanted = f"{', '.join(self._others) or 'no worker'} to join"
         _log.info("waits at most %g s for %s", timeout, wanted)
-        return deadline(wanted, timeout, give_up)
+        with deadline(wanted, timeout, give_up):
+            yield
+        for worker in self._others:
+            host, _, port = worker.rpartition(":")
+            with suppress(OSError):
+                self._addresses.append((resolve(host.strip("[]"), int(port)), int(port)))
+
+    def _is_a_worker_gone(self) -> bool:
+        """Whether another worker has not listened for a second.
+
+        At the end of a training that is stopped, the others may end before this one begins to
+        write the last checkpoint.
+        """
+        began = time.monotonic()
+        if not any(is_gone(*address) for address in self._addresses):
+            self._gone_since = None
+            return False
+        if self._gone_since is None:
+            self._gone_since = began
+        return time.monotonic() - self._gone_since >= _GONE_SECONDS
 
     def explain(self, error: Exception) -> str | None:
         """Explain the error of a lost worker, by the type of TensorFlow's error."""
