@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 # Seconds between two attempts, and between two lines of the log.
 RETRY_INTERVAL = 0.25
 REPORT_INTERVAL = 15.0
-# A pod's name resolves shortly after the pod runs, so the first questions follow soon. Later a large
+# A pod's name resolves shortly after the pod runs, so at first it is asked for often. Later a large
 # job would make too many DNS queries, each through all search domains, and a DNS server may cache a
 # negative answer for some seconds.
 FIRST_RESOLVE_INTERVAL = 0.1
