@@ -5,6 +5,7 @@ tests/kind's harness and deleted after the run. Where `$IMAGENET_KIND_CLUSTER` n
 `tests/kind/run.py up`, that one is used.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,30 +36,16 @@ KILLED = "killed"
 KILL = f"date +%s.%N > ${OUTPUT}/{KILLED} && kill -KILL $(cat /proc/1/task/1/children)"
 """Notes the time, and kills the process that trains, which process 1 has started."""
 
-FIRST_STEP = """
-import os, sys, time, urllib.request
-COUNT = "imagenet_train_step_seconds_count"
+STARTED = """
+import os, time, urllib.request
 address = os.environ["POD_IP"] + ":" + os.environ["IMAGENET_METRICS_PORT"]
-limit = time.monotonic() + 300
-steps = 0.0
-while not steps and time.monotonic() < limit:
-    time.sleep(0.02)
-    try:
-        text = urllib.request.urlopen("http://" + address + "/metrics", timeout=5).read().decode()
-    except OSError:
-        continue
-    lines = [line.split() for line in text.splitlines() if line.startswith(COUNT)]
-    steps = sum(float(line[-1]) for line in lines)
-stepped = time.time()
-if not steps:
-    sys.exit("no step in 300 s")
+metrics = urllib.request.urlopen("http://" + address + "/metrics", timeout=5).read().decode()
 ticks = open("/proc/1/stat").read().rpartition(")")[2].split()[19]
 age = float(open("/proc/uptime").read().split()[0]) - int(ticks) / os.sysconf("SC_CLK_TCK")
-print(time.time() - age, stepped)
-print(text)
+print(time.time() - age)
+print(metrics)
 """
-"""Runs in a worker's pod. Prints when its process 1 started, when it had trained a step, and its
-metrics then."""
+"""Runs in a worker's pod. Prints when its process 1 started, and its metrics."""
 
 
 class PodTimes:
@@ -116,7 +103,10 @@ class Bench:
     def recovery(self, strategy: str, name: str) -> dict[str, float]:
         """Train with a strategy, kill its last worker, and return the seconds of each part."""
         kubectl = self._story.kubectl
-        kubectl.apply(pods.job(name, EPOCHS, threads=1, strategy=strategy, workers=WORKERS))
+        manifest = pods.job(name, EPOCHS, threads=1, strategy=strategy, workers=WORKERS)
+        # The log then has the time of each step.
+        manifest["spec"]["training"]["extraArgs"] = ["--disp-batches", "1"]
+        kubectl.apply(manifest)
         self._story.wait_for_attempt(0, name)
         first_epoch = f"jobs/{name}-*/attempts/r0/checkpoints/epoch-0001-*"
         wait_until(lambda: list(self._story.data.glob(first_epoch)), f"the first epoch of {name}")
@@ -125,11 +115,26 @@ class Bench:
             killing = pool.submit(self._kill, f"{name}-r0-worker-{WORKERS - 1}")
             kubectl.wait_until("pods", times.see, selector=f"{OF_JOB}={name}")
             killed = killing.result()
-        command = ("--", "python", "-c", FIRST_STEP)
+        stepped = self._first_step(name)
+        command = ("--", "python", "-c", STARTED)
         answer = kubectl("exec", f"{name}-r1-worker-0", f"--container={CONTAINER}", *command)
         kubectl.delete("imagenetjobs", name)
         self._story.wait_for_no_children(name)
-        return measured(killed, times, answer)
+        return measured(killed, times, stepped, answer)
+
+    def _first_step(self, name: str) -> float:
+        """Return when rank 0 of the second attempt had trained its first step, by its log."""
+        log = f"jobs/{name}-*/attempts/r1/metrics.jsonl"
+        found: list[float] = []
+
+        def has_stepped() -> bool:
+            lines = [line for path in self._story.data.glob(log) for line in path.open()]
+            events = [json.loads(line) for line in lines if line.endswith("\n")]
+            found.extend(event["time"] for event in events if event["event"] == "progress")
+            return bool(found)
+
+        wait_until(has_stepped, f"the first step of {name}")
+        return found[0]
 
     def _kill(self, pod: str) -> float:
         """Kill the program that trains in a pod, and return when."""
@@ -143,16 +148,17 @@ class Bench:
         return killed
 
 
-def measured(killed: float, times: PodTimes, answer: str) -> dict[str, float]:
+def measured(killed: float, times: PodTimes, stepped: float, answer: str) -> dict[str, float]:
     """Return the seconds of each part.
 
     Args:
         killed: The time of the kill.
         times: Of both attempts.
-        answer: What FIRST_STEP has printed.
+        stepped: The time of the first step.
+        answer: What STARTED has printed.
     """
     first_line, _, metrics = answer.partition("\n")
-    started, stepped = map(float, first_line.split())
+    started = float(first_line)
     assert times.noticed and times.ended and times.restarted
     started = max(started, times.restarted)
     stamps = Timestamps(
