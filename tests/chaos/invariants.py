@@ -236,6 +236,7 @@ class Invariants:
             for other in world.members()
             if attempt_of(other) != number
             and other["metadata"]["uid"] not in self._late
+            and not world.is_finished(other)
             and not self._is_gone(other)
         ]
         self.expect("one attempt", not others, f"{name} beside {others}")

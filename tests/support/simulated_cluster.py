@@ -364,14 +364,10 @@ class SimulatedCluster(SimulatedWorld):
             pod["metadata"]["name"]
             for pod in self.members()
             if attempt_of(pod) != number
-            and not self._is_finished(pod)
+            and not self.is_finished(pod)
             and not self._is_out_of_reach(pod)
         ]
         assert not others, f"attempt {number} beside {others}"
-
-    def _is_finished(self, pod: Manifest) -> bool:
-        is_at_work = pod["metadata"]["uid"] in self.processes
-        return pod["status"]["phase"] in ("Succeeded", "Failed") and not is_at_work
 
     def _is_out_of_reach(self, pod: Manifest) -> bool:
         return is_terminating(pod) and pod["spec"].get("nodeName") in self.unreachable

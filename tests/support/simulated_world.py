@@ -197,6 +197,11 @@ class SimulatedWorld:
         else:
             pod["metadata"].setdefault("deletionTimestamp", text(self.now))
 
+    def is_finished(self, pod: Manifest) -> bool:
+        """Whether a pod has ended by its status, and its process too."""
+        is_at_work = pod["metadata"]["uid"] in self.processes
+        return pod["status"]["phase"] in ("Succeeded", "Failed") and not is_at_work
+
     def terminating(self) -> list[Manifest]:
         """Pods whose kubelet may finish their deletion."""
         return [
