@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -97,7 +98,7 @@ def test_a_name_is_asked_for_often_at_first_and_each_second_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(waiting.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
 
     def look_up() -> str:
         if len(slept) < 20:
@@ -171,6 +172,7 @@ def test_a_deadline_gives_up_on_what_never_ends(monkeypatch: pytest.MonkeyPatch)
 
 GIVING_UP = """
 import threading
+import time
 from imagenet_workloads.rendezvous.waiting import deadline, give_up
 
 with deadline("a member", 0.1, give_up):
