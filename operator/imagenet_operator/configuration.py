@@ -20,7 +20,7 @@ from imagenet_operator.api.templates.profiles import TemplateProfile
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile import types
+from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
 
 
 def _not_a_training_port(port: int) -> int:
@@ -48,7 +48,7 @@ _Name = Annotated[str, MinLen(1)]
 _Size = Annotated[str, Field(pattern=POSITIVE_BYTES)]
 
 _PODS = manifests.DEFAULTS
-_WAITS = types.DEFAULTS
+_WAITS = DEFAULTS
 
 
 class InvalidConfiguration(ImageNetJobError):  # noqa: N818 - what the file is
@@ -142,7 +142,7 @@ class Configuration:
     """
 
     namespaces: tuple[str, ...] = ()
-    settings: types.ReconcileSettings = types.DEFAULTS
+    settings: ReconcileSettings = DEFAULTS
     sampler: SamplerSettings = SAMPLER
     lease_namespace: str = LEASE_NAMESPACE
 
@@ -185,9 +185,9 @@ def parse(document: Any, source: str) -> Configuration:
     )
 
 
-def _settings(file: _File, source: str) -> types.ReconcileSettings:
+def _settings(file: _File, source: str) -> ReconcileSettings:
     restarts = file.restarts
-    return types.ReconcileSettings(
+    return ReconcileSettings(
         restart_delay=timedelta(seconds=restarts.delay_seconds),
         restart_delay_limit=timedelta(seconds=restarts.delay_limit_seconds),
         disruption_delay=timedelta(seconds=restarts.disruption_delay_seconds),

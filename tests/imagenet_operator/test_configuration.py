@@ -8,7 +8,7 @@ import pytest
 from imagenet_operator.api.frameworks import FRAMEWORKS, Images
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
 from imagenet_operator.manifests import rendezvous
-from imagenet_operator.reconcile import types
+from imagenet_operator.reconcile.settings import DEFAULTS
 
 WHOLE: dict[str, Any] = {
     "namespaces": ["vision"],
@@ -66,7 +66,7 @@ def test_every_key_has_its_effect() -> None:
     assert settings.restart_delay_limit == timedelta(seconds=2)
     assert settings.disruption_delay == timedelta(seconds=3)
     assert settings.disruption_limit == 4
-    assert settings.resync_period == types.DEFAULTS.resync_period
+    assert settings.resync_period == DEFAULTS.resync_period
 
 
 @pytest.mark.parametrize(

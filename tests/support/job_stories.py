@@ -10,7 +10,8 @@ from imagenet_operator.api.status import Status
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.observe import sort
-from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Decision, Observed
 from support.asynchronous import run_now
 from support.job_table import manifest
 from support.simulated_cluster import SimulatedCluster

@@ -22,16 +22,8 @@ from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import (
-    DEFAULTS,
-    Capacity,
-    Decision,
-    Event,
-    Patch,
-    ReconcileSettings,
-    Reference,
-    Room,
-)
+from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
+from imagenet_operator.reconcile.types import Capacity, Decision, Event, Patch, Reference, Room
 from support.asynchronous import run_now
 from support.merge_patch import merge
 from support.simulated_failures import deserves

@@ -6,7 +6,7 @@ import math
 
 from imagenet_operator.api.run_policy import RunPolicy
 from imagenet_operator.manifests.dataset import PUBLISH
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.simulated_world import START, SimulatedWorld
 
 

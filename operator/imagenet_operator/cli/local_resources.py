@@ -20,7 +20,7 @@ from imagenet_operator.clusters.local import environments, gpus, preflight
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 
 DEFAULT_WORKDIR = Path("imagenet-work")
 

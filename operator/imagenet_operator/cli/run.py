@@ -32,7 +32,7 @@ from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.local.kubelet import Machine
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 
 _GRACE_PERIOD_SECONDS = 20.0
 """The grace period of a pod after Ctrl-C. Its peers still run, so a worker can save."""

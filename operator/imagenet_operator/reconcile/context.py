@@ -21,15 +21,8 @@ from imagenet_operator.reconcile.policies import (
     time_account,
 )
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import (
-    Decision,
-    Event,
-    Manifest,
-    Observed,
-    Patch,
-    ReconcileSettings,
-    Reference,
-)
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Decision, Event, Manifest, Observed, Patch, Reference
 
 _UNTIL_THE_END: tuple[ConditionType, ...] = (
     "Running",

@@ -35,14 +35,9 @@ from imagenet_operator.reconcile.policies import (
 )
 from imagenet_operator.reconcile.preparation import prepare
 from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
 from imagenet_operator.reconcile.training import train
-from imagenet_operator.reconcile.types import (
-    DEFAULTS,
-    Decision,
-    Observed,
-    ReconcileSettings,
-    Reference,
-)
+from imagenet_operator.reconcile.types import Decision, Observed, Reference
 
 _ACCEPTED = ("JobAccepted", "the job is valid")
 """The reason and message of Created once the job is accepted."""

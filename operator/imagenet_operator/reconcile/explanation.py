@@ -15,7 +15,8 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import ConditionType, Status
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import conditions, start_errors, unsupported, waiting
-from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Decision, Observed
 from imagenet_operator.reconcile.waiting_objects import (
     INITIALIZING,
     TERMINATING,

@@ -12,7 +12,8 @@ from datetime import datetime
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Decision, Observed
 
 
 def reason_of(problems: Sequence[Problem]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_stories import (
     condition_of,
     ended_well,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_stories import (
     is_over,
     is_running,

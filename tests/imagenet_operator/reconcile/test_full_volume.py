@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from imagenet_operator.manifests.dataset import VOLUME_FULL
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_stories import (
     ROOMY,
     condition_of,

@@ -17,7 +17,8 @@ from imagenet_operator.reconcile import decide, outcome
 from imagenet_operator.reconcile import publishing as publish
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import cleanup, conditions, gang, members, progress
-from imagenet_operator.reconcile.types import Attempt, End, Observed, ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Attempt, End, Observed
 from support.job_table import BUCKET, PREPARED, manifest
 from support.planted_bugs import (
     deletes_before_it_records,

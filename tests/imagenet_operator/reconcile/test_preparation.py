@@ -11,7 +11,8 @@ from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import Event, ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Event
 from support.job_stories import (
     ROOMY,
     condition_of,

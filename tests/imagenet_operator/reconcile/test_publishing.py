@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_stories import ROOMY, condition_of, ended_well, is_over, is_running, names, play
 from support.job_table import BUCKET, PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster

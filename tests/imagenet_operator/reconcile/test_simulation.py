@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_table import BUCKET, FETCHED, PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import attempt_of

@@ -35,7 +35,8 @@ from imagenet_operator.reconcile import attempt_size, explanation, observe, reje
 from imagenet_operator.reconcile.decide import decide, is_finished, is_resuming
 from imagenet_operator.reconcile.policies import gang, rebuild
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import Capacity, Decision, Observed, ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Capacity, Decision, Observed
 
 LOGGER = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.reconcile import observe, publishing
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Decision, Observed
 
 _SAMPLE_SECONDS = 1.0
 _SAMPLE_TIMEOUT_SECONDS = 2.0

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from imagenet_operator.api.time_status import WorkerSeconds
-from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_operator.reconcile.settings import ReconcileSettings
 
 NEW_STEPS_SECONDS: Final = 30.0
 """How long an attempt has to train new steps to end a row of failures.

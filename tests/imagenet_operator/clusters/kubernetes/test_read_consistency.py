@@ -13,7 +13,8 @@ from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
-from imagenet_operator.reconcile.types import DEFAULTS, Decision, Reference
+from imagenet_operator.reconcile.settings import DEFAULTS
+from imagenet_operator.reconcile.types import Decision, Reference
 from support.api_storage import Storage
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
