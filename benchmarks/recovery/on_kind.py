@@ -125,16 +125,13 @@ class Bench:
     def _first_step(self, name: str) -> float:
         """Return when rank 0 of the second attempt had trained its first step, by its log."""
         log = f"jobs/{name}-*/attempts/r1/metrics.jsonl"
-        found: list[float] = []
 
-        def has_stepped() -> bool:
+        def steps() -> list[float]:
             lines = [line for path in self._story.data.glob(log) for line in path.open()]
             events = [json.loads(line) for line in lines if line.endswith("\n")]
-            found.extend(event["time"] for event in events if event["event"] == "progress")
-            return bool(found)
+            return [event["time"] for event in events if event["event"] == "progress"]
 
-        wait_until(has_stepped, f"the first step of {name}")
-        return found[0]
+        return wait_until(steps, f"the first step of {name}")[0]
 
     def _kill(self, pod: str) -> float:
         """Kill the program that trains in a pod, and return when."""

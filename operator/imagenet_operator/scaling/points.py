@@ -113,9 +113,7 @@ def sweep(
     models: Sequence[Network] = (),
     is_weak: bool = False,
 ) -> Sweep:
-    """Return the points of a sweep.
-
-    A strategy with only one worker has a point if 1 is among the numbers.
+    """Return the points of a sweep; a strategy of one worker has one if 1 is among the numbers.
 
     Args:
         manifest: A valid job.
