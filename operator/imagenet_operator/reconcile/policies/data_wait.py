@@ -32,6 +32,7 @@ WORTH_A_WRITE: Final = 0.05
 
 _THREADS: Final = "spec.training.dataThreads"
 _CPUS: Final = "resources.limits.cpu in spec.training.workers.template"
+_REQUEST: Final = "resources.requests.cpu in spec.training.workers.template"
 _RESIZE: Final = "spec.dataset.preprocessing.resize"
 _LARGE: Final = 1.5
 """The edge of a stored image, in edges of the network's, from which a smaller one is advised."""
@@ -122,7 +123,8 @@ def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
         return f"raise {_THREADS} and {_CPUS}{_or_smaller_images(job)}, or {_faster_reads(job)}"
     # Rounded up: a part of a core is a thread of its own.
     needed = math.ceil(found.network_images_per_second / core / _workers(job))
-    what = f"at {core:,.0f} images/s a core, decoding needs {needed} a worker"
+    cores = "1 core" if needed == 1 else f"{needed:,} cores"
+    what = f"at {core:,.0f} images/s a core, decoding needs {cores} a worker"
     cpus, threads = _cpus_of_a_worker(job), training.data_threads
     short = []
     if threads < needed:
@@ -132,7 +134,7 @@ def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
     if short:
         return f"{what}: raise {' and '.join(short)}{_or_smaller_images(job)}"
     if cpus is None:
-        return f"{what}: raise {_CPUS}, or {_faster_reads(job)}"
+        return f"{what}: write {_REQUEST}, or {_faster_reads(job)}"
     return f"{what}, which it has: {_faster_reads(job)}"
 
 

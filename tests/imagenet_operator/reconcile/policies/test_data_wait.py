@@ -43,6 +43,7 @@ def job(
 HEAD = "8 workers decode 9,000 images/s, the network takes 12,000: 25 % of GPU time waits; "
 THREADS = "spec.training.dataThreads"
 LIMIT = "resources.limits.cpu in spec.training.workers.template"
+REQUEST = "resources.requests.cpu in spec.training.workers.template"
 SMALLER = ", or write spec.dataset.preprocessing.resize"
 FASTER = "use a faster volume in spec.dataset.volume"
 
@@ -66,30 +67,31 @@ FASTER = "use a faster volume in spec.dataset.volume"
         ),
         pytest.param(
             job(core=250.0),
-            "at 250 images/s a core, decoding needs 6 a worker: "
+            "at 250 images/s a core, decoding needs 6 cores a worker: "
             f"raise {THREADS} from 4 to 6{SMALLER}",
             id="too few threads",
         ),
         pytest.param(
             job(core=250.0, dataThreads=8, workers={"template": CPUS}),
-            "at 250 images/s a core, decoding needs 6 a worker: "
+            "at 250 images/s a core, decoding needs 6 cores a worker: "
             f"raise {LIMIT} from 4 to 6{SMALLER}",
             id="too few CPUs",
         ),
         pytest.param(
             job(core=250.0, workers={"template": REQUESTED}),
-            "at 250 images/s a core, decoding needs 6 a worker: "
+            "at 250 images/s a core, decoding needs 6 cores a worker: "
             f"raise {THREADS} from 4 to 6 and {LIMIT} from 3 to 6{SMALLER}",
             id="too few of both",
         ),
         pytest.param(
             job(core=250.0, dataThreads=8),
-            f"at 250 images/s a core, decoding needs 6 a worker: raise {LIMIT}, or {FASTER}",
+            "at 250 images/s a core, decoding needs 6 cores a worker: "
+            f"write {REQUEST}, or {FASTER}",
             id="CPUs unknown",
         ),
         pytest.param(
             job(core=250.0, dataThreads=8, workers={"template": ENOUGH}),
-            f"at 250 images/s a core, decoding needs 6 a worker, which it has: {FASTER}",
+            f"at 250 images/s a core, decoding needs 6 cores a worker, which it has: {FASTER}",
             id="a slow volume",
         ),
         pytest.param(
@@ -128,7 +130,7 @@ def test_an_attempt_with_fewer_workers_is_told_of_these() -> None:
     found = data_wait.compared(elastic, WINDOW)
     assert found is not None
     assert found.message.startswith("6 workers decode 9,000 images/s")
-    assert "decoding needs 8 a worker" in found.message
+    assert "decoding needs 8 cores a worker" in found.message
 
 
 @pytest.mark.parametrize(
