@@ -15,10 +15,11 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 from imagenet_workloads.telemetry.plot import QUIET_COLOUR, style
 from imagenet_workloads.telemetry.scaling import GPUS, Point
 
-# From Okabe and Ito's palette, with markers for black and white. Their numbers have no common
-# divisor, so as many strategies as their product look different.
+# From Okabe and Ito's palette. The second strategy of a colour is dashed; the markers are for black
+# and white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKS = "osD^vPX*"
+_DASHES = ("-", "--", "-.", ":")
 # From this ratio of largest to smallest number on, the axis is logarithmic.
 _WIDE = 8
 
@@ -66,6 +67,7 @@ def _line(number: int, name: str) -> dict[str, Any]:
         "color": _COLOURS[number % len(_COLOURS)],
         "marker": _MARKS[number % len(_MARKS)],
         "markersize": 6,
+        "linestyle": _DASHES[number // len(_COLOURS) % len(_DASHES)],
         "linewidth": 1.8,
         "label": name,
     }
