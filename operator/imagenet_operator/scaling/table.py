@@ -65,12 +65,12 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 def as_text(rows: Sequence[Row]) -> str:
     """Return the table for a terminal."""
-    lines = _lines(rows)
+    lines, names = _lines(rows), _names(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = "\n".join(
         "  ".join(
             # Names are left-aligned, numbers right-aligned.
-            cell.ljust(width) if number == 0 else cell.rjust(width)
+            cell.ljust(width) if number < names else cell.rjust(width)
             for number, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         for line in lines
@@ -81,9 +81,15 @@ def as_text(rows: Sequence[Row]) -> str:
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return the table for a README."""
     heads, *cells = _lines(rows)
-    lines = [heads, ("---", *("---:" for _ in heads[1:])), *cells]
+    names = _names(rows)
+    lines = [heads, (*["---"] * names, *["---:"] * (len(heads) - names)), *cells]
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return f"{text}\n{STAND_IN}\n" if _is_stand_in(rows) else text
+
+
+def _names(rows: Sequence[Row]) -> int:
+    """Return how many of the first columns are names: the strategy, and before it the network."""
+    return 2 if _has_networks(rows) else 1
 
 
 def _has_networks(rows: Sequence[Row]) -> bool:
@@ -127,7 +133,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         item.strategy,
         str(item.workers),
         f"{item.seconds:.0f}",
-        _shown(item.images_per_second, ",.0f"),
+        _shown(item.images_per_second, ",.0f" if (item.images_per_second or 0) >= 10 else ".1f"),
         _shown(row.speedup, ".2f"),
         _shown(row.efficiency, ".0%"),
         _shown(item.top1, ".4f"),

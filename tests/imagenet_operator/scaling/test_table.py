@@ -52,6 +52,13 @@ def test_markdown_is_a_table_with_numbers_on_the_right() -> None:
     ]
 
 
+def test_a_slow_speed_keeps_a_decimal() -> None:
+    slow = table.as_markdown(
+        rows([Measured("single", 1, 60, 9.94), Measured("horovod", 1, 60, 10)])
+    )
+    assert [line.split(" | ")[3] for line in slow.splitlines()[2:]] == ["9.9", "10"]
+
+
 def test_csv_has_plain_numbers_and_gaps() -> None:
     assert table.as_csv(ROWS).splitlines() == [
         "strategy,workers,seconds,images_per_second,speedup,efficiency,top1",
@@ -70,9 +77,10 @@ def test_networks_have_columns_of_their_own() -> None:
     )
     assert table.as_text(found).splitlines() == [
         "network  strategy  workers  time, s  images/s  speedup  efficiency   top-1  model, MB",
-        "alexnet   horovod        1       60       100     1.00        100%  0.5000      244.0",
-        "alexnet   horovod        2       60       190     1.90         95%  0.5000          -",
+        "alexnet  horovod         1       60       100     1.00        100%  0.5000      244.0",
+        "alexnet  horovod         2       60       190     1.90         95%  0.5000          -",
     ]
+    assert table.as_markdown(found).splitlines()[1] == f"| --- | --- |{' ---: |' * 7}"
     assert table.as_csv(found).splitlines()[:2] == [
         f"{','.join(table.COLUMNS)},network,model_mb",
         "horovod,1,60,100,1.0,1.0,0.5,alexnet,244.0",
