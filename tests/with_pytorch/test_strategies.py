@@ -43,6 +43,7 @@ def test_every_image_is_counted_once_over_the_processes(
     options = arguments(digits, tmp_path, *more)
     with DdpProcesses(tmp_path / "members", options, pods=pods, slots=slots) as running:
         assert set(running.wait().values()) == {0}, running.output("pod-0")
+        assert "Warning" not in running.output("pod-0")
     found = json.loads((tmp_path / "out/attempts/r0/result.json").read_text())
     assert found["workers"] == 2
     assert found["validation"]["images"] == VALIDATION

@@ -7,6 +7,7 @@ and the place where all meet. Imports PyTorch.
 
 import os
 import socket
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -34,13 +35,17 @@ class DistributedProcess:
 
     def distribute(self, network: nn.Module) -> nn.Module:
         """Wrap the network; BatchNorm's statistics stay those of each process."""
-        self._module = DistributedDataParallel(
-            network,
-            broadcast_buffers=False,
-            gradient_as_bucket_view=True,
-            # Otherwise buckets change after the first step, and with them the order of a sum.
-            find_unused_parameters=torch.are_deterministic_algorithms_enabled(),
-        )
+        with warnings.catch_warnings():
+            # PyTorch 2.15 warns that another option will replace this one. Older versions lack it,
+            # and with it buffers would still be copied from rank 0 here.
+            warnings.filterwarnings("ignore", "`broadcast_buffers`", FutureWarning)
+            self._module = DistributedDataParallel(
+                network,
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+                # Otherwise buckets change after the first step, and with them the order of a sum.
+                find_unused_parameters=torch.are_deterministic_algorithms_enabled(),
+            )
         return self._module
 
     def accumulating(self) -> AbstractContextManager[None]:
