@@ -1,5 +1,6 @@
 """Each fault of a bucket is one clear error, without keys and without the server's own words."""
 
+import re
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
@@ -101,6 +102,21 @@ def test_an_expired_session_token_ends_at_once(
     (request,) = server.requests
     sent = {name.lower(): value for name, value in request.headers.items()}
     assert sent["x-amz-security-token"] == "t0ken"
+
+
+@pytest.mark.parametrize("status", [HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.TEMPORARY_REDIRECT])
+def test_a_redirect_to_another_host_gets_no_key_and_no_signature(
+    status: HTTPStatus, server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "acc3ss", "AWS_SECRET_ACCESS_KEY": "s3cret"}
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(write_secret(tmp_path / "secret", **keys)))
+    with FileServer({"/data/x.tar": CONTENT}).running() as other:
+        target = f"{other.url}/data/x.tar"
+        server.faults.append(lambda handler: handler.refuse(status, Location=target))
+        assert bucket(server.url).read("x.tar", SPAN)[1] == CONTENT
+    (signed,), (led,) = server.requests, other.requests
+    assert "acc3ss" in str(signed.headers)
+    assert not {"acc3ss", "Signature", "authorization"} & {*re.findall(r"\w+", str(led.headers))}
 
 
 def test_an_answer_that_is_cut_off_is_continued(server: FileServer) -> None:

@@ -1,9 +1,11 @@
 """Blocks of one file, which several connections fetch at the same time; and no limit of size."""
 
 import gzip
+import os
 import re
 import threading
 from collections import deque
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,38 @@ def test_blocks_of_one_file_are_fetched_at_the_same_time(tmp_path: Path) -> None
     assert not meeting.barrier.broken
     assert len(meeting.ports) == CONNECTIONS
     assert cache_entry(cache, "x.tar", url).open().read(0, len(CONTENT)) == CONTENT
+
+
+def expired(handler: Handler) -> None:
+    handler.refuse(HTTPStatus.FORBIDDEN)
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_another_job_continues_a_file_that_no_job_writes_any_more(
+    is_left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, received = tmp_path / "cache", 16
+    faults: deque[Fault | None] = deque([*[None] * received, *[expired] * BLOCKS])
+    with FileServer({"/x.tar": CONTENT}, faults=faults).running() as server:
+        url = f"{server.url}/x.tar"
+        options = ["--http-file", "x.tar", url, "--cache", str(cache), "--connections", "1"]
+        monkeypatch.setenv("IMAGENET_JOB_UID", "job-whose-link-expires")
+        assert fetch.main(options) == 3
+        server.faults.clear()
+        (journal,) = cache.rglob("*.blocks")
+        present = len(journal.read_text().splitlines()) - 1
+        assert present >= received - 4, "the others ask for the size and the format"
+        if is_left:
+            now = journal.stat().st_mtime
+            os.utime(journal, (now, now - partial_file.LEFT_SECONDS - 1))
+        before = len(server.requests)
+        monkeypatch.setenv("IMAGENET_JOB_UID", "the-next-job")
+        assert fetch.main(options) == 0
+        ranges = [request.headers.get("Range", "") for request in server.requests[before:]]
+    blocks = sum(one.endswith(f"-{(n + 1) * BLOCK - 1}") for one in ranges for n in range(BLOCKS))
+    assert blocks == (BLOCKS - present if is_left else BLOCKS)
+    assert cache_entry(cache, "x.tar", url).open().read(0, len(CONTENT)) == CONTENT
+    assert bool(list(cache.rglob("*.blocks"))) == (not is_left)
 
 
 def test_a_cache_decompresses_an_archive_of_any_size(

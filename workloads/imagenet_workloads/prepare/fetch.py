@@ -20,7 +20,7 @@ from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.download import REMEDY, Download, Ranges, Whole, room
 from imagenet_workloads.prepare.in_order import map_in_order
-from imagenet_workloads.prepare.partial_file import BLOCK, journal_of
+from imagenet_workloads.prepare.partial_file import BLOCK, journal_of, take_over
 from imagenet_workloads.prepare.sources import decompressed
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
@@ -47,7 +47,7 @@ class FetchRequest:
         files: the files of the source.
         cache: the folder of the volume.
         connections: the most requests at the same time.
-        owner: the UID of the job, which continues only its own files; empty without an operator.
+        owner: the UID of the job, in the names of its temporary files; empty without an operator.
     """
 
     files: Sequence[FileToFetch]
@@ -140,7 +140,8 @@ def _begin_all(
 def _begin(file: FileToFetch, owner: str) -> Record | Download:
     """Asks the server for the version of a file, unless the cache has it with its checksum."""
     folder, record = file.entry.folder, file.entry.record()
-    path = folder / f".{file.name}.tmp-{owner or 'local'}"
+    temporary = f".{file.name}.tmp-"
+    path = folder / f"{temporary}{owner or 'local'}"
     if record is not None and record.checksum == file.checksum != "":
         _clean_up(file, path, record)
         return record
@@ -155,6 +156,7 @@ def _begin(file: FileToFetch, owner: str) -> Record | Download:
     atomic_files.sweep(folder, ABANDONED_SECONDS)
     if isinstance(blob, WholeFile):
         return Whole(blob, path)
+    take_over(path, temporary, blob.version.to_document())
     with _one_version(file):
         return Ranges(blob, path)
 

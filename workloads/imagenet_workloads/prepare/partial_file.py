@@ -7,6 +7,7 @@ server's file. The other lines are the blocks that are on the disk.
 import json
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,48 @@ BLOCK = 8 << 20
 """The bytes of a request, and the most that a connection fetches again after a kill."""
 
 
+LEFT_SECONDS = 15 * 60
+"""A job that writes no block for this long has ended, or its server does not answer."""
+
+
 def journal_of(path: Path) -> Path:
     """The path of the journal of a partial file."""
     return path.with_name(f"{path.name}.blocks")
+
+
+def take_over(path: Path, others: str, version: dict[str, Any]) -> None:
+    """Renames what another job has left of the same file, so that `PartialFile` continues it.
+
+    If that job writes again, it writes the same bytes to the same places.
+
+    Args:
+        path: the temporary name; if there is such a file, nothing is renamed.
+        others: the beginning of the temporary names of all jobs.
+        version: of the server's file, as JSON values; the other job's must equal it.
+
+    Raises:
+        StorageError: the volume cannot be written.
+    """
+    with atomic_files.telling_where(path):
+        if path.exists():
+            return
+        now = atomic_files.volume_clock(path.parent)
+        for entry in list(path.parent.iterdir()):
+            other = entry.with_suffix("")
+            if not (entry.name.startswith(others) and journal_of(other) == entry):
+                continue
+            # Another job may take it at the same moment.
+            with suppress(FileNotFoundError):
+                is_left = now - entry.stat().st_mtime >= LEFT_SECONDS
+                if is_left and entry.read_text().startswith(f"{_header(version)}\n"):
+                    other.rename(path)
+                    entry.rename(journal_of(path))
+                    return
+
+
+def _header(version: dict[str, Any]) -> str:
+    """Returns the first line of a journal."""
+    return json.dumps({"version": version, "block": BLOCK})
 
 
 class PartialFile:
@@ -43,7 +83,7 @@ class PartialFile:
         """
         self.path = path
         self.size = size
-        self._header = json.dumps({"version": version, "block": BLOCK})
+        self._header = _header(version)
         self._lock = threading.Lock()
         with atomic_files.telling_where(path):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
