@@ -233,7 +233,7 @@ bench-recovery: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Measure the time from a
 bench-recovery-kind: $(INSTALLED) $(HELM) $(GO) ## Measure the same on a kind cluster
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.recovery --kind --page docs/benchmarks.md
 
-noisy-steps: $(INSTALLED) .venv-pytorch/.installed ## Record 100 trainings on a busy machine, for a test
+noisy-steps: $(INSTALLED) .venv-pytorch/.installed ## Record trainings on a busy machine, for a test
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.noisy_steps --output $(NOISY_STEPS)
 
 bench-training: $(INSTALLED) .venv-horovod/.installed ## Measure jobs against the bare program
