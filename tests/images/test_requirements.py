@@ -116,6 +116,8 @@ def test_everything_is_installed_by_hash_and_ours_after_it(image: str) -> None:
     own = [step for step in installs if "--no-deps" in step]
     locked = [step for step in installs if "--require-hashes" in step]
     assert sorted([*own, *locked]) == sorted(installs)
+    # Wheels alone: nothing is compiled at installation. build.txt makes the wheels of the project.
+    assert all("--only-binary :all:" in step for step in locked if "build.txt" not in step)
     (installed,) = own
     assert "--no-index" in installed and "/source/wheels/*.whl" in installed
     assert f"--requirement /source/{image}.txt" in " ".join(locked)
