@@ -263,6 +263,15 @@ class StoryNamespace:
         (folder,) = self.data.glob(f"jobs/{job}-*")
         return folder
 
+    def workers_by_ledger(self) -> list[int]:
+        """The workers of each attempt by the ledger, which must have each image once an epoch."""
+        program = Path(sys.executable).parent / "imagenet-ledger"
+        (dataset,) = self.data.glob("datasets/*/")
+        command = [str(program), str(self.output()), f"--dataset={dataset}", "--output=json"]
+        checked = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        return [attempt["workers"] for attempt in json.loads(checked.stdout)["attempts"]]
+
     def children(self, job: str = "story") -> set[str]:
         """Return all that belongs to a job of this name, as KIND/NAME, but for claims."""
         return {f"{item['kind']}/{item['metadata']['name']}" for item in self.child_objects(job)}

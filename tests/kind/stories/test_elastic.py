@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -78,7 +74,7 @@ def test_a_job_shrinks_and_grows(
     assert (status["restarts"], status["disruptions"]) == (0, 1)
     assert {"Shrunk", "Growing", "Grown"} <= reasons(story)
     assert "/attempts/r1/checkpoints/epoch-0004" in story.result(status)["resumedFrom"]
-    assert workers_of_attempts(story) == [2, 1, 2]
+    assert story.workers_by_ledger() == [2, 1, 2]
 
 
 def workers(status: Manifest) -> int:
@@ -98,13 +94,3 @@ def wait_for_sigterm(story: StoryNamespace) -> None:
 def reasons(story: StoryNamespace) -> set[str]:
     """The reasons of the events of the story's namespace."""
     return {event["reason"] for event in story.kubectl.all("events")}
-
-
-def workers_of_attempts(story: StoryNamespace) -> list[int]:
-    """The workers of each attempt by the ledger, which must have each image once an epoch."""
-    program = Path(sys.executable).parent / "imagenet-ledger"
-    (dataset,) = story.data.glob("datasets/*/")
-    command = [str(program), str(story.output()), f"--dataset={dataset}", "--output=json"]
-    checked = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    return [attempt["workers"] for attempt in json.loads(checked.stdout)["attempts"]]

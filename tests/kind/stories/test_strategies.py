@@ -85,6 +85,7 @@ def test_digits_are_learned(story: StoryNamespace, cluster: Cluster, case: Case)
     # Of both tolerances, the larger one holds.
     wall_time = pytest.approx(seconds_of(story.job()), rel=0.01, abs=2)
     assert sum(status["time"]["phases"].values()) == wall_time
+    assert len(story.workers_by_ledger()) == 1 + case.is_killed
     written = story.result(status)
     assert written["epochs"] == EPOCHS
     assert written["validation"]["images"] == VALIDATED
