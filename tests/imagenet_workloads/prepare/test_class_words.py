@@ -2,28 +2,19 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy.io import savemat  # type: ignore[import-untyped]
 
 from imagenet_workloads.commands import index
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import class_words
+from support import development_kit
 from support.pictures import collection, write_folder
 from support.preparation import examples, prepare, refused, run_index
 
 CLASSES = ("n01", "n02", "n03")
 WORDS = {"n01": "tench, Tinca tinca", "n02": "goldfish"}
 JSON = '{"0": ["n01", "tench"], "1": ["n02", "gold_fish"]}'
-
-
-def write_meta(path: Path) -> None:
-    """As the development kit's meta.mat."""
-    synsets = np.empty((2, 1), dtype=[("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O")])
-    for row, (name, words) in enumerate(WORDS.items()):
-        synsets[row, 0] = (float(row + 1), name, words)
-    savemat(path, {"synsets": synsets}, do_compression=True)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +32,7 @@ def test_reads_every_file_that_has_words(
 ) -> None:
     path = tmp_path / name
     if content is None:
-        write_meta(path)
+        path.write_bytes(development_kit.meta({1: "n01", 2: "n02"}, WORDS))
     else:
         path.write_text(content)
     found = class_words.read(path, CLASSES)

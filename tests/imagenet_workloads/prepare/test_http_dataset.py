@@ -14,7 +14,9 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare import sources
 from imagenet_workloads.prepare.sources.source import Notes
+from support.development_kit import GROUND_TRUTH, META, WORDS, kit
 from support.file_server import FileServer, Handler, basic
+from support.image_trees import classes_of
 from support.pictures import (
     Collection,
     collection,
@@ -131,6 +133,27 @@ def test_validation_images_and_their_labels_are_files_of_their_own(
     options = reading(server, *options)
     remote = prepare_remote(tmp_path / "remote", options, "--http-labels", "labels.txt")
     assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
+
+
+@pytest.mark.parametrize("prepare_it", ["in place", "fetched"])
+def test_the_development_kit_s_numbers_are_translated(prepare_it: str, tmp_path: Path) -> None:
+    ids = {number: f"n{number % 10:02}" for number in (*range(1, 10), 1000)}
+    content = {
+        "train.tar": write_tar_of_tars(tmp_path / "train.tar", IMAGES).read_bytes(),
+        "val.tar": tar({f"val_{number:03}.JPEG": jpeg(number) for number in range(10)}),
+        **kit([1000, *range(9, 0, -1)], ids),
+    }
+    with FileServer({f"/{name}": one for name, one in content.items()}).running() as server:
+        files = [part for name in content for part in ("--http-file", name, f"{server.url}/{name}")]
+        options = [*files, "--http-archive", "train.tar", "--http-validation", "val.tar"]
+        more = ("--http-labels", GROUND_TRUTH, "--http-class-words", META)
+        if prepare_it == "fetched":
+            dataset = prepare_fetched(tmp_path / "cache", tmp_path / "data", options, *more)
+        else:
+            dataset = prepare_remote(tmp_path / "data", options, *more)
+    found = classes_of(dataset, tmp_path / "data", "validation")
+    assert found == {f"val_{number:03}.JPEG": f"n{-number % 10:02}" for number in range(10)}
+    assert read_dataset(dataset).class_words == {**{n: f"words of {n}" for n in IMAGES}, **WORDS}
 
 
 def test_the_words_of_the_classes_are_a_file_behind_the_same_login(

@@ -11,6 +11,8 @@ import pytest
 
 from imagenet_workloads.commands import fetch, index, pack
 from imagenet_workloads.dataset import read_dataset
+from support.development_kit import FOLDER, GROUND_TRUTH, META, WORDS, kit
+from support.image_trees import classes_of
 from support.parquet_files import hugging_face, rows
 from support.pictures import Collection, collection, jpeg, tar, write_tar_of_tars
 from support.preparation import contents, finish, prepare, refused, run_index, start
@@ -157,6 +159,37 @@ def test_validation_images_have_a_label_file(
     dataset = prepare_remote(tmp_path / "data", options, "--s3-labels=archives/val.txt")
     sealed = read_dataset(dataset)
     assert (sealed.train.images, sealed.validation.images) == (30, 5)
+
+
+IDS = {1: "n03", 2: "n02", 3: "n01", 999: "n00", 1000: "n04"}
+KIT = {f"{FOLDER}/{name}": one for name, one in kit([1000, 1, 2, 3, 999], IDS).items()}
+NUMBERS = f"--s3-labels={FOLDER}/{GROUND_TRUTH}"
+NUMBERED = {f"val_{number}.JPEG": f"n{4 - number:02}" for number in range(5)}
+
+
+@pytest.mark.parametrize("validation", ["archives/val.tar", "val"])
+def test_the_development_kit_s_numbers_are_translated(
+    validation: str, server: S3Server, tmp_path: Path
+) -> None:
+    server.fill("imagenet", KIT)
+    options = reading(server, PREFIX, f"--s3-validation={validation}")
+    words = f"--s3-class-words={FOLDER}/{META}"
+    dataset = prepare_remote(tmp_path / "data", options, NUMBERS, words)
+    assert classes_of(dataset, tmp_path / "data", "validation") == NUMBERED
+    assert read_dataset(dataset).class_words == {**{n: f"words of {n}" for n in IMAGES}, **WORDS}
+
+
+def test_the_development_kit_s_numbers_are_fetched_with_their_classes(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.fill("imagenet", KIT)
+    options = reading(server, ARCHIVE, "--s3-validation=archives/val.tar")
+    options.append(f"--cache={tmp_path / 'cache'}")
+    # No option names meta.mat: it is beside the labels.
+    assert fetch.main([*options, NUMBERS]) == 0
+    monkeypatch.delenv("IMAGENET_CREDENTIALS")
+    dataset = prepare_remote(tmp_path / "data", options, NUMBERS)
+    assert classes_of(dataset, tmp_path / "data", "validation") == NUMBERED
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from scipy.io import savemat  # type: ignore[import-untyped]
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import labels, matlab
+from support import development_kit
 
 # In the order in which they lie in the archive, which is not that of their names.
 NAMES = ["val/img_3.JPEG", "val/img_1.JPEG", "val/img_2.JPEG"]
@@ -88,12 +89,8 @@ def test_labels_of_unknown_classes_are_counted_by_class(
 
 
 def write_meta(folder: Path, ids: dict[int, str], compressed: bool = True) -> None:
-    """The development kit's meta.mat, with fields that nobody needs before and between."""
-    kind = [("gloss", "O"), ("ILSVRC2012_ID", "O"), ("children", "O"), ("WNID", "O")]
-    synsets = np.empty((len(ids), 1), dtype=kind)
-    for row, (number, name) in enumerate(ids.items()):
-        synsets[row, 0] = (f"gloss of {name}", float(number), np.zeros((1, row)), name)
-    savemat(folder / "meta.mat", {"other": 1, "synsets": synsets}, do_compression=compressed)
+    """The development kit's meta.mat."""
+    (folder / "meta.mat").write_bytes(development_kit.meta(ids, compressed=compressed))
 
 
 @pytest.mark.parametrize(
