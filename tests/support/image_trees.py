@@ -24,6 +24,8 @@ KAGGLE = {
     "ILSVRC/ImageSets/CLS-LOC/train_cls.txt": b"n01/n01_0 1\n",
     "LOC_val_solution.csv": b"ImageId,PredictionString\nv_2,n03 1 2 3 4 \nv_0,n01 1 2\nv_1,n02\n",
 }  # fmt: skip
+# Kaggle's tree with no file of its own for labels or words.
+UNLABELLED = {name: content for name, content in KAGGLE.items() if not name.startswith("LOC")}
 TINY = {
     **{f"tiny/train/{n}/images/{n}_{i}.JPEG": jpeg(i) for n in CLASSES for i in range(4)},
     **{f"tiny/val/images/v_{n}.JPEG": jpeg(90 + n) for n in range(3)},

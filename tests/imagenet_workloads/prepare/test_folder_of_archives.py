@@ -13,6 +13,9 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import volume
 from imagenet_workloads.prepare.sources.source import Notes
+from support.development_kit import GROUND_TRUTH, META, WORDS, unpacked
+from support.image_trees import classes_of
+from support.image_trees import write_folder as write_files
 from support.pictures import collection, jpeg, tar, write_folder, zipped
 from support.preparation import prepare, refused
 
@@ -129,6 +132,33 @@ def test_the_files_of_image_net_org_need_no_layout(tmp_path: Path) -> None:
     options = ("--shards", "1", "--default-validation-per-class", "1")
     sealed = read_dataset(prepare(ilsvrc(tmp_path / "raw"), tmp_path / "data", *options))
     assert (sealed.train.per_class, sealed.validation.per_class) == ((4, 3, 5), (1, 1, 1))
+
+
+def test_the_development_kit_has_numbers_and_words(tmp_path: Path) -> None:
+    root = write_files(ilsvrc(tmp_path / "raw"), unpacked([1000, 1, 490]))
+    dataset = prepare(root, tmp_path / "data", "--shards", "1")
+    assert read_dataset(dataset).class_words == WORDS
+    found = classes_of(dataset, tmp_path / "data", "validation")
+    assert found == {f"ILSVRC2012_val_{n}.JPEG": name for n, name in enumerate(sorted(IMAGES))}
+    # Other files of words precede it, Kaggle's first.
+    for name, word in (("words.txt", "pike"), ("LOC_synset_mapping.txt", "bream")):
+        (root / name).write_text(f"n01 {word}\n")
+        sealed = read_dataset(prepare(root, tmp_path / "data", "--shards", "1"))
+        assert sealed.class_words == {"n01": word}
+
+
+def test_the_files_of_the_kit_may_lie_beside_the_archives(tmp_path: Path) -> None:
+    root = ilsvrc(tmp_path / "raw")
+    (root / "ILSVRC2012_devkit_t12").rename(tmp_path / "elsewhere")
+    for path, content in unpacked([1000, 1, 490]).items():
+        (root / Path(path).name).write_bytes(content)
+    sealed = read_dataset(prepare(root, tmp_path / "data", "--shards", "1"))
+    assert (sealed.class_words, sealed.validation.images) == (WORDS, 3)
+    # Without the kit's labels beside it, meta.mat may be anything.
+    (root / GROUND_TRUTH).unlink()
+    (root / META).write_bytes(b"other")
+    drawn = ("--shards", "1", "--validation-per-class", "1")
+    assert not read_dataset(prepare(root, tmp_path / "data", *drawn)).class_words
 
 
 def test_archives_of_class_folders_may_be_the_splits(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare import sources
 from imagenet_workloads.prepare.sources.source import Notes
-from support.development_kit import GROUND_TRUTH, META, WORDS, kit
+from support.development_kit import GROUND_TRUTH, META, WORDS, kit, unpacked
 from support.file_server import FileServer, Handler, basic
-from support.image_trees import classes_of
+from support.image_trees import UNLABELLED, classes_of
 from support.pictures import (
     Collection,
     collection,
@@ -154,6 +154,20 @@ def test_the_development_kit_s_numbers_are_translated(prepare_it: str, tmp_path:
     found = classes_of(dataset, tmp_path / "data", "validation")
     assert found == {f"val_{number:03}.JPEG": f"n{-number % 10:02}" for number in range(10)}
     assert read_dataset(dataset).class_words == {**{n: f"words of {n}" for n in IMAGES}, **WORDS}
+
+
+@pytest.mark.parametrize("prepare_it", ["in place", "fetched"])
+def test_an_archive_of_a_tree_has_the_development_kit(prepare_it: str, tmp_path: Path) -> None:
+    content = tar({**UNLABELLED, **unpacked([490, 1000, 1])})
+    with FileServer({"/tree.tar": content}).running() as server:
+        options = ["--http-file", "tree.tar", f"{server.url}/tree.tar"]
+        if prepare_it == "fetched":
+            dataset = prepare_fetched(tmp_path / "cache", tmp_path / "data", options)
+        else:
+            dataset = prepare_remote(tmp_path / "data", options)
+    found = classes_of(dataset, tmp_path / "data", "validation")
+    assert found == {"v_0.JPEG": "n03", "v_1.JPEG": "n01", "v_2.JPEG": "n02"}
+    assert read_dataset(dataset).class_words == WORDS
 
 
 def test_the_words_of_the_classes_are_a_file_behind_the_same_login(

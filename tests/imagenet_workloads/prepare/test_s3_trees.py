@@ -8,11 +8,12 @@ import pytest
 
 from imagenet_workloads.commands import pack
 from imagenet_workloads.dataset import read_dataset
+from support.development_kit import WORDS, unpacked
 from support.image_trees import (
     CLASSES,
-    KAGGLE,
     TORCHVISION,
     TREES,
+    UNLABELLED,
     Files,
     classes_of,
     write_folder,
@@ -80,6 +81,18 @@ def test_a_bucket_may_be_a_tree_with_words(server: S3Server, tmp_path: Path) -> 
     assert sealed.class_words == {"n01": "tench"}
 
 
+@pytest.mark.parametrize("below", ["", "ILSVRC/Data"])
+def test_the_development_kit_has_numbers_and_words(
+    below: str, server: S3Server, tmp_path: Path
+) -> None:
+    fill(server, "kit", {**UNLABELLED, **unpacked([490, 1000, 1])})
+    options = reading(server, f"kit/{below}")
+    dataset = prepare_remote(tmp_path / "data", options, "--shards", "1")
+    found = classes_of(dataset, tmp_path / "data", "validation")
+    assert found == {"v_0.JPEG": "n03", "v_1.JPEG": "n01", "v_2.JPEG": "n02"}
+    assert read_dataset(dataset).class_words == WORDS
+
+
 def test_validation_images_of_their_own_may_be_class_folders(
     server: S3Server, tmp_path: Path
 ) -> None:
@@ -117,8 +130,7 @@ def test_a_validation_class_that_the_training_lacks_is_named(
 def test_validation_images_without_classes_and_labels_are_refused(
     server: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    files = {name: content for name, content in KAGGLE.items() if not name.startswith("LOC")}
-    fill(server, "unlabelled", files)
+    fill(server, "unlabelled", UNLABELLED)
     options = reading(server, "unlabelled")
     said = refused(capfd, *options, "--data", tmp_path / "data")
     assert "unlabelled/ILSVRC/Data/CLS-LOC/val/: its images are in no class folders, and" in said

@@ -11,12 +11,15 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import volume
 from imagenet_workloads.prepare.sources.source import Notes
+from support import development_kit
+from support.development_kit import IDS, META, WORDS, unpacked
 from support.image_trees import (
     CLASSES,
     KAGGLE,
     TORCHVISION,
     TRAINING,
     TREES,
+    UNLABELLED,
     Files,
     classes_of,
     write_folder,
@@ -141,8 +144,7 @@ def test_a_validation_class_that_the_training_lacks_is_named(
 def test_validation_images_without_classes_and_labels_are_refused(
     writer: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    files = {name: content for name, content in KAGGLE.items() if not name.startswith("LOC")}
-    source = WRITERS[writer](tmp_path / "source", files)
+    source = WRITERS[writer](tmp_path / "source", UNLABELLED)
     options = ("--source", source, "--data", tmp_path / "data", "--shards", "1")
     message = refused(capfd, *options)
     assert "CLS-LOC/val: its images are in no class folders, and their label file is " in message
@@ -153,7 +155,7 @@ def test_validation_images_without_classes_and_labels_are_refused(
 
 def test_labels_of_the_development_kit_may_be_above_the_images(tmp_path: Path) -> None:
     files = {
-        **{name: image for name, image in KAGGLE.items() if not name.startswith("LOC")},
+        **UNLABELLED,
         "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": b"n03\nn01\nn02\n",
     }
     for writer, write in WRITERS.items():
@@ -161,6 +163,78 @@ def test_labels_of_the_development_kit_may_be_above_the_images(tmp_path: Path) -
         dataset = prepare(source, tmp_path / "data", "--shards", "1")
         found = classes_of(dataset, tmp_path / "data", "validation")
         assert found == {"v_0.JPEG": "n03", "v_1.JPEG": "n01", "v_2.JPEG": "n02"}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_development_kit_has_numbers_and_words(writer: str, tmp_path: Path) -> None:
+    files = {**UNLABELLED, **unpacked([490, 1000, 1])}
+    source = WRITERS[writer](tmp_path / "source", files)
+    dataset = prepare(source, tmp_path / "data", "--shards", "1")
+    found = classes_of(dataset, tmp_path / "data", "validation")
+    assert found == {"v_0.JPEG": "n03", "v_1.JPEG": "n01", "v_2.JPEG": "n02"}
+    assert read_dataset(dataset).class_words == WORDS
+
+
+@pytest.mark.parametrize("tree", ["torchvision", "kaggle"])
+def test_the_kit_has_words_for_a_tree_with_other_labels(tree: str, tmp_path: Path) -> None:
+    for writer, write in WRITERS.items():
+        source = write(tmp_path / writer, {**TREES[tree], **unpacked([1, 1, 1])})
+        dataset = prepare(source, tmp_path / "data", "--shards", "1")
+        assert read_dataset(dataset).class_words == WORDS
+        found = classes_of(dataset, tmp_path / "data", "validation")
+        assert sorted(found.values()) == sorted(CLASSES)
+
+
+@pytest.mark.parametrize("name", ["LOC_synset_mapping.txt", "words.txt"])
+def test_other_words_precede_those_of_the_kit(name: str, tmp_path: Path) -> None:
+    kit = {f"ILSVRC/{path}": content for path, content in unpacked([490, 1000, 1]).items()}
+    # The kit is nearer to the images.
+    files = {**UNLABELLED, **kit, name: b"n01 fish\n"}
+    (tmp_path / "words.json").write_text('{"n02": "carp"}')
+    for writer, write in WRITERS.items():
+        source = write(tmp_path / writer, files)
+        sealed = read_dataset(prepare(source, tmp_path / "data", "--shards", "1"))
+        assert sealed.class_words == {"n01": "fish"}
+        given = ("--shards", "1", "--class-words", str(tmp_path / "words.json"))
+        sealed = read_dataset(prepare(source, tmp_path / "data", *given))
+        assert sealed.class_words == {"n02": "carp"}
+
+
+def test_only_the_kit_s_meta_mat_is_read(tmp_path: Path) -> None:
+    # Without the kit's labels beside it, it may be anything.
+    for writer, write in WRITERS.items():
+        for content in (b"other", development_kit.meta()):
+            source = write(tmp_path / f"{writer}-{len(content)}", {**TORCHVISION, META: content})
+            sealed = read_dataset(prepare(source, tmp_path / "data", "--shards", "1"))
+            assert not sealed.class_words
+
+
+def test_a_meta_mat_behind_a_link_out_of_the_source_is_not_read(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "source", {**TORCHVISION, **unpacked([1, 1, 1])})
+    file = source / development_kit.FOLDER / META
+    file.rename(tmp_path / META)
+    file.symlink_to(tmp_path / META)
+    assert volume.open_source(source).own_words is None
+
+
+def test_a_number_that_the_kit_lacks_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for writer, write in WRITERS.items():
+        source = write(tmp_path / writer, {**UNLABELLED, **unpacked([490, 1000, 2])})
+        options = ("--source", source, "--data", tmp_path / "data", "--shards", "1")
+        assert f"line 3: {META} knows no class 2" in refused(capfd, *options)
+
+
+def test_numbers_without_meta_mat_say_which_file_to_add(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kit = unpacked(list(IDS)[:3])
+    del kit[f"{development_kit.FOLDER}/{META}"]
+    for writer, write in WRITERS.items():
+        source = write(tmp_path / writer, {**UNLABELLED, **kit})
+        options = ("--source", source, "--data", tmp_path / "data", "--shards", "1")
+        assert "put the development kit's meta.mat beside the file" in refused(capfd, *options)
 
 
 def test_splits_behind_a_link_out_of_the_source_are_refused(tmp_path: Path) -> None:

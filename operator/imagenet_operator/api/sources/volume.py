@@ -44,7 +44,7 @@ class VolumeSource(SourceFields):
     class_words: RelativePath | None = None
     """A file with words for the classes, such as ``tench`` for n01440764, from the claim's root:
     LOC_synset_mapping.txt, words.txt, meta.mat, imagenet_class_index.json, or a JSON object.
-    Absent: LOC_synset_mapping.txt or words.txt of a tree, if it has one."""
+    Absent: LOC_synset_mapping.txt, words.txt or the development kit of a tree, if it has one."""
 
     bounding_boxes: Annotated[tuple[RelativePath, ...], MinLen(1), MaxLen(8)] | None = None
     """Tars with the annotations of the images, in the XML of Pascal VOC, from the claim's root:

@@ -21,7 +21,8 @@ from imagenet_workloads.prepare.sources.decompressed import decompressed
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.folder import NOT_CLASSES, names
 from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
-from imagenet_workloads.prepare.sources.label_file import FileOnVolume
+from imagenet_workloads.prepare.sources.folder_tree import FolderListing
+from imagenet_workloads.prepare.sources.label_file import FileOnVolume, LabelFile
 from imagenet_workloads.prepare.sources.layout import SPLITS, TRAINING, VALIDATION
 from imagenet_workloads.prepare.sources.links import require_inside
 from imagenet_workloads.prepare.sources.source import (
@@ -209,10 +210,15 @@ def _open_splits(root: Path, training: str, splits: dict[str, str], open_file: O
     validation = next((splits[name] for name in splits if name in VALIDATION), None)
     if validation is not None:
         source.own_validation = partial(_open_validation, root, validation, open_file)
-    for name in trees.WORDS_FILES:
-        if (root / name).is_file():
-            source.own_words = FileOnVolume(root / name)
+    source.own_words = _words(root)
     return source
+
+
+def _words(root: Path) -> LabelFile | None:
+    """The file of words beside the archives, else that of the development kit."""
+    found = (root / name for name in trees.WORDS_FILES)
+    words = next((path for path in found if path.is_file()), None)
+    return trees.kit_words(FolderListing(root), "") if words is None else FileOnVolume(words)
 
 
 def _open_validation(root: Path, file: str, open_file: OpenFile) -> Validation:

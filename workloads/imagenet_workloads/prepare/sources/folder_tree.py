@@ -16,7 +16,7 @@ from imagenet_workloads.prepare.sources.tree import Tree
 from imagenet_workloads.prepare.sources.tree_annotations import AnnotationsInFolder, folder_of
 
 
-class _Listing:
+class FolderListing:
     """The names in a folder as a `tree.Listing`."""
 
     def __init__(self, root: Path) -> None:
@@ -59,7 +59,7 @@ def open_folder(root: Path) -> Source:
     above = trees.kaggle_root(root.parts)
     top = root.parents[above - 1] if above else root
     start = "/".join(root.parts[len(root.parts) - above :])
-    tree = trees.find(_Listing(top), start)
+    tree = trees.find(FolderListing(top), start)
     if tree is None:
         return Folder(root)
     source = open_at(root, tree.training.removeprefix(start).lstrip("/"))

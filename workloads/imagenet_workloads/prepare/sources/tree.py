@@ -5,7 +5,7 @@ validation images are in LOC_val_solution.csv, and Tiny ImageNet, with val/val_a
 Folders and archives alike give a `Listing`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from imagenet_workloads.prepare.sources import matlab
@@ -14,12 +14,13 @@ from imagenet_workloads.prepare.sources.layout import TRAINING, VALIDATION
 
 # Where Kaggle's ILSVRC has its splits.
 _KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
-LABEL_FILES = (
-    "LOC_val_solution.csv",
+# The labels of ILSVRC2012's development kit; their folder has its words.
+_KIT_FILES = (
     "ILSVRC2012_validation_ground_truth.txt",
     "data/ILSVRC2012_validation_ground_truth.txt",
     "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt",
 )
+LABEL_FILES = ("LOC_val_solution.csv", *_KIT_FILES)
 WORDS_FILES = ("LOC_synset_mapping.txt", "words.txt")
 # Tiny ImageNet's, in its folder of validation images.
 ANNOTATIONS = "val_annotations.txt"
@@ -83,6 +84,17 @@ def find(listing: Listing, root: str = "") -> Tree | None:
     return None
 
 
+def kit_words(listing: Listing, folder: str) -> LabelFile | None:
+    """The file of words of a development kit above a folder, or in the root.
+
+    Another file may have the name of the kit's, so the kit's labels must be beside it.
+    """
+    for path in _paths_above(folder, _KIT_FILES):
+        if listing.file(path) is not None:
+            return listing.file(join(path.rpartition("/")[0], matlab.FILE_NAME))
+    return None
+
+
 def kaggle_root(parts: Sequence[str]) -> int:
     """How many last parts of a path are folders of Kaggle's tree, such as 2 for ILSVRC/Data."""
     for count in range(len(_KAGGLE), 0, -1):
@@ -117,7 +129,7 @@ def _splits(listing: Listing, path: str, names: Sequence[str]) -> tuple[str, str
 
 
 def _tree(listing: Listing, training: str, validation: str) -> Tree:
-    words = _above(listing, validation, WORDS_FILES)
+    words = _above(listing, validation, WORDS_FILES) or kit_words(listing, validation)
     labels = listing.file(join(validation, ANNOTATIONS))
     folders = listing.folders(validation)
     if labels is not None:
@@ -132,10 +144,12 @@ def _tree(listing: Listing, training: str, validation: str) -> Tree:
 
 def _above(listing: Listing, folder: str, names: Sequence[str]) -> LabelFile | None:
     """The file of one of these names in a folder above another, the nearest first."""
+    return next(filter(None, map(listing.file, _paths_above(folder, names))), None)
+
+
+def _paths_above(folder: str, names: Sequence[str]) -> Iterator[str]:
+    """These names in each folder above another, the nearest first."""
     parts = folder.split("/")[:-1]
     for count in range(len(parts), -1, -1):
         for name in names:
-            found = listing.file(join(*parts[:count], name))
-            if found is not None:
-                return found
-    return None
+            yield join(*parts[:count], name)
