@@ -56,7 +56,7 @@ DOORS = {
     "huggingFace": {"imagenet-hugging-face": "dataset: ILSVRC/imagenet-1k"},
     "a tree of torchvision": {"imagenet-tree": "imagenet/train/n01440764/"},
     "Kaggle's tree": {"imagenet-kaggle": "imagenet/ILSVRC/Data/CLS-LOC/train/"},
-    "the development kit": {"imagenet-archives": "ILSVRC2012_devkit_t12/data/meta.mat"},
+    "the development kit": {"imagenet-archives": "ILSVRC2012_devkit_t12/data/"},
     "a prefix of archives": {"imagenet-prefix": "prefix: archives"},
     "WebDataset": {"imagenet-webdataset": "000017.cls", "imagenet-shards-http": "names:"},
     "Parquet": {"imagenet-parquet": ".parquet"},
