@@ -1,8 +1,8 @@
 """A job of DistributedDataParallel as real processes, with one 127.x.y.z address for each pod."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +23,7 @@ class DdpProcesses(Members):
         slots: processes of each pod.
         present: how many pods, from the first, come by themselves.
         programs: the folder of the environment's programs.
+        environment: of all processes.
     """
 
     arguments: Sequence[str]
@@ -30,6 +31,7 @@ class DdpProcesses(Members):
     slots: int = 1
     present: int = 2
     programs: Path = Path(sys.executable).parent
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self.begin()
@@ -53,6 +55,7 @@ class DdpProcesses(Members):
             LOCAL_WORLD_SIZE=str(self.slots),
             POD_IP=self.host(index),
             IMAGENET_METRICS_PORT=str(METRICS_PORT),
+            **self.environment,
         )
         command = [str(self.programs / "imagenet-train"), *STRATEGY, *self.arguments]
         if self.slots > 1:

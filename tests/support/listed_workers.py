@@ -1,8 +1,8 @@
 """A job of workers that TF_CONFIG lists, as real processes."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -26,12 +26,14 @@ class ListedWorkers(Members):
         workers: how many are listed.
         present: how many of them, from the first, come by themselves.
         programs: the folder of the environment's programs.
+        environment: of all of them.
     """
 
     arguments: Sequence[str]
     workers: int = 2
     present: int = 2
     programs: Path = PROGRAM.parent
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self.begin()
@@ -54,6 +56,7 @@ class ListedWorkers(Members):
             TF_CONFIG=config,
             POD_IP=self.host(index),
             IMAGENET_METRICS_PORT=str(METRICS_PORT),
+            **self.environment,
         )
         self.launch(f"worker-{index}", command, environment)
 
