@@ -109,6 +109,33 @@ def test_weights_decay_and_biases_do_not() -> None:
     assert np.array_equal(after.arguments["fc1_bias"].asnumpy(), np.ones(128, np.float32))
 
 
+def late_images(shape: tuple[int, ...]) -> mx.nd.NDArray:
+    """Return images of ones, for which MXNet's engine has to compute for a moment."""
+    table = mx.nd.ones((500, 500))
+    for _ in range(5):
+        table = mx.nd.dot(table, table) / 500
+    return mx.nd.ones(shape) * table[0, 0]
+
+
+@pytest.mark.parametrize("name", ["nadam", "adamax", "sgd"])
+def test_weight_decay_waits_for_what_batch_norm_writes_in_the_forward_pass(name: str) -> None:
+    shape = (1, 28, 28)
+    found = []
+    for waits in (True, False):
+        made = Replicas(build(NetworkRequest("resnet", 8, 3, shape)), [mx.cpu()], 4, shape)
+        made.initialize(mx.init.One())
+        apply = updater(parse(["--optimizer", name, "--wd", "0.1"]), made, rate=0.1)
+        for _ in range(3):
+            made.forward_backward(late_images((4, *shape)), mx.nd.array([0, 1, 2, 0]))
+            if waits:
+                mx.nd.waitall()
+            apply()
+        states = apply.states()
+        found.append(np.array([states[key].asnumpy() for key in states if "bn_data_gamma" in key]))
+    assert np.array_equal(*found)
+    assert found[0].any()
+
+
 def test_gradients_are_clipped_after_they_became_means() -> None:
     made = replicas()
     before = made.parameters().arguments["fc3_bias"].asnumpy()

@@ -6,6 +6,7 @@ state can be part of a checkpoint. Imports MXNet.
 
 import difflib
 import inspect
+import json
 import pickle
 from collections.abc import Mapping
 from typing import Any
@@ -111,18 +112,32 @@ def _settings(options: OptimizerOptions) -> dict[str, Any]:
     return settings
 
 
+def _fixed_gammas(replicas: Replicas) -> list[str]:
+    """Return the trained weights that are always 1 in BatchNorm."""
+    nodes = json.loads(replicas.symbol.tojson())["nodes"]
+    found = {
+        nodes[node["inputs"][1][0]]["name"]
+        for node in nodes
+        # In MXNet True is the default.
+        if node["op"] == "BatchNorm" and node.get("attrs", {}).get("fix_gamma", "True") == "True"
+    }
+    return [name for name in replicas.weight_names if name in found]
+
+
 class LocalUpdater:
     """Applies an optimizer to the weights on each device of this worker."""
 
     def __init__(self, optimizer: mx.optimizer.Optimizer, replicas: Replicas) -> None:
         self._replicas = replicas
         self._optimizer = optimizer
+        self._fixed_gammas = _fixed_gammas(replicas)
         # One updater a device: the optimizer counts updates by weight and device.
         count = len(replicas.weights(replicas.weight_names[0]))
         self._updaters = [mx.optimizer.get_updater(optimizer) for _ in range(count)]
 
     def __call__(self) -> None:
         """Update every weight on every device from its gradient there."""
+        self._set_fixed_gammas()
         names = self._replicas.weight_names
         weights = [self._replicas.weights(name) for name in names]
         gradients = [self._replicas.gradients(name) for name in names]
@@ -132,6 +147,18 @@ class LocalUpdater:
                 [gradient[device] for gradient in gradients],
                 [weight[device] for weight in weights],
             )
+
+    def _set_fixed_gammas(self) -> None:
+        """Set the gammas to 1 that BatchNorm with `fix_gamma` sets to 1 in each forward pass.
+
+        MXNet's engine does not know of that write. An optimizer that computes its weight decay
+        apart, such as nadam, could read them before it. The engine knows this one, which comes
+        after the backward pass because it reads the gradient.
+        """
+        for name in self._fixed_gammas:
+            pairs = zip(self._replicas.weights(name), self._replicas.gradients(name), strict=True)
+            for weight, gradient in pairs:
+                weight[:] = gradient * 0 + 1
 
     def states(self) -> dict[str, mx.nd.NDArray]:
         """Return the optimizer's arrays by weight and position; empty before an update."""
