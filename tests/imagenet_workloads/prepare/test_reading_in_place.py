@@ -14,7 +14,7 @@ from imagenet_workloads.prepare import sources
 from imagenet_workloads.prepare.sources.source import Notes
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
-from support.pictures import collection, jpeg, tar, write_tar_of_tars
+from support.pictures import collection, jpeg, tar, write_tar_of_tars, zipped
 from support.preparation import prepare, refused, run_index
 from support.remote_preparation import prepare_fetched, prepare_remote
 
@@ -103,6 +103,42 @@ def test_each_shard_reads_the_row_groups_of_its_images(server: FileServer, tmp_p
     requests, bytes = packed(tmp_path / "data", result, *options)
     assert 22 < requests <= 28
     assert bytes / 1.3 < result["packing"]["bytes"] < bytes * 1.3
+
+
+@pytest.mark.parametrize("zipped_as", ["", "x.zip"])
+def test_more_row_groups_than_allowed_are_refused(
+    zipped_as: str, server: FileServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if zipped_as:
+        server.content["/x.zip"] = zipped({"data/x.parquet": server.content["/x.parquet"]})
+    source = reading(server, zipped_as or "x.parquet")
+    options = [*source, *SHARDS, "--data", str(tmp_path / "data")]
+    # By the plan alone: its 22 requests are fewer.
+    said = refused(capfd, *options, "--http-max-requests", "22")
+    found = re.search(r"listing took (\d+) requests and packing takes 22, and 22 are", said)
+    assert found is not None
+    assert "or write source.http.cache, which stores the files first" in said
+    assert list((tmp_path / "data" / "datasets").iterdir()) == []
+    most = str(int(found[1]) + 22)
+    # What is packed then is not read again, so that less is enough.
+    result = run_index(None, tmp_path / "data", *source, *SHARDS, "--http-max-requests", most)
+    packed(tmp_path / "data", result, *source, "--shard", "1")
+    fewer = str(int(found[1]) + 11)
+    assert index.main([*options, "--http-max-requests", fewer]) == 0
+    # A cache has no limit.
+    cached = (tmp_path / "cache", tmp_path / "cached")
+    prepare_fetched(*cached, source, *SHARDS, "--http-max-requests", "1")
+
+
+def test_the_limit_is_of_the_validation_archive_too(
+    server: FileServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.content["/val.tar"] = server.content["/train.tar"]
+    options = [*reading(server, "train.tar"), *reading(server, "val.tar"), *SHARDS]
+    options += ["--http-validation", "val.tar", "--data", str(tmp_path / "data")]
+    # The estimate is of the training images.
+    said = refused(capfd, *options, "--http-max-requests", "80")
+    assert re.search(r"listing took \d+ requests and packing takes 84, and 80 are", said)
 
 
 def test_what_is_packed_is_not_read_again(server: FileServer, tmp_path: Path) -> None:

@@ -242,6 +242,46 @@ def test_more_requests_than_allowed_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("more", "listed", "packed"),
+    [
+        # The prefix and its 5 classes.
+        ([], 6, 30),
+        # A drawn split divides the same images, and others are read besides.
+        (["--validation-per-class=1"], 6, 30),
+        (["--s3-validation=val", "--s3-labels=archives/val.txt"], 12, 35),
+    ],
+)
+def test_the_limit_is_heard_for_loose_images(
+    more: list[str],
+    listed: int,
+    packed: int,
+    server: S3Server,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    options = reading(server, PREFIX, "--shards=2", *more, "--data", str(tmp_path / "data"))
+    said = refused(capfd, *options, f"--s3-max-requests={listed + packed - 1}")
+    assert (
+        f"s3://imagenet/loose/: listing took {listed} requests and packing takes {packed}, and "
+        f"{listed + packed - 1} are allowed; raise maxRequests, or write a prefix with archives"
+    ) in said
+    # Nothing is there for pack.
+    assert list((tmp_path / "data" / "datasets").iterdir()) == []
+    assert index.main([*options, f"--s3-max-requests={listed + packed}"]) == 0
+
+
+def test_the_limit_is_heard_for_parquet_files_of_a_bucket(
+    server: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for source in ("--s3-key=x.parquet", "--s3-keys=x.parquet"):
+        options = reading(server, source, "--data", str(tmp_path / "data"), *DATASET)
+        said = refused(capfd, *options, "--s3-max-requests=3")
+        assert "s3://imagenet/x.parquet: listing took" in said
+        assert "raise maxRequests, or write source.s3.cache, which stores the files first" in said
+        assert index.main([*options, "--s3-max-requests=100"]) == 0
+
+
+@pytest.mark.parametrize(
     ("source", "bucket", "message"),
     [
         (ARCHIVE, "nowhere", "there is no such bucket"),

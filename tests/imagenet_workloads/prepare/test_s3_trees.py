@@ -6,7 +6,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from imagenet_workloads.commands import pack
+from imagenet_workloads.commands import index, pack
 from imagenet_workloads.dataset import read_dataset
 from support.development_kit import WORDS, unpacked
 from support.image_trees import (
@@ -60,6 +60,16 @@ def test_a_prefix_gives_the_splits_of_a_folder(tree: str, server: S3Server, tmp_
     for split in ("train", "validation"):
         found = classes_of(remote, tmp_path / "remote", split)
         assert found == classes_of(local, tmp_path / "local", split)
+
+
+def test_the_limit_is_of_both_splits(
+    server: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = reading(server, "torchvision", "--shards=1", "--data", str(tmp_path / "data"))
+    # A request for each folder and each class of it, and one for each image.
+    said = refused(capfd, *options, "--s3-max-requests=22")
+    assert "torchvision/train/: listing took 8 requests and packing takes 15, and 22 are" in said
+    assert index.main([*options, "--s3-max-requests=23"]) == 0
 
 
 @pytest.mark.parametrize("below", ["ILSVRC", "ILSVRC/Data/", "ILSVRC/Data/CLS-LOC"])

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads import regular_files
+from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import (
     atomic_files,
@@ -146,12 +147,13 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     """Index a source.
 
     Raises:
-        InputError: The source or an option is invalid.
+        InputError: The source or an option is invalid, or it takes too many requests.
         StorageError: The volume cannot be written, or is too small.
     """
     codec = choose(request.codec)
     atomic_files.make_folder(request.data / "datasets")
     boxes = _boxes(request)
+    before = TRAFFIC.requests
     with (
         atomic_files.unnamed_file(request.data) as rows,
         atomic_files.unnamed_file(request.data) as own_rows,
@@ -167,8 +169,8 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         if regular_files.exists(dataset / datasets.FILE_NAME):
             sealed = sealed_dataset.check(dataset, plan, request.max_skipped_fraction)
         else:
+            packing = reading(plan, parts, dataset, TRAFFIC.requests - before)
             _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
-            packing = reading(plan, parts, dataset)
         _leave_plan(dataset, plan, parts, boxes)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
     if packing is not None:

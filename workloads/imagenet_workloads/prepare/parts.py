@@ -83,25 +83,49 @@ def planned_images(
     return images
 
 
-def reading(plan: Plan, parts: dict[str, Part], dataset: Path) -> ReadingEstimate | None:
+def reading(
+    plan: Plan, parts: dict[str, Part], dataset: Path, listing: int
+) -> ReadingEstimate | None:
     """Return what reading the images of the missing shards in one pod takes.
 
     Requests and bytes are those of the plan, and only the time is an estimate. None if no image is
     read from a server or bucket.
+
+    Args:
+        plan: The plan.
+        parts: The images of each split.
+        dataset: The dataset's folder, which need not exist.
+        listing: The requests that index has sent.
+
+    Raises:
+        InputError: They are more than the source may take.
     """
-    found = [0, 0, 0]
-    for split, part in parts.items():
-        if part.source.reads_at_once == 1:
-            continue
-        requests = bytes = 0
-        for shard, start, end in _ranges(plan):
-            if shard.split == split and not shards.is_whole(dataset, shard):
-                more = part.source.requests_to_read(part.locations(start, end))
-                requests, bytes = requests + more[0], bytes + more[1]
+    needed = {
+        split: _requests(plan, split, part, dataset)
+        for split, part in parts.items()
+        if part.source.reads_at_once > 1 or part.source.limit is not None
+    }
+    requests = sum(more for more, _ in needed.values())
+    source = parts[TRAIN].source
+    if source.limit is not None:
+        source.limit.require_plan(source.where, listing, requests)
+    seconds = 0
+    for split, (more, bytes) in needed.items():
+        part = parts[split]
         sample = list(part.locations(0, sample_size(part.source)))
-        seconds = seconds_to_read(part.source, sample, bytes) if requests else 0
-        found = [sum(both) for both in zip(found, (requests, bytes, seconds), strict=True)]
-    return ReadingEstimate(*found) if found[0] else None
+        seconds += seconds_to_read(part.source, sample, bytes) if more else 0
+    bytes = sum(more for _, more in needed.values())
+    return ReadingEstimate(requests, bytes, seconds) if requests else None
+
+
+def _requests(plan: Plan, split: str, part: Part, dataset: Path) -> tuple[int, int]:
+    """Return the requests for the images of a split's missing shards, and their bytes."""
+    requests = bytes = 0
+    for shard, start, end in _ranges(plan):
+        if shard.split == split and not shards.is_whole(dataset, shard):
+            more = part.source.requests_to_read(part.locations(start, end))
+            requests, bytes = requests + more[0], bytes + more[1]
+    return requests, bytes
 
 
 def _ranges(plan: Plan) -> Iterator[tuple[PlannedShard, int, int]]:

@@ -44,8 +44,9 @@ class HuggingFaceSource(RemoteSource):
     """A Secret with the key ``HF_TOKEN``. Absent: the dataset is public."""
 
     max_requests: PositiveInt | None = None
-    """The most requests that listing a tar or zip and reading its images may take, by an
-    estimate before they begin. Absent: 4,000,000. A `cache` has no limit."""
+    """The most requests that listing the images and reading them may take. It is compared with an
+    estimate before an archive is listed, and with the plan before any image is packed. Absent:
+    4,000,000. A `cache` has no limit."""
 
     rules = (
         matches(

@@ -61,8 +61,9 @@ class KaggleSource(RemoteSource):
     kaggle.json. Absent: the dataset is public."""
 
     max_requests: PositiveInt | None = None
-    """The most requests that listing the archive and reading its images may take, by an
-    estimate before they begin. Absent: 4,000,000. A `cache` has no limit."""
+    """The most requests that listing the images and reading them may take. It is compared with an
+    estimate before an archive is listed, and with the plan before any image is packed. Absent:
+    4,000,000. A `cache` has no limit."""
 
     rules = (
         Rule(

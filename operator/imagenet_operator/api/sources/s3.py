@@ -92,8 +92,9 @@ class S3Source(RemoteSource):
     Kaggle's, with ``Annotations/CLS-LOC`` beside ``Data/CLS-LOC``."""
 
     max_requests: PositiveInt | None = None
-    """The most requests that listing the archive and reading its images may take, by an
-    estimate before they begin. Absent: 4,000,000. A `cache` has no limit."""
+    """The most requests that listing the images and reading them may take. It is compared with an
+    estimate before an archive is listed, and with the plan before any image is packed. Absent:
+    4,000,000. A `cache` has no limit."""
 
     checksum: Checksum | None = None
     """The checksum of the archive of `key`, which is compared when it is stored in a `cache`."""

@@ -26,6 +26,7 @@ from imagenet_workloads.prepare.sources.remote import (
     pinned,
 )
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
+from imagenet_workloads.prepare.sources.request_limit import limit
 from imagenet_workloads.prepare.sources.source import Source
 
 _CACHE_FIELD = "source.huggingFace.cache"
@@ -68,6 +69,8 @@ class HuggingFaceKind(RemoteKind):
             name = _archive(files.names, parsed.hf_dataset)
             source = open_remote(files.blob(name), None, parsed.hf_max_requests)
             source.plan_fields = {**source.plan_fields, "file": name}
+        elif parsed.cache is None:
+            source.limit = limit(parsed.hf_max_requests, _CACHE_FIELD)
         return pinned(source, {"commit": commit})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:

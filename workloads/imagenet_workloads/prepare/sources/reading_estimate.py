@@ -17,10 +17,8 @@ from typing import NamedTuple
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
+from imagenet_workloads.prepare.sources.request_limit import Limit
 from imagenet_workloads.prepare.sources.source import Location, Notes, ReadingEstimate, Source
-
-MOST_REQUESTS = 4_000_000
-"""The default limit: ILSVRC2012 takes 2.6 million requests, two for each image."""
 
 # A sample has so many images and requests. A request has many headers of small images, or of a
 # zip: then the images end the sample.
@@ -59,18 +57,6 @@ def estimate(source: Source) -> tuple[ReadingEstimate, ReadingEstimate]:
     """
     first = _list_first(source, listings=1)
     return first.listing, _packing(source, first)
-
-
-class Limit(NamedTuple):
-    """How many requests a source may take.
-
-    Attributes:
-        most: of index and pack together.
-        cache_field: the field of the manifest that has the archive stored first.
-    """
-
-    most: int
-    cache_field: str
 
 
 def require_few_requests(source: Source, limit: Limit, listings: int = 1) -> FirstImages:

@@ -17,11 +17,10 @@ from imagenet_workloads.prepare.sources.archives import (
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
 from imagenet_workloads.prepare.sources.reading_estimate import (
-    MOST_REQUESTS,
-    Limit,
     limited_estimates,
     require_few_requests,
 )
+from imagenet_workloads.prepare.sources.request_limit import Limit, limit
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation, changed
 
 
@@ -182,18 +181,15 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
     Raises:
         InputError: its layout is unknown, or reading it takes too many requests.
     """
-    if parquet.is_parquet(blob):
-        parquet.require_no_path_in_archive(blob.where, within)
-        files = _single(blob)
-        return parquet.Parquet(files, files.names)
-    limit = Limit(most_requests or MOST_REQUESTS, blob.cache_field)
-    source = _open_shard_or_archive(blob, within, limit)
+    allowed = limit(most_requests, blob.cache_field) if blob.at_once > 1 else None
+    source = _open_file(blob, within, allowed)
+    source.limit = allowed
     try:
         # The labels of a Parquet file take a few requests.
-        if blob.at_once > 1 and source.kind != parquet.KIND:
+        if allowed is not None and source.kind != parquet.KIND:
             # The validation images of a tree are found by listing the whole archive again.
             is_tree = isinstance(source, ArchiveSource) and source.own_validation is not None
-            estimates = limited_estimates(source, limit, listings=2 if is_tree else 1)
+            estimates = limited_estimates(source, allowed, listings=2 if is_tree else 1)
             source.listing, source.packing = estimates
     except BaseException:
         source.close()
@@ -201,7 +197,12 @@ def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None 
     return source
 
 
-def _open_shard_or_archive(blob: RemoteBlob, within: str | None, limit: Limit) -> Source:
+def _open_file(blob: RemoteBlob, within: str | None, allowed: Limit | None) -> Source:
+    """Opens a Parquet file, a shard or an archive."""
+    if parquet.is_parquet(blob):
+        parquet.require_no_path_in_archive(blob.where, within)
+        files = _single(blob)
+        return parquet.Parquet(files, files.names)
     window = _reading(blob)
     try:
         is_shard = within is None and webdataset.is_shard(window, may_have_folders=False)
@@ -213,11 +214,11 @@ def _open_shard_or_archive(blob: RemoteBlob, within: str | None, limit: Limit) -
         return webdataset.WebDataset(files, files.names)
 
     def before_tree(images: Source) -> None:
-        if blob.at_once > 1:
+        if allowed is not None:
             # It is listed to find the splits and labels, and then for each split.
-            require_few_requests(images, limit, listings=3)
+            require_few_requests(images, allowed, listings=3)
 
-    return _remote(open_archive(window, within, before_tree), blob)
+    return _remote(open_archive(window, within, before_tree), blob, allowed)
 
 
 def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:
@@ -312,7 +313,8 @@ def _require_version(planned: Fields, now: Version) -> None:
         before.require(now)
 
 
-def _remote(source: Source, blob: RemoteBlob) -> Source:
+def _remote(source: Source, blob: RemoteBlob, allowed: Limit | None = None) -> Source:
+    source.limit = allowed
     # Parquet files in an archive have tags of their own.
     source.version = {**source.version, **blob.version.to_document()}
     # Those of an archive are read one after the other.
@@ -323,7 +325,7 @@ def _remote(source: Source, blob: RemoteBlob) -> Source:
 
         def own_validation() -> Validation:
             validation = open_own()
-            return replace(validation, source=_remote(validation.source, blob))
+            return replace(validation, source=_remote(validation.source, blob, allowed))
 
         source.own_validation = own_validation
     return source

@@ -9,12 +9,9 @@ from imagenet_workloads.prepare.sources import (
     webdataset,
 )
 from imagenet_workloads.prepare.sources.folder_of_archives import FolderOfArchives
-from imagenet_workloads.prepare.sources.reading_estimate import (
-    MOST_REQUESTS,
-    Limit,
-    limited_estimates,
-)
+from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.sources.remote import RemoteFiles
+from imagenet_workloads.prepare.sources.request_limit import limit
 from imagenet_workloads.prepare.sources.source import Source
 
 _SUFFIXES = (".tar", ".zip", parquet.SUFFIX)
@@ -40,14 +37,14 @@ def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: st
     """
     try:
         files = _by_plain_names(files, cache_field)
+        allowed = limit(most_requests, cache_field) if files.reads_at_once > 1 else None
         source = parquet.open_files(files)
         if source is None:
             _require_no_splits(files)
             source = webdataset.open_shards(files) or folder_of_archives.open_classes(files)
-            if files.reads_at_once > 1:
-                limit = Limit(most_requests or MOST_REQUESTS, cache_field)
-                estimates = limited_estimates(source, limit)
-                source.listing, source.packing = estimates
+            if allowed is not None:
+                source.listing, source.packing = limited_estimates(source, allowed)
+        source.limit = allowed
     except BaseException:
         files.close()
         raise

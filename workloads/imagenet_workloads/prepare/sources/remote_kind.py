@@ -33,8 +33,7 @@ def add_max_requests(add_argument: Any, prefix: str) -> None:
         f"--{prefix}-max-requests",
         type=types.count,
         metavar="N",
-        help="fail if listing the archive and reading its images take more requests "
-        "(default: 4000000)",
+        help="fail if listing the images and reading them take more requests (default: 4000000)",
     )
 
 

@@ -36,6 +36,7 @@ from imagenet_workloads.prepare.sources.remote_kind import (
     add_max_requests,
     add_words_and_boxes,
 )
+from imagenet_workloads.prepare.sources.request_limit import limit
 from imagenet_workloads.prepare.sources.s3_objects import S3Blob, S3FlatFolder, S3Folder, S3Labels
 from imagenet_workloads.prepare.sources.s3_tree import open_at, open_prefix
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
@@ -105,7 +106,9 @@ class S3Kind(RemoteKind):
         if files is not None:
             return open_archives(files, parsed.s3_max_requests, S3Blob.cache_field)
         if parsed.s3_prefix is not None:
-            return open_prefix(_bucket(parsed), parsed.s3_prefix)
+            source = open_prefix(_bucket(parsed), parsed.s3_prefix)
+            source.limit = limit(parsed.s3_max_requests, S3Blob.cache_field, is_loose=True)
+            return source
         blob = _blob(parsed, parsed.s3_key)
         return open_remote(blob, parsed.s3_path_in_archive, parsed.s3_max_requests)
 

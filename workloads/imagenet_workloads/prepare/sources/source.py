@@ -17,6 +17,7 @@ from imagenet_workloads.dataset import Dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.request_limit import Limit
 
 # The formats of OpenCV and libjpeg. Other files are ignored and counted.
 IMAGE_SUFFIXES = frozenset(
@@ -187,6 +188,7 @@ class Source(ABC):
         version: by what a change since the scan is noticed, as JSON values; empty for a volume.
         listing: what the scan takes; None if it needs no estimate.
         packing: what reading all images in one pod takes; None likewise.
+        limit: on its requests; None if they need none, as on a volume or in a cache.
         sealed: the sealed dataset of which it is a split; None for raw images.
         journal: where the scan of a source of many archives finds those that are listed already.
     """
@@ -202,6 +204,7 @@ class Source(ABC):
     version: Mapping[str, Any] = MappingProxyType({})
     listing: ReadingEstimate | None = None
     packing: ReadingEstimate | None = None
+    limit: Limit | None = None
     sealed: Dataset | None = None
     journal: Journal = Journal()
 
