@@ -132,8 +132,9 @@ def test_weight_decay_waits_for_what_batch_norm_writes_in_the_forward_pass(name:
             apply()
         states = apply.states()
         found.append(np.array([states[key].asnumpy() for key in states if "bn_data_gamma" in key]))
-    assert np.array_equal(*found)
-    assert found[0].any()
+    in_order, at_once = found
+    assert np.array_equal(in_order, at_once)
+    assert in_order.any()
 
 
 def test_gradients_are_clipped_after_they_became_means() -> None:
