@@ -1,6 +1,7 @@
 """A worker reads a published dataset: only its lanes, once with a cache, and verified."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 
 from imagenet_workloads.clients.folders import ServedFolder
 from imagenet_workloads.clients.http import HttpClient
+from imagenet_workloads.commands import publish
 from imagenet_workloads.dataset import RECORD_IO, Dataset, Split, WriterVersion, read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.reading import remote_records
@@ -266,6 +268,36 @@ def test_the_options_open_dataset_and_cache(
     assert (tmp_path / "cache" / "rank-1" / "train").stat().st_size == found.train.fetched
     with pytest.raises(InputError, match=r"the cache needs .* KiB, 0.977 KiB are free"):
         open_remote_dataset(replace(data, cache_size=1000), seed=0, rank=1, ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("an0ther", r"the server refuses the keys \(SignatureDoesNotMatch\); check the Secret"),
+        (None, "the Secret lacks the key AWS_SECRET_ACCESS_KEY; add it to the Secret"),
+    ],
+)
+def test_a_secret_with_a_wrong_or_without_a_key_neither_publishes_nor_trains(
+    key: str | None,
+    words: str,
+    server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    write_dataset(tmp_path / "data")
+    url = publish_to(server, tmp_path / "data", "refused")
+    secret = server.secret(tmp_path / "secret")
+    (secret / "AWS_SECRET_ACCESS_KEY").unlink()
+    if key is not None:
+        (secret / "AWS_SECRET_ACCESS_KEY").write_text(key)
+    monkeypatch.setenv("IMAGENET_CREDENTIALS", str(secret))
+    with pytest.raises(InputError, match=words):
+        open_remote_dataset(DataOptions(dataset_url=url, dataset_endpoint=server.endpoint), 0, 0, 1)
+    to = ["--to", f"{url}-again", "--endpoint", server.endpoint]
+    assert publish.main(["--dataset", str(tmp_path / "data"), *to]) == 3
+    assert re.search(words, capfd.readouterr().err)
+    assert not files(server, "refused-again")
 
 
 def test_an_address_is_a_folder_in_a_bucket() -> None:
