@@ -106,8 +106,9 @@ def check_time(attempt: Path, started: float) -> None:
     )
     # The clock of files lags by some milliseconds.
     assert evaluated - begun <= account["seconds"] <= ended - started + 0.1
-    unused = [phase for phase, seconds in phases.items() if not seconds]
-    assert unused == ["redone", "ending"]
+    # One process may join in less than the half of a millisecond.
+    unused = {phase for phase, seconds in phases.items() if not seconds}
+    assert unused - {"joining"} == {"redone", "ending"}
 
 
 def check_same_model(*folders: Path) -> None:
