@@ -3,7 +3,7 @@
 import re
 import tarfile
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,27 +53,34 @@ def reading(server: FileServer, *more: str) -> list[str]:
 
 
 class Meeting:
-    """Keeps requests for some places in the archive until several wait at the same time."""
+    """Keeps requests for some places in the archive until several wait at the same time.
 
-    def __init__(self, places: set[int]) -> None:
-        self._places = places
+    Args:
+        places: first bytes of the requests.
+        passed: for each place, the first requests that are not kept.
+    """
+
+    def __init__(self, places: set[int], passed: int = 0) -> None:
+        self._asked = Counter(dict.fromkeys(places, -passed))
         self._waiting = 0
-        self._lock = threading.Lock()
-        self._met = threading.Event()
+        self._changed = threading.Condition()
+        self.took_place = False
 
     def __call__(self, handler: Handler) -> None:
         first = int(handler.headers["Range"].removeprefix("bytes=").partition("-")[0])
-        if first in self._places:
-            with self._lock:
-                self._waiting += 1
-                if self._waiting >= MEETING:
-                    self._met.set()
-            self._met.wait(60)
+        with self._changed:
+            if first in self._asked:
+                self._asked[first] += 1
+                if self._asked[first] > 0:
+                    self._wait()
         handler.serve()
 
-    @property
-    def took_place(self) -> bool:
-        return self._met.is_set()
+    def _wait(self) -> None:
+        self._waiting += 1
+        self.took_place |= self._waiting >= MEETING
+        self._changed.notify_all()
+        self._changed.wait_for(lambda: self.took_place, timeout=60)
+        self._waiting -= 1
 
 
 @pytest.mark.parametrize("layout", WRITERS)
@@ -103,7 +110,8 @@ def test_it_is_read_by_many_requests_at_a_time(
     data, options = tmp_path / "data", reading(server)
     with tarfile.open(archive) as outer:
         inner_tars = {member.offset_data for member in outer.getmembers()}
-    of_index = Meeting(inner_tars)
+    # The look at the layout and the estimate read one archive after the other.
+    of_index = Meeting(inner_tars, passed=2)
     server.faults.extend([of_index] * 1000)
     key = run_index(None, data, *options, *DATASET)["key"]
     of_pack = Meeting({offset - 512 for _, offset in planned(data, key)})
