@@ -101,8 +101,9 @@ def test_it_is_about_what_the_listing_takes(source: Source) -> None:
 
 
 def is_about(expected: ReadingEstimate, requests: int, bytes: int) -> bool:
+    """Threads that list neighbouring tars may need one request for both, so requests vary."""
     return (
-        requests / 1.5 <= expected.requests <= requests * 1.5
+        requests / 2 <= expected.requests <= requests * 2
         and bytes / 1.5 <= expected.bytes <= bytes * 1.5
     )
 
