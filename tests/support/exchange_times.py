@@ -2,38 +2,33 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from imagenet_workloads.telemetry.names import TRAIN_BEFORE_EXCHANGE, TRAIN_EXCHANGES
 from support.processes import wait_until
 from support.throttled import processor_seconds, throttled
 from support.training_cluster import METRICS_PORT, ask
 
+ENDLESS_TRAINING = (
+    *("--network", "lenet", "--batch-size", "16", "--benchmark", "1", "--num-epochs", "100000"),
+    *("--image-shape", "3,28,28", "--num-classes", "10", "--num-examples", "9600"),
+)
+"""Options of imagenet-train: a training without images, which the test ends."""
 
-@dataclass(frozen=True)
-class Times:
-    """Mean seconds before an exchange.
 
-    Attributes:
-        free: of both workers, without a limit.
-        other: of the first, while the second is throttled.
-        throttled: of the second.
+def assert_half_is_slower(hosts: Sequence[str], process: int, exchanges: int = 30) -> None:
+    """Assert that the second worker, a process, takes longer than the first with half of a core.
+
+    Without a limit both take about as long before an exchange. Then the process gets half of the
+    processor that it has used.
     """
-
-    free: Sequence[float]
-    other: float
-    throttled: float
-
-
-def with_half(hosts: Sequence[str], process: int, exchanges: int = 30) -> Times:
-    """Measure two workers; then give the second, a process, half of the processor that it used."""
     wait_until(lambda: all(_totals(host)[1] for host in hosts), "both train")
     began, used = time.monotonic(), processor_seconds(process)
     free = _means(hosts, exchanges)
     cores = (processor_seconds(process) - used) / (time.monotonic() - began)
     with throttled(process, cores / 2):
         other, slow = _means(hosts, exchanges)
-    return Times(free, other, slow)
+    assert free[1] < 1.5 * free[0]
+    assert slow > 1.5 * other
 
 
 def _totals(host: str) -> tuple[float, float]:

@@ -68,6 +68,12 @@ class HorovodCluster(Members):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(child) for child in children.split()]
 
+    def trainer_of(self, name: str) -> int:
+        """The process id of the program that trains in a pod's only slot."""
+        (slot,) = self.slots_of(name)
+        (trainer,) = Path(f"/proc/{slot}/task/{slot}/children").read_text().split()
+        return int(trainer)
+
     def _start_pod(self, number: int) -> None:
         command = ["imagenet-slots", "--slots", str(self.slots), "--", *self.program]
         command += [*self.arguments, *self.of_pod.get(number, ())]

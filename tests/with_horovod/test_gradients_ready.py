@@ -18,7 +18,7 @@ from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags, horovod
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.schedule import Schedule
-from support.exchange_times import with_half
+from support.exchange_times import ENDLESS_TRAINING, assert_half_is_slower
 from support.horovod_cluster import HorovodCluster
 
 SHAPE = (1, 28, 28)
@@ -77,13 +77,8 @@ def test_gradients_are_ready_before_the_wait_for_others(
 
 
 def test_a_throttled_slot_takes_longer_than_the_other(tmp_path: Path) -> None:
-    options = ["--network", "lenet", "--batch-size", "16", "--benchmark", "1"]
-    options += ["--image-shape", "3,28,28", "--num-classes", "10", "--num-examples", "9600"]
-    options += ["--num-epochs", "100000", "--output", str(tmp_path / "out")]
+    options = [*ENDLESS_TRAINING, "--output", str(tmp_path / "out")]
     with HorovodCluster(tmp_path / "members", options) as running:
         running.wait_for_line("pod-1", "INFO rank ")
-        (slot,) = running.slots_of("pod-1")
-        (slow,) = Path(f"/proc/{slot}/task/{slot}/children").read_text().split()
-        found = with_half([running.host("pod-0"), running.host("pod-1")], int(slow))
-    assert found.free[1] < 1.5 * found.free[0]
-    assert found.throttled > 1.5 * found.other
+        hosts = [running.host("pod-0"), running.host("pod-1")]
+        assert_half_is_slower(hosts, running.trainer_of("pod-1"))

@@ -93,13 +93,14 @@ def test_a_dataset_may_be_an_archive(tmp_path: Path) -> None:
 def test_more_row_groups_than_allowed_are_refused(
     hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    options = reading(hub, "--shards", "1", "--data", str(tmp_path / "data"))
-    said = refused(capfd, *options, "--hf-max-requests", "3")
+    options, cache = reading(hub, "--shards", "1"), ("--cache", str(tmp_path / "cache"))
+    few = ("--hf-max-requests", "3")
+    said = refused(capfd, *options, *few, "--data", str(tmp_path / "data"))
     assert "and 3 are allowed; raise maxRequests, or write source.huggingFace.cache, which" in said
-    run_index(None, tmp_path / "data", *reading(hub), "--hf-max-requests", "100")
-    options += ["--cache", str(tmp_path / "cache")]
-    assert fetch.main(reading(hub, "--cache", str(tmp_path / "cache"))) == 0
-    run_index(None, tmp_path / "cached", *options[:-4], *options[-2:], "--hf-max-requests", "1")
+    run_index(None, tmp_path / "data", *options, "--hf-max-requests", "100")
+    # A cache has no limit.
+    assert fetch.main(reading(hub, *cache)) == 0
+    run_index(None, tmp_path / "cached", *options, *cache, *few)
 
 
 def test_a_cache_is_filled_once_and_needs_neither_hub_nor_secret_afterwards(

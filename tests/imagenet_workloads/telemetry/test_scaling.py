@@ -60,6 +60,13 @@ def test_each_network_is_a_line_of_its_own(tmp_path: Path) -> None:
     assert list(found) == [f"alexnet, {name}" for name in read_points(write(tmp_path))]
 
 
+def test_every_strategy_has_a_line_of_its_own_look() -> None:
+    strategies = {f"strategy {number}": [Point(1, 10.0, 1.0)] for number in range(28)}
+    axes = draw_scaling(strategies, "digits").axes[0]
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
+    assert len(looks) == 1 + len(strategies)
+
+
 @pytest.mark.parametrize(
     ("gpus", "label", "over"),
     [
