@@ -270,6 +270,11 @@ def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
         ),
         (["--kv-store", "dist_sync"], "DMLC_ROLE, the role of this process; write local or device"),
         (["--gpus", "7"], "there is no GPU 7, MXNet sees 0"),
+        (
+            ["--dtype", "float16"],
+            "--dtype (precision): MXNet computes float16 on GPUs only; write float32, or --gpus "
+            "(workers.gpus)",
+        ),
     ],
 )
 def test_mistakes_end_with_3_and_a_message(

@@ -68,7 +68,7 @@ class MXNet:
         self._options, self._rendezvous = options, rendezvous
 
     def check(self) -> None:
-        """Check that the GPUs are there, and that MXNet has code for them."""
+        """Check that the GPUs are there, and that MXNet has code for them and for the precision."""
         seen = mx.context.num_gpus()
         missing = [number for number in self._options.cluster.gpus if number >= seen]
         if missing:
@@ -77,6 +77,11 @@ class MXNet:
                 "out to train on the CPU"
             )
         require_gpus(self._options.cluster.gpus)
+        if self._options.model.dtype == "float16" and not self._options.cluster.gpus:
+            raise InputError(
+                "--dtype (precision): MXNet computes float16 on GPUs only; write float32, or "
+                "--gpus (workers.gpus)"
+            )
         if self._options.cluster.deterministic:
             os.environ |= DETERMINISTIC
 
