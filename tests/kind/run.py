@@ -44,8 +44,10 @@ REPOSITORY = HERE.parents[1]
 IMAGES = ("operator", "workloads-preparation", "workloads-mxnet", "workloads-tensorflow")
 PYTORCH = "imagenetjob.test/workloads-pytorch:bookworm"
 R = "imagenetjob.test/workloads-r:bookworm"
+# Images of the project whose stage before the programs is that of an image of the stories, too.
+EXTENDED = ("workloads-preparation", "workloads-tensorflow")
 # Of programs that stories need: the folder of the Dockerfile, and the context of its build. Those
-# of PyTorch and R are built on images of the project.
+# of PyTorch and R are built on EXTENDED.
 OF_STORIES = {
     PROMETHEUS: (HERE / "prometheus", HERE / "prometheus"),
     SEAWEEDFS: (HERE / "seaweedfs", REPOSITORY / "constraints"),
@@ -184,11 +186,21 @@ def build_images(environment: Environment) -> None:
         cwd=REPOSITORY,
         check=True,
     )
+    for name in EXTENDED:
+        image = f"imagenetjob.test/environment-of-{name}:bookworm"
+        build_image(environment, image, REPOSITORY / "images" / name, REPOSITORY, "environment")
     for image, (folder, context) in OF_STORIES.items():
-        command = ["docker", "build", "--quiet", *options.split(), f"--tag={image}"]
-        command.append(f"--build-arg=VERSION={version()}")
-        where = [f"--file={folder / 'Dockerfile'}", str(context)]
-        subprocess.run([*command, *where], check=True, stdout=subprocess.DEVNULL)
+        build_image(environment, image, folder, context)
+
+
+def build_image(
+    environment: Environment, image: str, folder: Path, context: Path, target: str = ""
+) -> None:
+    """Build an image, or a stage of it, by the Dockerfile of a folder."""
+    command = ["docker", "build", "--quiet", *environment.build_options.split(), f"--tag={image}"]
+    command += [f"--target={target}", f"--build-arg=VERSION={version()}"]
+    where = [f"--file={folder / 'Dockerfile'}", str(context)]
+    subprocess.run([*command, *where], check=True, stdout=subprocess.DEVNULL)
 
 
 def load(cluster: Cluster) -> None:
