@@ -77,7 +77,10 @@ def test_a_preset_is_judged_with_the_fields_beside_it() -> None:
 
 
 def test_a_precision_is_judged_by_the_framework() -> None:
-    assert found(["--dtype", "float16"]) == []
+    assert found(["--dtype", "float16"], workers={"gpus": 1}) == []
+    assert found(["--dtype", "float16"]) == [
+        "--dtype float16: MXNet computes float16 on GPUs only; write float32, or workers.gpus"
+    ]
     assert found(["--dtype=bfloat16"]) == [
         "MXNet has no bfloat16; write float32 or float16, or framework: PyTorch"
     ]

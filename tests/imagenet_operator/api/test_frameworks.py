@@ -153,6 +153,7 @@ def test_what_a_third_framework_lacks_is_refused_for_it_alone(broken: Any) -> No
         "augmentation": {"randomCrop": True, "minRandomAspectRatio": 0.5},
         "optimizer": {"name": "adam"},
         "extraArgs": ["--dtype", "float16"],
+        "workers": {"gpus": 1},
     }
     assert set(broken(training("NumPy", **lacking))) == {
         *("model.network", "optimizer.name", "augmentation", "extraArgs"),

@@ -272,6 +272,11 @@ STRATEGY_SENTENCES = [
         "device; write gpus: 1, or strategy: {distributedDataParallel: {}}",
     ),
     (
+        changed(f"{TRAINING}.precision", "float16"),
+        "spec.training.precision: MXNet computes float16 on GPUs only; write float32, or "
+        "workers.gpus",
+    ),
+    (
         of_horovod({"slotsPerWorker": 3}),
         "spec.training.batchSize: 128 is not divisible by 6 devices; write 126 or 132",
     ),
