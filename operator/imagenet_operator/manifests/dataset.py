@@ -42,6 +42,7 @@ def fetch_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
     arguments = [
         *source.reading_arguments(spec.validation),
         *source.index_arguments(spec.validation),
+        *source.fetch_arguments,
     ]
     return _preparation_job(job, FETCH, arguments, settings)
 

@@ -11,7 +11,7 @@ from imagenet_operator.clusters.local.pods import expand
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import dataset
 from imagenet_operator.manifests.settings import Settings
-from support.job_table import JOBS, KEY, TABLE, manifest, read
+from support.job_table import FETCHED, JOBS, KEY, TABLE, manifest, read
 from support.random_jobs import jobs
 
 Manifest = dict[str, Any]
@@ -297,6 +297,14 @@ def test_the_files_of_a_server_are_fetched_into_the_cache() -> None:
         "--s3-validation=ILSVRC2012_img_val.tar", "--cache", "$(IMAGENET_SOURCE)",
         "--s3-labels=val.txt", f"--s3-checksum=md5:{KEY}",
     ]  # fmt: skip
+
+
+def test_connections_are_an_option_of_fetch_alone() -> None:
+    http = {**FETCHED["http"], "cache": {"claimName": "cache", "connections": 3}}
+    job = read(manifest(dataset={"source": {"http": http}}))
+    option = "--connections=3"
+    assert option in program(dataset.fetch_job(job))[1]
+    assert option not in program(dataset.index_job(job))[1]
 
 
 def test_only_fetch_has_the_secret_and_may_write_to_the_cache() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
 from imagenet_operator.api.base import Model
-from imagenet_operator.api.fields import ObjectName
+from imagenet_operator.api.fields import ObjectName, given_options
 from imagenet_operator.api.sources.fields import SOURCE, SourceFields
 
 
@@ -13,6 +17,9 @@ class Cache(Model):
     claim_name: ObjectName
     """The PersistentVolumeClaim that holds the files, in the folder ``fetched``. They outlive the
     job, and other jobs with the same source read them."""
+
+    connections: Annotated[int, Ge(1), Le(32)] | None = None
+    """The most requests of fetch at the same time. Absent: 8."""
 
 
 class RemoteSource(SourceFields):
@@ -37,6 +44,12 @@ class RemoteSource(SourceFields):
     def is_fetched(self) -> bool:
         """Whether the fetch Job stores the files on the claim."""
         return self.cache is not None
+
+    @property
+    def fetch_arguments(self) -> list[str]:
+        """The arguments of fetch alone."""
+        connections = None if self.cache is None else self.cache.connections
+        return given_options({"--connections": connections})
 
     @property
     def cache_arguments(self) -> list[str]:

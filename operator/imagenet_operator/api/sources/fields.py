@@ -86,6 +86,11 @@ class SourceFields(Model):
         del validation
         return []
 
+    @property
+    def fetch_arguments(self) -> list[str]:
+        """Further arguments of fetch."""
+        return []
+
 
 def annotations_option(is_wanted: bool) -> list[str]:
     """Return the argument of fetch and index by which annotations beside the images are read."""
