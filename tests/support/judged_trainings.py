@@ -1,8 +1,6 @@
 """Trainings whose outcome numpy and plain MXNet know: the judges of a strategy's exactness."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import cv2
 import mxnet as mx
@@ -11,15 +9,10 @@ from numpy.typing import NDArray
 
 from support import plain_mxnet
 from support.tiny_dataset import write_dataset
+from support.training_cluster import result
 
 MEAN, STD = (78.0, 78.0, 78.0), (96.0, 96.0, 96.0)
 SMALL = ["--image-shape", "3,28,28", "--warmup-epochs", "0", "--lr-step-epochs", ""]
-
-
-def result(output: Path, attempt: int = 0) -> dict[str, Any]:
-    text = (output / f"attempts/r{attempt}/result.json").read_text()
-    document: dict[str, Any] = json.loads(text)
-    return document
 
 
 class Steps:

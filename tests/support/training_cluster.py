@@ -1,13 +1,14 @@
 """A parameter-server job of real processes, each with an own 127.x.y.z address and fixed ports."""
 
 import http.client
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from support import loopback
 from support.loopback import free_port
@@ -40,6 +41,13 @@ def train(arguments: Sequence[str], **environment: str) -> subprocess.CompletedP
         timeout=DEADLINE_SECONDS,
         check=False,
     )
+
+
+def result(output: Path, attempt: int = 0) -> dict[str, Any]:
+    """The result.json of an attempt, in the folder of `--output`."""
+    text = (output / f"attempts/r{attempt}/result.json").read_text()
+    document: dict[str, Any] = json.loads(text)
+    return document
 
 
 def ask(address: str, port: int, path: str) -> tuple[int, str]:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from support.horovod_cluster import HorovodCluster
-from support.judged_trainings import result
 from support.published import publish_to
 from support.s3_server import serve_s3
 from support.tiny_dataset import write_dataset
+from support.training_cluster import result
 
 OPTIONS = (
     *("--network", "lenet", "--image-shape", "3,28,28", "--batch-size", "16"),

@@ -10,9 +10,10 @@ from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read
 from imagenet_workloads.telemetry.names import TRAINING
 from support import loopback, plain_mxnet
 from support.horovod_cluster import RENDEZVOUS, HorovodCluster
-from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps, result
+from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps
 from support.processes import is_running, wait_until
 from support.tiny_dataset import write_dataset, write_shard
+from support.training_cluster import result
 
 
 @pytest.mark.parametrize(("pods", "slots"), [(2, 1), (1, 2)])

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -16,9 +14,9 @@ from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
 from imagenet_workloads.telemetry.events import Started, Validated, read_events
 from support import limits
 from support.digits import digit, label
-from support.processes import wait_until
+from support.one_process import assert_only_reads, assert_sigterm_saves
 from support.tiny_records import MEAN, STD, write_dataset
-from support.training_cluster import PROGRAM, plain_environment, train
+from support.training_cluster import PROGRAM, result, train
 
 TRAIN, VALIDATION = 600, 101
 
@@ -40,11 +38,6 @@ def arguments(digits: Path, output: Path, *more: str) -> list[str]:
         "1",
         *more,
     ]
-
-
-def result(output: Path, attempt: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((output / f"attempts/r{attempt}/result.json").read_text())
-    return found
 
 
 def judged(model: Path) -> int:
@@ -116,24 +109,11 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: Path, tmp_path: Pat
 
 
 def test_sigterm_saves_within_an_epoch(digits: Path, tmp_path: Path) -> None:
-    endless = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", "100000")
-    endless += ["--checkpoint-every-epochs", "0", "--disp-batches", "1"]
-    with (tmp_path / "output.txt").open("wb") as output:
-        process = subprocess.Popen([str(PROGRAM), *endless], env=plain_environment(), stderr=output)
-    try:
-        log = tmp_path / "attempts/r0/train.log"
-        wait_until(lambda: log.exists() and "epoch 0 batch 3" in log.read_text(), "it trains")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 128 + signal.SIGTERM
-    finally:
-        process.kill()
-        process.wait()
-    attempt = tmp_path / "attempts/r0"
-    (checkpoint,) = (attempt / "checkpoints").iterdir()
+    options = arguments(digits, tmp_path, "--network", "mlp")
+    checkpoint = assert_sigterm_saves(options, tmp_path)
     assert (checkpoint / "weights.npz").exists()
-    events = [event for _, event in read_events(attempt / "metrics.jsonl")]
+    events = [event for _, event in read_events(tmp_path / "attempts/r0/metrics.jsonl")]
     assert isinstance(events[0], Started)
-    assert not (attempt / "result.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -152,17 +132,7 @@ def test_what_cannot_be_is_told_at_once(
 
 
 def test_test_io_reads_and_trains_nothing(digits: Path, tmp_path: Path) -> None:
-    log = tmp_path / "termination-log"
-    more = ("--network", "lenet", "--test-io", "1", "--disp-batches", "10")
-    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(log))
-    assert ended.returncode == 0, ended.stderr
-    assert not (tmp_path / "attempts/r0/checkpoints").exists()
-    found = result(tmp_path)
-    reading = found["reading"]
-    assert (reading["images"], reading["workers"], found["model"]) == (TRAIN, 1, {})
-    message = json.loads(log.read_text())
-    assert message["event"] == "read"
-    assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
+    assert_only_reads(arguments(digits, tmp_path, "--network", "lenet"), tmp_path, TRAIN)
 
 
 def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:

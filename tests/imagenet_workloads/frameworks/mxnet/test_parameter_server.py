@@ -9,11 +9,11 @@ import pytest
 from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read_events
 from imagenet_workloads.telemetry.names import TRAINING
 from support import plain_mxnet
-from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps, result
+from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps
 from support.loopback import free_port
 from support.processes import wait_until
 from support.tiny_dataset import write_dataset, write_shard
-from support.training_cluster import TrainingCluster, train
+from support.training_cluster import TrainingCluster, result, train
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import signal
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +14,9 @@ import pytest
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.telemetry.events import EpochFinished, Started, Validated, read_events
 from support import limits, plain_mxnet
-from support.processes import wait_until
+from support.one_process import assert_only_reads, assert_sigterm_saves
 from support.tiny_dataset import TinyDataset, write_dataset
-from support.training_cluster import PROGRAM, plain_environment, train
+from support.training_cluster import result, train
 
 MEAN, STD = (78.0, 78.0, 78.0), (96.0, 96.0, 96.0)
 
@@ -35,11 +33,6 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> TinyDataset:
 def arguments(digits: TinyDataset, output: Path, *more: str) -> list[str]:
     common = ["--dataset", str(digits.folder), "--output", str(output), "--warmup-epochs", "1"]
     return [*common, "--image-shape", "3,28,28", "--batch-size", "32", *more]
-
-
-def result(output: Path, attempt: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((output / f"attempts/r{attempt}/result.json").read_text())
-    return found
 
 
 def test_digits_are_learned_and_the_model_is_plain_mxnets(
@@ -200,19 +193,11 @@ def test_another_batch_size_goes_on_with_the_missing_images(
 
 
 def test_sigterm_saves_within_an_epoch(digits: TinyDataset, tmp_path: Path) -> None:
-    endless = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", "100000")
-    endless += ["--checkpoint-every-epochs", "0", "--disp-batches", "1"]
-    with (tmp_path / "output.txt").open("wb") as output:
-        process = subprocess.Popen([str(PROGRAM), *endless], env=plain_environment(), stderr=output)
-    log = tmp_path / "attempts/r0/train.log"
-    wait_until(lambda: log.exists() and "epoch 0 batch 3" in log.read_text(), "it trains")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 143
-    (checkpoint,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
+    mlp = arguments(digits, tmp_path, "--network", "mlp")
+    checkpoint = assert_sigterm_saves(mlp, tmp_path)
     # The same command also resumes without the operator.
     epochs = int(checkpoint.name.split("-")[1]) + 1
-    rest = arguments(digits, tmp_path, "--network", "mlp", "--num-epochs", str(epochs))
-    ended = train([*rest, "--checkpoint-every-epochs", "0"])
+    ended = train([*mlp, "--num-epochs", str(epochs), "--checkpoint-every-epochs", "0"])
     assert ended.returncode == 0, ended.stderr
     started = [
         event
@@ -236,18 +221,8 @@ def test_benchmark_and_mirror_train_without_data(tmp_path: Path) -> None:
 
 
 def test_test_io_reads_and_trains_nothing(digits: TinyDataset, tmp_path: Path) -> None:
-    more = ("--network", "lenet", "--test-io", "1", "--disp-batches", "10", "--data-nthreads", "1")
-    log = tmp_path / "termination-log"
-    ended = train(arguments(digits, tmp_path, *more), IMAGENET_TERMINATION_LOG=str(log))
-    assert ended.returncode == 0, ended.stderr
-    assert "batch 10: " in ended.stderr
-    assert "read 600 images: " in ended.stderr
-    assert not (tmp_path / "attempts/r0/checkpoints").exists()
-    reading = result(tmp_path)["reading"]
-    assert (reading["images"], reading["workers"], result(tmp_path)["model"]) == (600, 1, {})
-    message = json.loads(log.read_text())
-    assert message["event"] == "read"
-    assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0
+    options = arguments(digits, tmp_path, "--network", "lenet", "--data-nthreads", "1")
+    assert_only_reads(options, tmp_path, 600)
 
 
 def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> None:
