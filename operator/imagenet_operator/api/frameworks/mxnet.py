@@ -49,14 +49,14 @@ _RATIOS = Rule(
     explain=_explain_ratios,
 )
 
-_FLOAT16 = "MXNet computes float16 on GPUs only"
+_FLOAT16 = ("MXNet computes float16 on GPUs only", "write float32, or workers.gpus")
 
 _FLOAT16_NEEDS_GPUS = Rule(
     cel="!has(self.precision) || self.precision != 'float16' || self.workers.gpus > 0",
     message="cannot be float16 with the framework MXNet and without workers.gpus",
     field="precision",
     holds=lambda training: training.precision != "float16" or training.workers.gpus > 0,
-    explain=lambda _: (_FLOAT16, "write float32, or workers.gpus"),
+    explain=lambda _: _FLOAT16,
 )
 
 _COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
@@ -73,7 +73,8 @@ def _contradictions(training: Any, given: Mapping[str, str]) -> Iterator[tuple[s
         remedy = f"remove it, or write kvStore: {' or '.join(_COMPRESSING)}"
         yield f"--gc-type {compression}: {store} does not compress gradients", remedy
     if given.get("--dtype") == "float16" and not training.workers.gpus:
-        yield f"--dtype float16: {_FLOAT16}", "write float32, or workers.gpus"
+        reason, remedy = _FLOAT16
+        yield f"--dtype float16: {reason}", remedy
 
 
 MXNET = Framework(
