@@ -1,13 +1,23 @@
 # Every target sets up what it needs; `make` alone lists them.
-# MXNet 1.9.1 runs on Python 3.11 at most.
-PYTHON ?= $(or $(shell command -v python3.11),python3)
-VENV := .venv
+# The first Python here that has venv and is one of those that the project runs on. TensorFlow 2.15
+# and Horovod have an environment of Python 3.11, because neither supports a newer one.
+SUPPORTED := import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c '$(SUPPORTED)' 2>/dev/null && { echo $$name; break; }; done)
+PYTHON_3_11 ?= python3.11
+VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-CHECK_PYTHON = @$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' \
-	2>/dev/null || { echo "Python 3.11 with venv is missing; type: apt-get install python3.11-venv"; \
-	exit 1; }
-CONSTRAINTS := $(foreach name,operator workloads export development build,-c constraints/$(name).txt)
+CHECK_PYTHON = @$(or $(PYTHON),false) -c '$(SUPPORTED)' 2>/dev/null || { \
+	echo "Python 3.11 to 3.14 with venv is missing; type: apt-get install python3-venv," \
+	"dnf install python3, or zypper install python313"; exit 1; }
+CHECK_PYTHON_3_11 = @$(PYTHON_3_11) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' \
+	2>/dev/null || { echo "$@ needs Python 3.11 with venv, because TensorFlow 2.15 and Horovod" \
+	"support no newer one; type: make PYTHON_3_11=PATH"; exit 1; }
+# MXNet's metadata forbid NumPy 2, which it runs on (mxnet_compatibility.py).
+INSTALL_MXNET = bin/pip install --quiet --no-deps -c constraints/workloads.txt mxnet
+CONSTRAINTS := $(foreach name,operator workloads numpy export development build, \
+	-c constraints/$(name).txt)
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal
@@ -51,7 +61,7 @@ export OMP_NUM_THREADS ?= 1
 .DEFAULT_GOAL := help
 .PHONY: help install install-horovod install-tensorflow install-pytorch install-r demo test lint format
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
-.PHONY: test-fresh-machine
+.PHONY: test-fresh-machine test-pythons
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
 .PHONY: bench-reading bench-gpu bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity clean
 
@@ -62,21 +72,27 @@ install: $(INSTALLED) ## Make .venv with both packages and the development tools
 
 $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constraints/*)
 	$(CHECK_PYTHON)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
+	@echo "installing into $(VENV), 1 of 3: an environment of $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV), 2 of 3: both packages, what they need, and the tools of the tests; 1.4 GB"
+	@$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
 		-e ./operator -e './workloads[export,mxnet,hugging-face,kaggle,parquet,plot,s3]'
-	$(BIN)/python images/link_libraries.py
-	touch $@
+	@echo "installing into $(VENV), 3 of 3: MXNet 1.9.1; 0.2 GB"
+	@$(VENV)/$(INSTALL_MXNET)
+	@$(BIN)/python images/link_libraries.py
+	@touch $@
 
 install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXNet (compiles it; needs g++)
 
 .venv-horovod/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) \
-		$(foreach name,workloads.txt development.txt horovod.in horovod.txt,constraints/$(name))
-	$(CHECK_PYTHON)
-	$(PYTHON) -m venv .venv-horovod
-	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt \
+		$(foreach name,workloads.txt numpy.txt development.txt horovod.in horovod.txt, \
+		constraints/$(name))
+	$(CHECK_PYTHON_3_11)
+	$(PYTHON_3_11) -m venv .venv-horovod
+	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -r constraints/horovod.in \
 		-e './workloads[mxnet,s3]'
+	.venv-horovod/$(INSTALL_MXNET)
 	.venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod/mxnet
 	.venv-horovod/bin/pip install --quiet --no-deps --force-reinstall build/horovod/mxnet/*.whl
 	touch $@
@@ -86,8 +102,8 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 .venv-tensorflow/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) $(foreach name, \
 		workloads.txt export-tensorflow.txt development.txt horovod.in horovod.txt tensorflow.txt, \
 		constraints/$(name))
-	$(CHECK_PYTHON)
-	$(PYTHON) -m venv .venv-tensorflow
+	$(CHECK_PYTHON_3_11)
+	$(PYTHON_3_11) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
 		-c constraints/export-tensorflow.txt -r constraints/horovod.in \
@@ -100,11 +116,12 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, with its CUDA packages)
 
 .venv-pytorch/.installed: workloads/pyproject.toml $(foreach name, \
-		workloads.txt export.txt development.txt pytorch.in pytorch.txt,constraints/$(name))
+		workloads.txt numpy.txt export.txt development.txt pytorch.in pytorch.txt,constraints/$(name))
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-pytorch
-	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt -c constraints/export.txt \
-		-c constraints/development.txt -c constraints/pytorch.txt -r constraints/pytorch.in \
+	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
+		-c constraints/export.txt -c constraints/development.txt -c constraints/pytorch.txt \
+		-r constraints/pytorch.in \
 		-e './workloads[export,pytorch,s3]'
 	touch $@
 
@@ -198,8 +215,11 @@ test-r: install-r ## Run the jobs of examples/r with R on this machine (needs R)
 test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
 	$(BIN)/python tests/kind/run.py test
 
-test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian (as root; needs debootstrap)
+test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian 12 and 13 (as root; needs debootstrap)
 	$(PYTHON) tests/fresh_machine/run.py
+
+test-pythons: ## Run the demo and the tests that a Python could break on Python 3.12 to 3.14 (PYTHONS=3.13)
+	$(PYTHON) tests/pythons/run.py $(PYTHONS)
 
 chaos: $(INSTALLED) ## Play 10,000 schedules of random faults against the operator
 	PYTHONPATH=tests $(BIN)/python -m chaos.run --page docs/reliability.md

@@ -23,6 +23,8 @@ X86_64, AARCH64 = "x86_64-manylinux_2_36", "aarch64-manylinux_2_36"
 HEADER = (
     "# Written by `make lock` from constraints/: what `pip install --require-hashes` installs.\n"
 )
+# Also against what another package asks for: MXNet runs on a newer NumPy than its metadata say.
+_OVERRIDE = "numpy"
 # What Horovod's wheel imports; it is installed without dependencies.
 _HOROVOD = ("cloudpickle", "packaging", "psutil", "PyYAML")
 _HOROVOD_BUILD = (*_HOROVOD, "cmake", "setuptools", "wheel")
@@ -74,24 +76,29 @@ LOCKS = {
     "sbom": Lock(("sbom",), more=("cyclonedx-bom",)),
     "operator": Lock(("operator",), "operator"),
     "workloads-preparation": Lock(
-        ("workloads", "preparation"), "workloads", ("hugging-face", "kaggle", "parquet", "s3")
+        ("workloads", "numpy", "preparation"),
+        "workloads",
+        ("hugging-face", "kaggle", "parquet", "s3"),
     ),
-    "workloads-mxnet": Lock(("workloads", "horovod"), "workloads", ("mxnet", "s3"), _HOROVOD),
+    "workloads-mxnet": Lock(
+        ("workloads", "numpy", "horovod"), "workloads", ("mxnet", "s3"), ("mxnet", *_HOROVOD)
+    ),
     "workloads-mxnet-cu112": Lock(
-        ("workloads", "workloads-cu112", "horovod"),
+        ("workloads", "numpy", "workloads-cu112", "horovod"),
         "workloads",
         ("mxnet-cu112", "s3"),
-        _HOROVOD,
+        ("mxnet-cu112", *_HOROVOD),
         (X86_64,),
     ),
     "workloads-pytorch": Lock(
-        ("workloads", "pytorch"), "workloads", ("pytorch", "s3"), platforms=(X86_64,)
+        ("workloads", "numpy", "pytorch"), "workloads", ("pytorch", "s3"), platforms=(X86_64,)
     ),
     "workloads-r": Lock(
         ("workloads", "tensorflow", "horovod"),
         "workloads",
         ("mxnet", "tensorflow", "s3"),
-        platforms=(X86_64,),
+        ("mxnet",),
+        (X86_64,),
     ),
     "workloads-tensorflow": Lock(
         ("workloads", "tensorflow", "horovod"),
@@ -164,7 +171,10 @@ def write(lock: Lock, uv: str) -> str:
 
 
 def _compile(lock: Lock, uv: str, platform: str) -> str:
-    files = [f"--constraint=constraints/{name}.txt" for name in lock.constraints]
+    files = [
+        f"--{'override' if name == _OVERRIDE else 'constraint'}=constraints/{name}.txt"
+        for name in lock.constraints
+    ]
     ended = subprocess.run(
         [
             *(uv, "pip", "compile", "--quiet", "--no-config", "--generate-hashes", "--no-header"),

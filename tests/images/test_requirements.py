@@ -113,13 +113,13 @@ def test_the_check_names_the_file_and_the_remedy(
 @pytest.mark.parametrize("image", DOCKERFILES)
 def test_everything_is_installed_by_hash_and_ours_after_it(image: str) -> None:
     installs = [step.strip() for step in re.findall(r"pip [^&\n]*install [^&\n]*", lines(image))]
-    own = [step for step in installs if "--no-deps" in step]
+    own = [step for step in installs if "--no-index" in step]
     locked = [step for step in installs if "--require-hashes" in step]
     assert sorted([*own, *locked]) == sorted(installs)
     # Wheels alone: nothing is compiled at installation. build.txt makes the wheels of the project.
     assert all("--only-binary :all:" in step for step in locked if "build.txt" not in step)
     (installed,) = own
-    assert "--no-index" in installed and "/source/wheels/*.whl" in installed
+    assert "--no-deps" in installed and "/source/wheels/*.whl" in installed
     assert f"--requirement /source/{image}.txt" in " ".join(locked)
     text = DOCKERFILES[image]
     assert text.index(f"--requirement /source/{image}.txt") < text.index("/source/wheels/*.whl")

@@ -9,15 +9,16 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from imagenet_workloads import mxnet_compatibility
 from imagenet_workloads.train.options.description import leave_out
 
 # MXNet imports these if it finds them, for parts that are not used here (an interface to
 # scikit-learn, sparse matrices of SciPy), and does without where they are not installed. Through
-# setuptools it gets a `distutils` that Python 3.11 has itself.
+# setuptools it gets a `distutils`, which `mxnet_compatibility` gives it.
 UNUSED = ("scipy", "sklearn", "setuptools")
 
 _BASE = "mxnet.base"
@@ -40,20 +41,18 @@ def make_operators_late() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds MXNet's `base` on the path, and loads it with `_Loader`."""
+    """Finds MXNet's modules as `mxnet_compatibility` does, and loads `base` with `_BaseLoader`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _BASE:
-            return None
-        spec = PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin)
+        spec = mxnet_compatibility.find_spec(fullname, path)
+        if fullname == _BASE and spec is not None and spec.origin is not None:
+            spec.loader = _BaseLoader(fullname, spec.origin)
         return spec
 
 
-class _Loader(SourceFileLoader):
+class _BaseLoader(mxnet_compatibility.MxnetLoader):
     """Changes the two functions of `base` by which all namespaces get their operators.
 
     Each takes the function that makes an operator's function. That one generates Python and

@@ -145,8 +145,9 @@ def _encode(text: Any, encoding: Any) -> bytes:
 
 _HELPERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("copy_reg", "_reconstructor"): _new_object,
-    # A rate that was computed with NumPy.
+    # A rate that was computed with NumPy; the first name is NumPy 1's.
     ("numpy.core.multiarray", "scalar"): _number,
+    ("numpy._core.multiarray", "scalar"): _number,
     ("numpy", "dtype"): _NumberType,
     ("_codecs", "encode"): _encode,
 }
