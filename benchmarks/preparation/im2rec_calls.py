@@ -24,6 +24,7 @@ BATCH = 64
 def encoded(path: Path, edge: int, quality: int) -> bytes:
     """The JPEG that im2rec stores of a photograph."""
     image = cv2.imread(str(path), 1)
+    assert image is not None, f"{path} cannot be read"
     height, width = image.shape[:2]
     size = (edge, height * edge // width) if height > width else (width * edge // height, edge)
     done, jpeg = cv2.imencode(".jpg", cv2.resize(image, size), [cv2.IMWRITE_JPEG_QUALITY, quality])

@@ -75,7 +75,8 @@ def test_im2rec_s_calls_make_what_im2rec_makes(bench: Path) -> None:
     assert list(tool.images()) == expected
     assert prefix.with_suffix(".rec").read_bytes() == whole
     for _, jpeg in expected:
-        assert min(cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1).shape[:2]) == 64
+        image = cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1)
+        assert image is not None and min(image.shape[:2]) == 64
 
 
 def test_an_opencv_that_cannot_be_installed_is_left_out(

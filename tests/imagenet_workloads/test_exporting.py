@@ -108,8 +108,8 @@ def test_what_a_framework_does_not_write_is_refused(
 def test_a_model_of_tensorflow_becomes_safetensors_without_tensorflow(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arrays = {"fc1_weight": np.arange(6, dtype=np.float32).reshape(2, 3).T}
-    np.savez(tmp_path / "model-0001.npz", **arrays)
+    weight = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    np.savez(tmp_path / "model-0001.npz", fc1_weight=weight)
     result = {
         "framework": "TensorFlow",
         "model": {"savedModel": "model", "weights": "model-0001.npz"},
@@ -117,7 +117,7 @@ def test_a_model_of_tensorflow_becomes_safetensors_without_tensorflow(
     }
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert export.main([str(tmp_path), "--format", "safetensors"]) == 0
-    np.testing.assert_equal(load_file(tmp_path / "model.safetensors"), arrays)
+    np.testing.assert_equal(load_file(tmp_path / "model.safetensors"), {"fc1_weight": weight})
     assert export.main([str(tmp_path), "--format", "safetensors", "--check"]) == 3
     assert "the Python package tensorflow is not installed in" in capsys.readouterr().err
 

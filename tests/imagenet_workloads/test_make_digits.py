@@ -46,7 +46,7 @@ def test_the_images_are_grey_jpegs_of_28_pixels_with_dark_paper(folder: Path) ->
     assert next(iter(digits)) == "0_0.JPEG"
     for content in list(digits.values())[:20]:
         image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED)
-        assert image.shape == (28, 28)
+        assert image is not None and image.shape == (28, 28)
         # A zero: no ink in a corner, little in its centre, much on its ring.
         assert image[0, 0] < 40
         assert image[13:15, 13:15].mean() < image.max() / 2
@@ -70,4 +70,5 @@ def test_another_rare_class_and_size(tmp_path: Path) -> None:
     inner = contents((tmp_path / "digits.tar").read_bytes())
     assert len(contents(inner["0.tar"])) == 3
     assert len(contents(inner["9.tar"])) == 180
-    assert cv2.imread(str(tmp_path / "one.jpg"), cv2.IMREAD_UNCHANGED).shape == (32, 32)
+    sample = cv2.imread(str(tmp_path / "one.jpg"), cv2.IMREAD_UNCHANGED)
+    assert sample is not None and sample.shape == (32, 32)

@@ -66,7 +66,7 @@ class Training:
     def options(self, *more: str) -> list[str]:
         """Those of a worker; the given weights are written as each framework reads them."""
         prefix = self.folder / "given"
-        np.savez(f"{prefix}-0000.npz", **self.given)
+        np.savez(f"{prefix}-0000.npz", **self.given)  # type: ignore[arg-type]  # no array is named allow_pickle
         arrays = {f"arg:{name}": mx.nd.array(array) for name, array in self.given.items()}
         mx.nd.save(f"{prefix}-0000.params", arrays)
         of_pytorch = {_pytorchs(name): array for name, array in self.given.items()}

@@ -99,8 +99,9 @@ def pixels(record: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     images, labels = [], []
     for key in reader.keys:
         header, encoded = mx.recordio.unpack(reader.read_idx(key))
-        rgb = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)[:, :, ::-1]
-        images.append((rgb.astype(np.float64) - MEAN) / STD)
+        bgr = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)
+        assert bgr is not None
+        images.append((bgr[:, :, ::-1].astype(np.float64) - MEAN) / STD)
         labels.append(int(header.label))
     return np.stack(images).transpose(0, 3, 1, 2), np.array(labels)
 

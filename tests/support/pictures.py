@@ -161,7 +161,7 @@ def webp(image: Pixels, exif: bytes | None = None) -> bytes:
     if exif is None:
         return plain
     height, width = ((edge - 1).to_bytes(3, "little") for edge in image.shape[:2])
-    chunks = b"VP8X" + struct.pack("<II", 10, 0x08) + width + height + plain[12:]
+    chunks: bytes = b"VP8X" + struct.pack("<II", 10, 0x08) + width + height + plain[12:]
     chunks += b"EXIF" + struct.pack("<I", len(exif)) + exif + bytes(len(exif) % 2)
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
 

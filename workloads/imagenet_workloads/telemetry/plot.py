@@ -53,7 +53,7 @@ def draw(runs: Sequence[Run], title: str) -> Figure:
     speed.set_xlim(0, max(clock(max(run.end for run in runs)), 1e-3) * 1.02)
     speed.xaxis.set_major_locator(MaxNLocator(nbins=10))
     for axes in (accuracy, speed):
-        style(axes, "lower right")
+        style(axes, legend=True)
         _mark_restarts(axes, runs, clock)
     _name_restarts(accuracy, runs, clock)
     _name_the_best(accuracy, runs, clock)
@@ -157,13 +157,13 @@ def _name_the_best(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
     )
 
 
-def style(axes: Axes, legend: str | None) -> None:
-    """Apply the common style, and place the legend if there is one."""
+def style(axes: Axes, *, legend: bool) -> None:
+    """Apply the common style, and add a legend at the lower right if there is anything to name."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#9ca3af")
     axes.tick_params(colors="#374151", labelsize=9)
     handles, _ = axes.get_legend_handles_labels()
-    if handles and legend is not None:
-        axes.legend(loc=legend, frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)
+    if handles and legend:
+        axes.legend(loc="lower right", frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)

@@ -80,7 +80,7 @@ def _place(axes: Axes, numbers: Sequence[int], unit: str) -> None:
         axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
     _name(axes.xaxis, numbers)
-    style(axes, legend=None)
+    style(axes, legend=False)
 
 
 def _name(axis: Axis, numbers: Sequence[int]) -> None:

@@ -73,7 +73,7 @@ def draw_time(report: Report, title: str) -> Figure:
     axes.margins(x=0.1)
     axes.set_xlabel("seconds")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-    style(axes, legend=None)
+    style(axes, legend=False)
     axes.grid(visible=False)
     said = "" if report.goodput is None else f": goodput {report.goodput:.1%}"
     figure.suptitle(f"{title}{said}", x=0.01, ha="left", fontsize=12, fontweight="bold")

@@ -12,7 +12,7 @@ def test_counts_are_mxnets(ties: bool) -> None:
     random = np.random.default_rng(0)
     scores = random.random((500, 12)).astype(np.float32)
     if ties:
-        scores = np.round(scores * 2) / 2
+        scores = np.round(scores * 2) / np.float32(2)
     labels = random.integers(0, 12, 500).astype(np.float32)
     metrics = [mx.metric.Accuracy(), mx.metric.TopKAccuracy(5), mx.metric.TopKAccuracy(3)]
     for metric in metrics:

@@ -118,7 +118,7 @@ def assign(variables: list[Named], values: Arrays) -> None:
 def save_arrays(path: Path, arrays: Arrays) -> None:
     """Write arrays by name."""
     with path.open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # no array is named allow_pickle
 
 
 def load_arrays(path: Path) -> dict[str, Array]:
