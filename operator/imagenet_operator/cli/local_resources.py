@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Iterable
@@ -141,8 +142,12 @@ def resolved(workdir: Path) -> Path:
         LocalError: Its links are broken, or it is relative to a folder that was deleted.
     """
     try:
+        # Links that lead to themselves are an error of `stat` on every Python, and of `resolve` on
+        # Python 3.11 and 3.12 alone.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            workdir.stat()
         return workdir.resolve()
-    except (OSError, RuntimeError) as error:  # a loop is a RuntimeError
+    except OSError as error:
         raise LocalError(
             f"cannot find the working directory {workdir}: {error}; name another one with --workdir"
         ) from error
