@@ -299,7 +299,7 @@ def test_predict_without_the_program_says_what_to_install(
     finished = workplace.start("predict", "a.jpg", "--model", tmp_path).finish()
 
     assert finished.code == 3
-    assert "pip install './workloads[mxnet]'" in finished.errors
+    assert "make install" in finished.errors
 
 
 def test_interrupts_are_counted_and_then_let_go() -> None:

@@ -18,7 +18,7 @@ def test_a_missing_program_is_named_with_what_to_type(workplace: Workplace) -> N
 
     assert finished.code == 3
     assert "'imagenet-train'" in finished.errors
-    assert "pip install './workloads[mxnet]'" in finished.errors
+    assert "make install" in finished.errors
     assert workplace.started() == []
 
 

@@ -6,7 +6,21 @@ import pytest
 
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.missing_library import explain
+from support.chart import REPOSITORY
 from support.programs import SCRIPTS
+
+
+def pin(package: str) -> str:
+    """Return the line of constraints/ that pins a package."""
+    files = (REPOSITORY / "constraints").glob("*.txt")
+    (line,) = {
+        line
+        for file in files
+        for line in file.read_text().split()
+        if line.startswith(f"{package}==")
+    }
+    return line
+
 
 NOT_FOUND = "cannot open shared object file: No such file or directory"
 
@@ -17,7 +31,10 @@ NOT_FOUND = "cannot open shared object file: No such file or directory"
         (OSError(f"libgomp.so.1: {NOT_FOUND}"), "type: apt-get install libgomp1"),
         (ImportError(f"libquadmath.so.0: {NOT_FOUND}"), "type: apt-get install libquadmath0"),
         (ImportError(f"libGL.so.1: {NOT_FOUND}"), "libGL.so.1 is missing; install its package"),
-        (ModuleNotFoundError("…", name="mxnet.base"), "the Python package mxnet is not installed"),
+        (ModuleNotFoundError("…", name="timm"), "the Python package timm is not installed in"),
+        (ModuleNotFoundError("…", name="mxnet.base"), f"pip install --no-deps {pin('mxnet')}"),
+        (ModuleNotFoundError("…", name="tensorflow"), f"pip install {pin('tensorflow-cpu')}"),
+        (ModuleNotFoundError("…", name="horovod.mxnet"), "make install-horovod"),
     ],
 )
 def test_what_an_image_lacks_is_a_permanent_failure(error: Exception, message: str) -> None:

@@ -20,6 +20,13 @@ _FROM_THE_NODE = ("libcuda.", "libnvidia-")
 # The dynamic loader's message, in an ImportError or, from ctypes, in an OSError.
 _NOT_FOUND = re.compile(r"(\S+\.so\S*): cannot open shared object file")
 _OWN_PACKAGE = __package__.partition(".")[0]
+# How to install a framework, where its name alone does not say it. MXNet's metadata forbid NumPy 2,
+# on which imagenet_workloads.mxnet_compatibility runs it.
+_HOW = {
+    "horovod": "it is compiled, for Python 3.11: make install-horovod or make install-tensorflow",
+    "mxnet": "type: pip install 'graphviz<0.9' requests && pip install --no-deps mxnet==1.9.1",
+    "tensorflow": "TensorFlow 2.15 needs Python 3.11: pip install tensorflow-cpu==2.15.1",
+}
 
 
 def explain(error: Exception) -> WorkloadError | None:
@@ -41,5 +48,6 @@ def explain(error: Exception) -> WorkloadError | None:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package != _OWN_PACKAGE:
-            return InputError(f"the Python package {package} is not installed in {sys.prefix}")
+            how = f"; {_HOW[package]}" if package in _HOW else ""
+            return InputError(f"the Python package {package} is not installed in {sys.prefix}{how}")
     return None

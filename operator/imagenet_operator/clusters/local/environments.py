@@ -2,12 +2,13 @@
 
 In a cluster, an image contains a framework. Here it is in a Python environment beside that of
 imagenetctl (`.venv-tensorflow` beside `.venv`), because frameworks need different versions of the
-same packages. Members of an attempt run in the environment of their framework and strategy, and
-everything else runs in imagenetctl's. A user's own program replaces an image that this machine does
-not have: its command is found on the PATH, as in a shell.
+same packages, and some another Python. Members of an attempt run in the environment of their
+framework and strategy, and everything else runs in imagenetctl's. A user's own program replaces an
+image that this machine does not have: its command is found on the PATH, as in a shell.
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from imagenet_operator.manifests import labels
 
 _PROJECT = "imagenet-"
 """The first letters of this project's programs."""
+_PYTHON = re.compile(r"-3\.\d+$")
+"""The version of Python in the name of an environment."""
 
 
 def of_job(job: ImageNetJob) -> LocalEnvironment | None:
@@ -99,10 +102,12 @@ class Programs:
             if found is None:
                 raise _missing(name)
             return found
-        folder = self.prefix.with_name(f"{self.prefix.name}{self.training.suffix}") / "bin"
-        found = find_program(name, [folder])
+        # The environments of .venv-3.13 are those of .venv: a framework may need another Python.
+        names = dict.fromkeys((self.prefix.name, _PYTHON.sub("", self.prefix.name)))
+        folders = [self.prefix.with_name(f"{own}{self.training.suffix}") / "bin" for own in names]
+        found = find_program(name, folders)
         if found is None:
-            raise _missing_environment(name, folder, self.training)
+            raise _missing_environment(name, folders[-1], self.training)
         return found
 
 
@@ -132,7 +137,7 @@ def programs(
 def _missing(program: str) -> LocalError:
     return LocalError(
         f"the program {program!r} is neither beside this Python ({sys.executable}) nor on the "
-        "PATH; in a checkout of this project type: pip install './workloads[mxnet]'"
+        "PATH; in a checkout of this project type: make install"
     )
 
 

@@ -58,6 +58,19 @@ def test_members_run_in_the_environment_beside_and_preparation_in_imagenetctls_o
     assert found.find("train", trains=True) == beside / "bin" / "train"
 
 
+def test_an_environment_of_another_python_is_found_beside_one_with_a_version_in_its_name(
+    prefix: Path,
+) -> None:
+    versioned = prefix.rename(prefix.with_name("env-3.13"))
+    beside = prefix.with_name("env-tensorflow") / "bin" / "train"
+    assert programs(versioned, TENSORFLOW).find("train", trains=True) == beside
+    # One that was made for this version goes first.
+    own = prefix.with_name("env-3.13-tensorflow") / "bin" / "train"
+    own.parent.mkdir(parents=True)
+    own.touch(0o755)
+    assert programs(versioned, TENSORFLOW).find("train", trains=True) == own
+
+
 def test_without_an_environment_of_its_own_members_run_in_imagenetctls(prefix: Path) -> None:
     assert programs(prefix, None).find("train", trains=True) == prefix / "bin" / "train"
 
