@@ -1,7 +1,7 @@
-"""README's two commands on a bare Debian: `make demo` and `make test`, timed.
+"""README's two commands on a bare Debian 12 and 13: `make demo` and `make test`, timed.
 
     sudo make test-fresh-machine
-    sudo python3.11 tests/fresh_machine/run.py 'make demo'      # one command alone
+    sudo python3 tests/fresh_machine/run.py --release trixie 'make demo'    # one command alone
 
 Makes a root file system with debootstrap, with git, make, python3 and python3-venv, and clones the
 commit that is checked out. Each command runs there as a plain user with an empty home; only the
@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from kind.airgap.build import CERTIFICATES, machine_files
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEFAULT_FOLDER = REPOSITORY / "build" / "fresh-machine"
+RELEASES = ("bookworm", "trixie")
 PACKAGES = ("git", "make", "python3", "python3-venv", "ca-certificates")
 COMMANDS = ("make demo", "make test")
 USER, HOME, CHECKOUT = "visitor", "/home/visitor", "/home/visitor/imagenetjob"
@@ -67,16 +69,24 @@ def check_requirements() -> None:
         sys.exit("debootstrap is missing: apt-get install debootstrap")
 
 
-def make_root(root: Path, mirror: str | None) -> None:
-    """Make the file system, unless it is there."""
+def make_root(root: Path, release: str, mirror: str | None) -> None:
+    """Make the file system of a release, unless it is there."""
     if root.is_dir():
         return
     unfinished = root.with_name(f"{root.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     included = f"--include={','.join(PACKAGES)}"
-    command = ["debootstrap", "--variant=minbase", included, "bookworm", str(unfinished)]
-    subprocess.run([*command, *([mirror] if mirror else [])], check=True)
+    command = ["debootstrap", "--variant=minbase", included, release, str(unfinished)]
+    with tempfile.TemporaryDirectory() as folder:
+        # A release that is newer than this debootstrap is installed as sid is.
+        scripts = Path(
+            shutil.copytree("/usr/share/debootstrap", folder, dirs_exist_ok=True), "scripts"
+        )
+        if not (scripts / release).exists():
+            (scripts / release).symlink_to("sid")
+        variables = {**os.environ, "DEBOOTSTRAP_DIR": folder}
+        subprocess.run([*command, *([mirror] if mirror else [])], env=variables, check=True)
     unfinished.rename(root)
 
 
@@ -118,21 +128,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the commands; return 0 if all of them succeeded."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("command", nargs="*", default=list(COMMANDS), help="default: README's two")
-    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where to put the root")
+    parser.add_argument(
+        "--release", action="append", help=f"of Debian; repeatable; default: {' '.join(RELEASES)}"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=DEFAULT_FOLDER, help="where to put the roots"
+    )
     parser.add_argument("--mirror", help="a Debian mirror, by default debootstrap's own")
     parser.add_argument("--keep", action="store_true", help="keep the user's home of the last run")
     options = parser.parse_args(arguments)
     check_requirements()
-    root = options.folder.absolute() / "root"
-    make_root(root, options.mirror)
-    copy_settings(root)
-    kept = options.keep and (root / CHECKOUT.lstrip("/")).is_dir()
-    account = f"{USER}:{USER}" if kept else make_home(root)
     report = []
-    for command in options.command:
-        print(f"\n$ {command}", flush=True)
-        code, seconds = run_inside(root, account, command)
-        report.append((code, f"{seconds:6.0f} s, exit code {code}: {command}"))
+    for release in options.release or RELEASES:
+        root = options.folder.absolute() / release
+        make_root(root, release, options.mirror)
+        copy_settings(root)
+        kept = options.keep and (root / CHECKOUT.lstrip("/")).is_dir()
+        account = f"{USER}:{USER}" if kept else make_home(root)
+        for command in options.command:
+            print(f"\n{release} $ {command}", flush=True)
+            code, seconds = run_inside(root, account, command)
+            report.append((code, f"{seconds:6.0f} s, exit code {code}: {release}: {command}"))
     print("\n" + "\n".join(line for _, line in report))
     return int(any(code for code, _ in report))
 
