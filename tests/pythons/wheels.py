@@ -1,0 +1,55 @@
+"""The way without a clone in docs/running-locally.md, from an empty environment to a network.
+
+    python3.13 tests/pythons/wheels.py .venv-3.13
+
+Builds the wheels with the tools of the named environment, runs the page's lines in an environment
+of the Python that runs this, and then the job of `make demo`, whose archive is there. What the
+wheels need comes at the versions in constraints/.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = REPOSITORY / "docs" / "running-locally.md"
+CONSTRAINTS = ("operator", "workloads", "numpy")
+
+
+def main(tools: Path) -> None:
+    """Install and train.
+
+    Args:
+        tools: An environment that `make install` has made.
+    """
+    folder = REPOSITORY / "build" / f"wheels-{sys.version_info.major}.{sys.version_info.minor}"
+    environment = folder / "environment"
+    build = [tools.absolute() / "bin/pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    run([*build, "--wheel-dir", folder / "dist", REPOSITORY / "operator", REPOSITORY / "workloads"])
+    run([sys.executable, "-m", "venv", "--clear", environment])
+    section = PAGE.read_text().partition("## Without a clone\n")[2].partition("\n## ")[0]
+    (lines,) = re.findall(r"^```\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
+    pins = " ".join(str(REPOSITORY / "constraints" / f"{name}.txt") for name in CONSTRAINTS)
+    variables = {
+        **os.environ,
+        "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PIP_CONSTRAINT": pins,
+        "OMP_NUM_THREADS": "1",
+    }
+    for line in lines.splitlines():
+        print(f"\n$ {line}", flush=True)
+        subprocess.run(["bash", "-c", line], cwd=folder, env=variables, check=True)
+    raw = f"raw={REPOSITORY / 'build/demo/volumes/raw'}"
+    job = ["imagenetctl", "run", REPOSITORY / "examples/digits.yaml", "--volume", raw]
+    subprocess.run([*job, "--workdir", folder / "work"], env=variables, check=True)
+
+
+def run(command: list[str | Path]) -> None:
+    """Run a program in the checkout."""
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
