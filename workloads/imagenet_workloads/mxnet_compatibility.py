@@ -66,19 +66,15 @@ def _import(name: str, *others: Any, **named: Any) -> Any:
 
 
 class _StandIn(ModuleType):
-    """A module with the names of another one, and some that it has no more."""
+    """A module with names of its own, and those of another one."""
 
-    def __init__(self, module: ModuleType, removed: dict[str, Any]) -> None:
+    def __init__(self, module: ModuleType, names: dict[str, Any]) -> None:
         super().__init__(module.__name__)
-        self._module, self._removed = module, removed
+        self._module = module
+        vars(self).update(names)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            value = getattr(self._module, name)
-        except AttributeError:
-            if name not in self._removed:
-                raise
-            value = self._removed[name]
+        value = getattr(self._module, name)
         # The next look-up is as fast as in any module.
         setattr(self, name, value)
         return value
@@ -91,7 +87,7 @@ def _old_numpy() -> ModuleType:
     functions = {
         **{"alltrue": numpy.all, "in1d": numpy.isin, "product": numpy.prod, "sometrue": numpy.any},
         **{"msort": functools.partial(numpy.sort, axis=0), "round_": numpy.round},
-        "trapz": getattr(numpy, "trapezoid", None),
+        "trapz": vars(numpy).get("trapezoid") or vars(numpy)["trapz"],
         # Now of the package numpy-financial. MXNet has them in its list of fallbacks.
         **dict.fromkeys(("mirr", "npv", "pmt", "ppmt", "pv", "rate")),
     }
@@ -100,7 +96,7 @@ def _old_numpy() -> ModuleType:
         **dict.fromkeys(("NAN", "NaN"), numpy.nan),
         **{"NINF": -numpy.inf, "NZERO": -0.0, "PZERO": 0.0},
     }
-    # NumPy 1.24 removed `bool`, and NumPy 2 has it again.
+    # NumPy 1.24 removed `bool`; NumPy 2 has it again, with this meaning.
     return _StandIn(numpy, {**functions, **numbers, "bool": numpy.bool_})
 
 
