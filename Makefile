@@ -12,7 +12,7 @@ CHECK_PYTHON = @$(or $(PYTHON),false) -c '$(SUPPORTED)' 2>/dev/null || { \
 	echo "Python 3.11 to 3.14 with venv is missing; type: apt-get install python3-venv," \
 	"dnf install python3, or zypper install python313"; exit 1; }
 CHECK_PYTHON_3_11 = @$(PYTHON_3_11) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' \
-	2>/dev/null || { echo "$@ needs Python 3.11 with venv, because TensorFlow 2.15 and Horovod" \
+	2>/dev/null || { echo "$(@D) needs Python 3.11 with venv, because TensorFlow 2.15 and Horovod" \
 	"support no newer one; type: make PYTHON_3_11=PATH"; exit 1; }
 # MXNet's metadata forbid NumPy 2, which it runs on (mxnet_compatibility.py).
 INSTALL_MXNET = bin/pip install --quiet --no-deps -c constraints/workloads.txt mxnet
