@@ -26,8 +26,9 @@ def main(tools: Path) -> None:
     """
     folder = REPOSITORY / "build" / f"wheels-{sys.version_info.major}.{sys.version_info.minor}"
     environment = folder / "environment"
-    build = [tools.absolute() / "bin/pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    run([*build, "--wheel-dir", folder / "dist", REPOSITORY / "operator", REPOSITORY / "workloads"])
+    packages = (REPOSITORY / "operator", REPOSITORY / "workloads")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "dist")
+    run([tools.absolute() / "bin/pip", "wheel", *options, *packages])
     run([sys.executable, "-m", "venv", "--clear", environment])
     section = PAGE.read_text().partition("## Without a clone\n")[2].partition("\n## ")[0]
     (lines,) = re.findall(r"^```\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
@@ -42,8 +43,8 @@ def main(tools: Path) -> None:
         print(f"\n$ {line}", flush=True)
         subprocess.run(["bash", "-c", line], cwd=folder, env=variables, check=True)
     raw = f"raw={REPOSITORY / 'build/demo/volumes/raw'}"
-    job = ["imagenetctl", "run", REPOSITORY / "examples/digits.yaml", "--volume", raw]
-    subprocess.run([*job, "--workdir", folder / "work"], env=variables, check=True)
+    job = ["imagenetctl", "run", str(REPOSITORY / "examples/digits.yaml"), "--volume", raw]
+    subprocess.run([*job, "--workdir", str(folder / "work")], env=variables, check=True)
 
 
 def run(command: list[str | Path]) -> None:
