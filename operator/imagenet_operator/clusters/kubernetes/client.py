@@ -40,6 +40,7 @@ AT_ONCE: Final = 32
 """Concurrent requests, each on its connection; watches are not counted."""
 
 UNAUTHORIZED: Final = 401
+FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 
 REQUEST_SECONDS: Final = 30.0

@@ -18,7 +18,7 @@ from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import kinds, nodes, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
 from imagenet_operator.clusters.kubernetes.capacity_lock import CapacityLock
-from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, NOT_FOUND, ApiError, Client
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.object_events import ObjectEvents
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
@@ -32,7 +32,6 @@ MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 
 BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
-FORBIDDEN: Final = 403
 TOO_LARGE: Final = 413
 UNPROCESSABLE: Final = 422
 _CLAIM: Final = "PersistentVolumeClaim"

@@ -36,6 +36,9 @@ from imagenet_operator.reconcile.sample import Sample
 
 LOGGER = logging.getLogger(__name__)
 
+DENIED_AGAIN: Final = timedelta(seconds=30)
+"""The time to the next reconcile of a job whose namespace the operator may not read."""
+
 FLUSH_TIMEOUT_SECONDS: Final = 0.5
 """How long the end may wait for events to be sent."""
 
@@ -147,7 +150,9 @@ class Operator:
         tasks.create_task(self._follow_nodes(), name="nodes")
         tasks.create_task(self.watch_liveness.run(), name="watch liveness")
         for reflector in self._children:
-            await reflector.synced.wait()
+            # A namespace that is denied must not hold up the others.
+            is_only_one = reflector.namespace is None
+            await (reflector.synced if is_only_one else reflector.answered).wait()
         # A waiting gang must not be released only because the nodes are not known yet.
         await self._nodes.answered.wait()
         self.cluster.knows_nodes = self._nodes.synced.is_set()
@@ -179,6 +184,9 @@ class Operator:
         self.cluster.knows_nodes = True
 
     async def _reconcile(self, key: JobKey) -> timedelta | None:
+        children = (item for item in self._children if item.namespace in (None, key[0]))
+        if not all(item.synced.is_set() for item in children):
+            return DENIED_AGAIN
         return await self._reconciler.reconcile(key)
 
     def _latest(self, key: JobKey, uid: str) -> Sample | None:
@@ -201,7 +209,7 @@ class Operator:
         counts = self.cluster.knows_nodes or not self._nodes.answered.is_set()
         nodes = [self._nodes] if counts else []
         for reflector in (*self._children, *nodes):
-            if health.is_silent(reflector.heard_at):
+            if reflector.namespace not in self.watch_liveness.denied and health.is_silent(reflector.heard_at):
                 yield f"the watch of {reflector.name} is dead"
         if self.watch_liveness.missed:
             yield f"the watch of {kinds.JOB.plural} is dead: {sorted(self.watch_liveness.missed)}"
@@ -213,7 +221,8 @@ class Operator:
     def pending(self) -> Iterator[str]:
         """Yield what is not ready yet."""
         for reflector in self._children:
-            if not reflector.synced.is_set():
+            is_denied = reflector.namespace in self.watch_liveness.denied
+            if not reflector.synced.is_set() and not is_denied:
                 yield f"{reflector.name} are not listed yet"
         if not self._nodes.answered.is_set():
             yield f"{self._nodes.name} are not listed yet"

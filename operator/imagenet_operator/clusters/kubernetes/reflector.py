@@ -15,7 +15,7 @@ from typing import Final
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, ApiError, Client
 from imagenet_operator.clusters.kubernetes.kinds import Kind
 
 LOGGER = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ FIRST_DELAY: Final = 0.25
 LONGEST_DELAY: Final = 15.0
 
 GONE: Final = 410
-FORBIDDEN: Final = 403
 
 
 class Reflector:

@@ -4,6 +4,10 @@ kopf does not show the state of its watch of the jobs. After a gap in it (410), 
 jobs that exist, not those that are gone. So once a minute this check lists the metadata of all
 jobs. It forgets jobs that are gone. If kopf has not reported a change that the previous check saw,
 kopf's watch is dead, and `health` says so.
+
+A namespace in which the jobs may not be listed was deleted, with the operator's Role in it. It holds
+up no other namespace, as long as one can be listed. If it comes back, its jobs are jobs that kopf
+does not report: kopf does not watch again what it was denied, so `health` has the process restarted.
 """
 
 import asyncio
@@ -17,7 +21,7 @@ from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.cache import Cache
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, ApiError, Client
 
 LOGGER = logging.getLogger(__name__)
 
@@ -38,6 +42,7 @@ class WatchLiveness:
         heard_at: When the API server last answered, by the monotonic clock; None before the first
             check.
         missed: Jobs of which kopf has not reported a change in time.
+        denied: Namespaces in which the jobs may not be listed, while another one can be.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class WatchLiveness:
     ) -> None:
         self.heard_at: float | None = None
         self.missed: frozenset[JobKey] = frozenset()
+        self.denied: frozenset[str] = frozenset()
         self._client = client
         self._jobs = jobs
         self._namespaces = namespaces
@@ -71,15 +77,26 @@ class WatchLiveness:
             ApiError: The list cannot be read.
         """
         behind: dict[JobKey, int] = {}
+        denied: set[str] = set()
         for namespace in self._namespaces:
             known = self._jobs.keys(namespace)
             items: list[Manifest] = []
             version = 0
-            async for page in self._client.pages(kinds.JOB.path(namespace), _METADATA):
-                items += page["items"]
-                version = int(page["metadata"]["resourceVersion"])
+            try:
+                async for page in self._client.pages(kinds.JOB.path(namespace), _METADATA):
+                    items += page["items"]
+                    version = int(page["metadata"]["resourceVersion"])
+            except ApiError as error:
+                if error.code != FORBIDDEN or namespace is None:
+                    raise
+                denied.add(namespace)
+                if len(denied) == len(self._namespaces):
+                    raise
+                self._report_denial(namespace, error)
+                continue
             behind |= self._compare(items)
             self._forget_gone(items, version, known)
+        self.denied = frozenset(denied)
         self.missed = frozenset(
             key for key, version in self._behind.items() if behind.get(key) == version
         )
@@ -87,6 +104,21 @@ class WatchLiveness:
             LOGGER.error("kopf does not report jobs that have changed: %s", sorted(self.missed))
         self._behind = behind
         self.heard_at = time.monotonic()
+
+    def _report_denial(self, namespace: str, error: ApiError) -> None:
+        """Log once that a namespace is denied; forget its jobs if it was denied before, too."""
+        if namespace not in self.denied:
+            LOGGER.warning(
+                "%s; jobs in the namespace %s wait: restore the operator's Role there, or remove "
+                "the namespace from watchNamespaces in the chart's values",
+                error,
+                namespace,
+            )
+            return
+        for key in self._jobs.keys(namespace):
+            if (job := self._jobs.get(*key)) is not None:
+                self._jobs.drop(key, job.uid)
+                self._forget(key)
 
     def _compare(self, items: Iterable[Manifest]) -> dict[JobKey, int]:
         """Return the jobs whose cached version is older than the listed one."""

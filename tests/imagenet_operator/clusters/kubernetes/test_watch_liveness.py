@@ -8,13 +8,13 @@ import pytest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import health, kinds, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache
-from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.watch_liveness import WatchLiveness
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import cluster_of, cluster_of_one, job, running
+from support.operator_harness import QUICK, cluster_of, cluster_of_one, job, node, running
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -120,3 +120,91 @@ async def test_nodes_that_may_not_be_seen_are_no_trouble(monkeypatch: pytest.Mon
             monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
 
             assert "the watch of nodes is dead" not in list(harness.operator.troubles())
+
+
+GONE = Refusal(403, "Forbidden", 'the operator may not list in the namespace "gone"')
+BOTH = {"namespaces": ["vision", "gone"], **QUICK}
+
+
+def deny(server: FakeApiServer, namespace: str = "gone") -> None:
+    """Delete a namespace as far as the operator sees it: with the Role that it has there."""
+    server.refuse(GONE, lambda asked: asked.namespace == namespace and asked.kind != "Lease")
+
+
+def in_the_other(name: str) -> Manifest:
+    found = job(name)
+    found["metadata"]["namespace"] = "gone"
+    return found
+
+
+@pytest.mark.parametrize("is_deleted_before", [True, False])
+@asynchronous
+async def test_a_deleted_namespace_does_not_stop_the_others(
+    is_deleted_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster_of(node("n1")) as server:
+        if is_deleted_before:
+            deny(server)
+        async with running(server, BOTH) as harness:
+            operator = harness.operator
+            if not is_deleted_before:
+                await harness.settle()
+                deny(server)
+            await server.add(job())
+            await server.until(lambda: len(harness.pods()) == 5)
+            await operator.watch_liveness.check()
+            await server.drop_watches()
+            monkeypatch.setattr(health, "LONGEST_SILENCE", -1.0)
+            dead = [item for item in operator.troubles() if "in gone" in item]
+            monkeypatch.undo()
+
+            assert dead == []
+            assert [*operator.pending(), *operator.troubles()] == []
+
+
+@asynchronous
+async def test_the_jobs_of_a_namespace_that_stays_denied_are_forgotten() -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        cache, forgotten = jobs(), list[JobKey]()
+        cache.put(await server.add(in_the_other("digits")))
+        cache.put(await server.add(job()))
+        liveness = WatchLiveness(client, cache, ["vision", "gone"], forgotten.append)
+        deny(server)
+        await liveness.check()
+        assert (forgotten, liveness.denied) == ([], {"gone"}), "a Role may be replaced"
+        await liveness.check()
+        assert forgotten == [("gone", "digits")]
+        assert cache.keys() == [KEY]
+
+        server.faults.clear()
+        await liveness.check()
+        await liveness.check()
+        assert liveness.denied == frozenset()
+        assert liveness.missed == {("gone", "digits")}, "kopf does not watch it again"
+
+
+@pytest.mark.parametrize("namespaces", [[None], ["gone"], ["gone", "vision"]])
+@asynchronous
+async def test_an_operator_that_may_list_nowhere_is_not_heard(
+    namespaces: list[str | None],
+) -> None:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        server.refuse(GONE, lambda asked: True)
+        liveness = WatchLiveness(client, jobs(), namespaces, lambda key: None)
+        with pytest.raises(ApiError):
+            await liveness.check()
+        assert (liveness.heard_at, liveness.denied) == (None, frozenset())
+
+
+@asynchronous
+async def test_a_namespace_with_a_part_of_the_rights_is_a_trouble() -> None:
+    """Its caches would be old: nothing is decided by them."""
+    async with cluster_of(node("n1")) as server:
+        server.refuse(GONE, lambda asked: asked.namespace == "gone" and asked.kind == "Pod")
+        async with running(server, BOTH) as harness:
+            await server.add(in_the_other("digits"))
+            await server.add(job())
+            await server.until(lambda: len(harness.pods()) == 5)
+
+            assert "pods in gone are not listed yet" in list(harness.operator.pending())
+            assert server.get("Pod", "digits-r0-worker-0", "gone") is None
