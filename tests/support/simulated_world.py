@@ -228,9 +228,14 @@ class SimulatedWorld:
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "EvictionByEvictionAPI",
+            "lastTransitionTime": text(self.now),
         }
         pod["status"]["conditions"] = [condition]
         self.terminate(pod)
+
+    def save_and_exit(self, pod: Manifest) -> None:
+        """Let a program answer SIGTERM as many do: it saves, and exits with 0."""
+        self._end(pod, 0)
 
     def delete_by_hand(self, pod: Manifest) -> None:
         """Delete a pod without a word; its process ends by SIGTERM."""

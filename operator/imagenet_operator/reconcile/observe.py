@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.names import ATTEMPT_DIGITS
@@ -357,6 +358,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         message=_termination_message(pod, job) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
         terminating=terminating,
+        cut_short=_is_cut_short(pod, time_of(terminated.get("finishedAt"))),
         out_of_reach=out_of_reach,
         gone=terminating and out_of_reach,
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
@@ -366,6 +368,25 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         requests=capacity.requests(spec),
         tolerations=taints.of_pod(spec),
     )
+
+
+def _is_cut_short(pod: Manifest, finished_at: datetime | None) -> bool:
+    """Whether the program did not end before its eviction or deletion was requested.
+
+    Both times are in whole seconds. A program that ends in the second of the request counts as cut
+    short: then it runs again, which does no harm. An unknown time counts as an early request.
+    """
+    requests: list[datetime | None] = []
+    if (target := _conditions(pod).get("DisruptionTarget")) is not None:
+        requests.append(time_of(target.get("lastTransitionTime")))
+    elif _disruption(pod) is not None:
+        requests.append(None)
+    if _is_leaving(pod):
+        metadata = pod["metadata"]
+        grace_period = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+        deleted_at = time_of(metadata["deletionTimestamp"])
+        requests.append(None if deleted_at is None else deleted_at - grace_period)
+    return any(time is None or finished_at is None or finished_at >= time for time in requests)
 
 
 def _disruption(pod: Manifest) -> str | None:

@@ -190,6 +190,8 @@ class MemberPod:
         message: The container's termination message or the pod's message, for people.
         disrupted: Why the cluster disrupted it (preemption, eviction, a lost node), if it did.
         terminating: It has a deletionTimestamp.
+        cut_short: Its program did not end before its eviction or deletion was requested, so an exit
+            with 0 may be the answer to SIGTERM.
         out_of_reach: Its node cannot be reached; its status may be old.
         gone: It is out of reach and terminating, so it counts as ended.
         gates: Names of the scheduling gates that hold it back.
@@ -214,6 +216,7 @@ class MemberPod:
     message: str | None = None
     disrupted: str | None = None
     terminating: bool = False
+    cut_short: bool = False
     out_of_reach: bool = False
     gone: bool = False
     gates: tuple[str, ...] = ()

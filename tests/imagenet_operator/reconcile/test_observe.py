@@ -160,6 +160,61 @@ def test_a_terminating_pod_counts_as_gone_on_a_node_out_of_reach(
     assert member.out_of_reach is (node == "lost")
 
 
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+AT_5 = "2026-01-02T03:04:05Z"
+
+
+@pytest.mark.parametrize(
+    ("finished", "cut_short"),
+    [
+        ("2026-01-02T03:04:04Z", False),
+        ("2026-01-02T03:04:05Z", True),
+        ("2026-01-02T03:04:06Z", True),
+        (None, True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("status", "metadata"),
+    [
+        ({"conditions": [EVICTED | {"lastTransitionTime": AT_5}]}, {}),
+        ({}, {"deletionTimestamp": AT_5}),
+        (
+            {},
+            {"deletionTimestamp": "2026-01-02T03:04:35Z", "deletionGracePeriodSeconds": 30},
+        ),
+        # Evicted first, and then deleted with its grace period.
+        (
+            {"conditions": [EVICTED | {"lastTransitionTime": AT_5}]},
+            {"deletionTimestamp": "2026-01-02T03:04:37Z", "deletionGracePeriodSeconds": 30},
+        ),
+        # Deleted first; the garbage collector marks it when its node is gone.
+        (
+            {"conditions": [EVICTED | {"lastTransitionTime": "2026-01-02T03:09:00Z"}]},
+            {"deletionTimestamp": AT_5, "deletionGracePeriodSeconds": 0},
+        ),
+    ],
+)
+def test_a_program_that_ends_before_the_request_is_not_cut_short(
+    status: Manifest, metadata: Manifest, finished: str | None, cut_short: bool
+) -> None:
+    found = {"phase": "Running", **status, **state(terminated=ended(0, "", finished))}
+    assert observed_member(found, **metadata).cut_short is cut_short
+
+
+@pytest.mark.parametrize(
+    ("status", "cut_short"),
+    [
+        ({}, False),
+        ({"conditions": [EVICTED]}, True),
+        ({"conditions": [EVICTED | {"status": "False"}]}, False),
+        ({"phase": "Failed", "reason": "Terminated"}, True),
+    ],
+)
+def test_a_request_of_an_unknown_time_counts_as_early(status: Manifest, cut_short: bool) -> None:
+    found = {**status, **state(terminated=ended(0, "", AT_5))}
+    assert observed_member(found).cut_short is cut_short
+
+
 EVERYTHING = Settings(pod_disruption_budget=True)
 SHARED = ("Service", "NetworkPolicy", "PodDisruptionBudget")
 

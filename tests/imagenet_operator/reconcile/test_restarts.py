@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -167,6 +169,30 @@ def test_only_programs_of_ours_say_by_their_code_that_a_retry_is_of_no_use(
     cluster.exit(pod(cluster, member), 2, "panic: no route to host")
     cluster.reconcile()
     assert (cluster.status.restarts, is_over(cluster)) == (restarts, restarts == 0)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    "request_end", [SimulatedCluster.evict, SimulatedCluster.terminate], ids=["evicted", "deleted"]
+)
+def test_a_program_that_saves_and_exits_with_0_at_sigterm_has_not_succeeded(
+    request_end: Callable[[SimulatedCluster, Any], None], replicas: int
+) -> None:
+    training = {**OWN_PROGRAM, "workers": {**OWN_PROGRAM["workers"], "replicas": replicas}}
+    strategy = {"single": {}} if replicas == 1 else {"horovod": {"slotsPerWorker": 1}}
+    cluster = SimulatedCluster(manifest(training={**training, "strategy": strategy}), ROOMY)
+    play(cluster, is_running)
+    last = pod(cluster, f"digits-r0-worker-{replicas - 1}")
+    request_end(cluster, last)
+    # The operator looks only after the exit.
+    cluster.now += timedelta(seconds=2)
+    cluster.save_and_exit(last)
+    cluster.reconcile()
+    assert (cluster.status.restarts, is_over(cluster)) == (0, False)
+    play(cluster, is_in_attempt(1))
+    cluster.settle()
+    assert cluster.status.phase == "Succeeded"
+    assert condition_of(cluster.status, "Succeeded")[2] == "all workers of attempt 1 exited with 0"
 
 
 def test_disruptions_are_not_charged_but_have_a_limit() -> None:

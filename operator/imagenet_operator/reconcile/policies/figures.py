@@ -135,10 +135,17 @@ def _lasting(training: TrainingStatus) -> dict[str, float]:
 
 def result_of(member: MemberStatus) -> TerminationMessage | None:
     """Return the result in a worker's termination message; None if it has another content."""
-    if member.role != "worker" or member.phase != "Succeeded" or not member.message:
+    if member.role != "worker" or member.phase != "Succeeded":
+        return None
+    return result_in(member.message)
+
+
+def result_in(text: str | None) -> TerminationMessage | None:
+    """Return the result in a termination message; None if it has another content."""
+    if not text:
         return None
     try:
-        message = TerminationMessage.model_validate_json(member.message)
+        message = TerminationMessage.model_validate_json(text)
     except ValidationError:
         return None
     return None if message.event == "finished" and message.epochs is None else message

@@ -7,6 +7,10 @@ to the same files.
 
 Success is that every recorded worker exited with 0. A worker that vanishes after that undoes
 nothing, and neither does a server or scheduler that fails after the last worker.
+
+A program may save and exit with 0 at SIGTERM. So an exit with 0 after the eviction or the deletion
+was requested is no success, unless a program of ours says that the last epoch is done. Ours exit
+with 0 together, and only then.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import Any, Final
 from imagenet_operator.api import member_groups
 from imagenet_operator.api.status import MemberStatus, ReplicaStatus
 from imagenet_operator.manifests import labels
+from imagenet_operator.reconcile.policies import figures
 from imagenet_operator.reconcile.types import Manifest, MemberPod, Phase
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed", "Unknown"})
@@ -50,7 +55,14 @@ def recorded(
         seen: The attempt's pods that are there now, by name.
         now: The time of an end that no container reports.
     """
-    return tuple(_recorded(member, seen.get(member.name), now) for member in former)
+    pods = seen.values()
+    is_done = any(pod.leaves_result for pod in pods) and (
+        any(figures.result_in(pod.message) for pod in pods if pod.role == "worker")
+        or any(map(figures.result_of, former))
+    )
+    return tuple(
+        _recorded(member, seen.get(member.name), now, is_done=is_done) for member in former
+    )
 
 
 def succeeded(members: Sequence[MemberStatus]) -> bool:
@@ -79,7 +91,9 @@ def without_active(statuses: Mapping[str, ReplicaStatus]) -> dict[str, ReplicaSt
     return {role: found.model_copy(update={"active": 0}) for role, found in statuses.items()}
 
 
-def _recorded(former: MemberStatus, pod: MemberPod | None, now: datetime) -> MemberStatus:
+def _recorded(
+    former: MemberStatus, pod: MemberPod | None, now: datetime, *, is_done: bool
+) -> MemberStatus:
     if former.phase in TERMINAL:
         return former
     if pod is None:
@@ -92,10 +106,12 @@ def _recorded(former: MemberStatus, pod: MemberPod | None, now: datetime) -> Mem
     changes: dict[str, Any] = {"uid": former.uid or pod.uid}
     whereabouts = {"node": pod.node, "started_at": pod.started_at or former.started_at}
     if pod.phase in (Phase.SUCCEEDED, Phase.FAILED):
+        is_success = pod.phase is Phase.SUCCEEDED
+        is_stopped = is_success and pod.cut_short and not is_done
         changes |= whereabouts | {
-            "phase": pod.phase.value,
+            "phase": "Failed" if is_stopped else pod.phase.value,
             "exit_code": pod.exit_code,
-            "reason": pod.disrupted or pod.reason,
+            "reason": pod.disrupted or ("Deleted" if is_stopped else pod.reason),
             "message": member_groups.tail(pod.message or "", member_groups.WORDS_MAXIMUM) or None,
             "finished_at": pod.finished_at or now,
         }

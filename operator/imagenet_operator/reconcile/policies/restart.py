@@ -38,8 +38,9 @@ FULL_VOLUME: Final = "VolumeFull"
 _NEVER_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """The reasons of containerd and Docker for a container whose program cannot be executed."""
 
-_KILLED: Final = frozenset({None, 128 + 9, 128 + 15})
-"""How a container ends that is stopped from outside: without a code, by SIGKILL, by SIGTERM."""
+_KILLED: Final = frozenset({None, 0, 128 + 9, 128 + 15})
+"""How a container ends that is stopped from outside: without a code, with 0 after it has saved, by
+SIGKILL, by SIGTERM."""
 
 
 def verdict(

@@ -138,6 +138,73 @@ def test_a_worker_that_finished_may_go() -> None:
     assert judge(finished) is None
 
 
+def stopped(name: str, **fields: Any) -> MemberPod:
+    """A pod whose program exited with 0 after its eviction or deletion was requested."""
+    return seen(name, Phase.SUCCEEDED, exit_code=0, cut_short=True, **fields)
+
+
+RESULT = '{"epochs": 10}'
+DELETED = (Charge.DISRUPTION, "Deleted", "worker-1 was disrupted: Deleted")
+
+
+@pytest.mark.parametrize(
+    ("pods", "verdict"),
+    [
+        pytest.param([stopped("worker-1", terminating=True)], DELETED, id="deleted"),
+        pytest.param(
+            [stopped("worker-1", disrupted="Evicted")],
+            (Charge.DISRUPTION, "Evicted", "worker-1 was disrupted: Evicted"),
+            id="evicted",
+        ),
+        pytest.param(
+            [stopped("server-0", terminating=True)],
+            (Charge.DISRUPTION, "Deleted", "server-0 was disrupted: Deleted"),
+            id="server",
+        ),
+        pytest.param(
+            [done("worker-0"), stopped("worker-1", terminating=True)], DELETED, id="last worker"
+        ),
+        # Only what a program of ours says counts, and only that it is done.
+        pytest.param(
+            [stopped("worker-1", terminating=True, message=RESULT)], DELETED, id="own words"
+        ),
+        pytest.param(
+            [stopped("worker-1", terminating=True, leaves_result=True, message="stopping")],
+            DELETED,
+            id="ours, without a result",
+        ),
+        pytest.param(
+            [stopped("worker-1", terminating=True, leaves_result=True, message=RESULT)],
+            None,
+            id="ours, with its result",
+        ),
+        pytest.param(
+            [
+                seen("worker-0", leaves_result=True, message=RESULT),
+                stopped("worker-1", terminating=True, leaves_result=True),
+            ],
+            None,
+            id="ours, with the result of rank 0",
+        ),
+    ],
+)
+def test_an_exit_with_0_after_the_request_is_a_disruption(
+    pods: list[MemberPod], verdict: tuple[Charge, str, str] | None
+) -> None:
+    assert judge(*pods) == verdict
+
+
+def test_a_recorded_success_is_never_taken_back() -> None:
+    record = [recorded("worker-0", "Succeeded"), recorded("worker-1")]
+    pods = {
+        "worker-0": stopped("worker-0", disrupted="Evicted", terminating=True),
+        "worker-1": seen("worker-1"),
+    }
+    after = members.recorded(record, pods, NOW)
+    assert after[0] == record[0]
+    assert restart.verdict(after, pods, GRACE_PERIOD, NOW, own_program=True) is None
+
+
 @pytest.mark.parametrize("name", ["scheduler-0", "server-0"])
 def test_a_helper_may_leave_shortly_before_the_last_worker(name: str) -> None:
     assert judge(done(name, ago=59)) is None
