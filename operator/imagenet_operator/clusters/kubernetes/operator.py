@@ -209,7 +209,9 @@ class Operator:
         counts = self.cluster.knows_nodes or not self._nodes.answered.is_set()
         nodes = [self._nodes] if counts else []
         for reflector in (*self._children, *nodes):
-            if reflector.namespace not in self.watch_liveness.denied and health.is_silent(reflector.heard_at):
+            if reflector.namespace not in self.watch_liveness.denied and health.is_silent(
+                reflector.heard_at
+            ):
                 yield f"the watch of {reflector.name} is dead"
         if self.watch_liveness.missed:
             yield f"the watch of {kinds.JOB.plural} is dead: {sorted(self.watch_liveness.missed)}"

@@ -5,9 +5,10 @@ jobs that exist, not those that are gone. So once a minute this check lists the 
 jobs. It forgets jobs that are gone. If kopf has not reported a change that the previous check saw,
 kopf's watch is dead, and `health` says so.
 
-A namespace in which the jobs may not be listed was deleted, with the operator's Role in it. It holds
-up no other namespace, as long as one can be listed. If it comes back, its jobs are jobs that kopf
-does not report: kopf does not watch again what it was denied, so `health` has the process restarted.
+If the jobs of a namespace may not be listed, it was deleted, with the operator's Role in it. It
+holds up no other namespace, as long as one can be listed. If it comes back, kopf does not report
+its jobs, because kopf never watches again what it was denied. So `health` then has the process
+restarted.
 """
 
 import asyncio
