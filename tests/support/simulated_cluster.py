@@ -31,6 +31,7 @@ from support.simulated_objects import (
     attempt_of,
     check_names,
     condition,
+    is_ours,
     is_terminating,
     owner_of,
     true_ends,
@@ -292,7 +293,8 @@ class SimulatedCluster(SimulatedWorld):
         if reference.kind == NETWORK_POLICY:
             self._check_protection(found)
         if reference.kind == "Pod":
-            self._check_end(found)
+            if labels.ATTEMPT in found["metadata"]["labels"]:
+                self._check_end(found)
             self.terminate(found)
         else:
             self._remove_with_dependents(found)
@@ -320,7 +322,9 @@ class SimulatedCluster(SimulatedWorld):
         if found is None or found["metadata"]["uid"] != reference.uid:
             return None
         is_claim = reference.kind == "PersistentVolumeClaim"
-        assert is_claim or owner_of(found) == self.job.metadata.uid, f"{reference} is not ours"
+        jobs = {job["metadata"]["uid"] for job in self.of_kind("Job") if is_ours(job)}
+        is_own = owner_of(found) in {self.job.metadata.uid, *jobs}
+        assert is_claim or is_own, f"{reference} is not ours"
         return found
 
     # ------------------------------------------------------------------ what must never happen

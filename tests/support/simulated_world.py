@@ -304,14 +304,17 @@ class SimulatedWorld:
 
     def _complete(self, job: Manifest) -> None:
         role = job["metadata"]["labels"][labels.JOB_ROLE]
-        results = {
-            "fetch": FETCH_RESULT, "index": self.index_result,
-            "pack": PACK_RESULT, "seal": self.seal_result,
-        }  # fmt: skip
-        self._job_pod(job, 0, json.dumps(results[role]) if role in results else "")
+        result = self._result(role)
+        self._job_pod(job, 0, "" if result is None else json.dumps(result))
         job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
         if role == "seal" or (role == "index" and self.index_result.get("sealed")):
             self.is_sealed = True
+
+    def _result(self, role: str) -> Manifest | None:
+        return {
+            "fetch": FETCH_RESULT, "index": self.index_result,
+            "pack": PACK_RESULT, "seal": self.seal_result,
+        }.get(role)  # fmt: skip
 
     def fail_job(self, job: Manifest, message: str = "the archive is damaged") -> None:
         """Let a Job fail for good, its pod saying why."""
@@ -330,6 +333,18 @@ class SimulatedWorld:
         job["status"]["active"] = 1
         pod = self._job_pod(job, 0, "")
         pod["status"] = {"phase": "Pending"}
+        return pod
+
+    def hold(self, job: Manifest, code: int = 0) -> Manifest:
+        """Let a Job's program end in a pod in which an injected container runs on."""
+        role = job["metadata"]["labels"][labels.JOB_ROLE]
+        job["status"]["active"] = job["status"].get("active", 0) + 1
+        pod = self._job_pod(job, code, json.dumps(self._result(role)) if code == 0 else "")
+        pod["status"]["phase"] = "Running"
+        injected = {"name": "istio-proxy", "state": {"running": {}}}
+        pod["status"]["containerStatuses"].append(injected)
+        if code == 0 and role == "seal":
+            self.is_sealed = True
         return pod
 
     def strand(self, job: Manifest, node: str) -> None:

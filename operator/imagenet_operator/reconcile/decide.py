@@ -33,7 +33,7 @@ from imagenet_operator.reconcile.policies import (
     suspend,
     unsupported,
 )
-from imagenet_operator.reconcile.preparation import prepare
+from imagenet_operator.reconcile.preparation import prepare, release_held
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
 from imagenet_operator.reconcile.training import train
@@ -119,6 +119,8 @@ def _step(context: ReconcileContext) -> None:
     if was_ready or (context.is_ready_at_once and context.holds("DatasetReady")):
         train(context)
     publishing.publish(context)
+    if not context.unsupported:
+        release_held(context)
     explanation.explain(context)
     _record_suspension(context)
     if not context.unsupported:

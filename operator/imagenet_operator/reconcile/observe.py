@@ -24,6 +24,7 @@ from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
     Claim,
+    HeldPod,
     Manifest,
     MemberPod,
     Observed,
@@ -260,16 +261,20 @@ def _preparation_job(
         if _is_leaving(pod) and _phase(pod) not in (Phase.SUCCEEDED, Phase.FAILED)
     ]
     stranded = [pod for pod in ending if pod["spec"].get("nodeName") in unreachable_nodes]
+    held = tuple(found for pod in pods if (found := _held(pod)) is not None)
+    completions = spec.get("completions", 1)
+    succeeded = status.get("succeeded", 0) + sum(pod.succeeded for pod in held)
     return PreparationJob(
         role=_labels(item)[labels.JOB_ROLE],
         name=metadata["name"],
         uid=metadata["uid"],
         # The Job's own count leaves out those that are still ending.
         active=status.get("active", 0) + len(ending) - len(stranded),
-        succeeded=status.get("succeeded", 0),
+        succeeded=succeeded,
         failed=status.get("failed", 0),
-        completions=spec.get("completions", 1),
-        complete="Complete" in conditions,
+        completions=completions,
+        parallelism=spec.get("parallelism", 1),
+        complete="Complete" in conditions or (bool(held) and succeeded >= completions),
         failure=None if failed is None else _failure(failed, pods),
         message=next(
             (_termination_message(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None
@@ -277,7 +282,27 @@ def _preparation_job(
         suspended=bool(spec.get("suspend")),
         terminating=_is_leaving(item),
         stranded=bool(stranded),
+        held=held,
     )
+
+
+def _held(pod: Manifest) -> HeldPod | None:
+    """Return a pod that runs on after its program; None for any other.
+
+    A native sidecar is an init container, and the kubelet ends it after the program.
+    """
+    status = pod.get("status", {})
+    if _is_leaving(pod) or status.get("phase") in ("Succeeded", "Failed") or not _terminated(pod):
+        return None
+    running = tuple(
+        item["name"]
+        for item in status["containerStatuses"]
+        if item["name"] != names.CONTAINER and "running" in item.get("state", {})
+    )
+    if not running:
+        return None
+    metadata = pod["metadata"]
+    return HeldPod(metadata["name"], metadata["uid"], running, _phase(pod) is Phase.SUCCEEDED)
 
 
 def _failure(condition: Manifest, pods: Sequence[Manifest]) -> str:

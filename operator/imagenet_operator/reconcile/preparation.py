@@ -22,6 +22,7 @@ from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     clock,
+    conditions,
     fetch,
     reading,
     shared_dataset,
@@ -29,7 +30,7 @@ from imagenet_operator.reconcile.policies import (
     time_account,
     unsupported,
 )
-from imagenet_operator.reconcile.types import Manifest, PreparationJob
+from imagenet_operator.reconcile.types import HeldPod, Manifest, Patch, PreparationJob
 
 _WHAT = {
     dataset.SEAL: ("Sealing", "verifying the shards"),
@@ -226,6 +227,51 @@ def _run(
         made = [] if job is not None else [build()]
         if context.create_or_wait("DatasetReady", [*missing_protection(context), *made]):
             context.set_condition("DatasetReady", False, *(what or _WHAT[role]))
+
+
+def release_held(context: ReconcileContext) -> None:
+    """Go on although containers beside a program, such as injected sidecars, do not end with it.
+
+    The Job controller waits for the whole pod. So a Job of which all programs have succeeded is
+    deleted once its result is recorded, and a pod whose program failed is deleted so that the Job
+    counts the failure. Each other pod takes the place of a next one, so more may be active.
+    """
+    for role, job in context.observed.jobs.items():
+        if not job.held or job.terminating or job.suspended:
+            continue
+        failed = [pod for pod in job.held if not pod.succeeded]
+        if job.complete:
+            if _is_over(context, role):
+                context.delete([job.reference])
+                context.record_warning("ContainerStillRuns", _still_runs(job.held[0]))
+        elif failed:
+            context.delete(pod.reference for pod in failed)
+            context.record_warning("ContainerStillRuns", _still_runs(failed[0]))
+        elif role == dataset.PACK and context.status.listed is not None:
+            built = dataset.pack_job(context.job, context.status.listed, context.settings.manifests)
+            parallelism = built["spec"]["parallelism"] + len(job.held)
+            if job.parallelism < (most := min(parallelism, job.completions)):
+                change = {"spec": {"parallelism": most}}
+                context.patch([Patch("Job", job.name, job.uid, change)])
+
+
+def _still_runs(pod: HeldPod) -> str:
+    return (
+        f"{pod.name}: the program has ended, but the container {', '.join(pod.containers)} still "
+        "runs; going on without it. Make it a native sidecar (an init container with restartPolicy "
+        "Always), or do not inject it into the pods of the preparation"
+    )
+
+
+def _is_over(context: ReconcileContext, role: str) -> bool:
+    """Whether the recorded status needs a Job no more that has succeeded."""
+    recorded = context.job.status
+    is_ready = conditions.holds(recorded.conditions, "DatasetReady")
+    if role == dataset.PUBLISH:
+        return conditions.holds(recorded.conditions, "DatasetPublished")
+    if role in (dataset.FETCH, dataset.INDEX):
+        return is_ready or recorded.listed is not None
+    return is_ready or (role == dataset.PACK and dataset.SEAL in context.observed.jobs)
 
 
 def node_lost(role: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ def publish(context: ReconcileContext) -> None:
     if not is_under_way(context.job, context.observed):
         return
     job, suspended = context.observed.jobs.get(dataset.PUBLISH), _is_suspended(context)
-    if job is not None and job.finished:
+    if job is not None and job.has_ended:
         _record_end(context, job)
     elif suspended:
         context.set_condition(CONDITION, False, "Suspended", "the job is suspended")

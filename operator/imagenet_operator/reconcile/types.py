@@ -265,20 +265,44 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class HeldPod:
+    """A pod of a Job whose program has ended, while another of its containers runs on.
+
+    Attributes:
+        name, uid: The pod's.
+        containers: The containers that run on.
+        succeeded: Whether the program exited with 0.
+    """
+
+    name: str
+    uid: str
+    containers: tuple[str, ...]
+    succeeded: bool
+
+    @property
+    def reference(self) -> Reference:
+        """The reference that a delete of this pod takes."""
+        return Reference("Pod", self.name, self.uid)
+
+
+@dataclass(frozen=True)
 class PreparationJob:
     """One of the Jobs fetch, index, pack and seal, as observed.
 
     Attributes:
         role: fetch, index, pack or seal.
-        active, succeeded, failed: Counts of pods (for pack, succeeded counts shards).
+        active, succeeded, failed: Counts of pods (for pack, succeeded counts shards). A program
+            that has succeeded counts, whatever other containers of its pod do.
         completions: How many must succeed.
-        complete: The Job's condition Complete is true.
+        parallelism: How many pods may be active.
+        complete: The Job's condition Complete is true, or all of its programs have succeeded.
         failure: Why the Job's condition Failed is true, for people; None if it is not.
         message: The termination message of a pod that succeeded; None if no such pod is left.
         suspended: ``spec.suspend`` as written.
         terminating: It has a deletionTimestamp.
         stranded: It waits for a pod that is terminating on a node that cannot be reached. A Job
             with a failure policy replaces no pod whose end is not known.
+        held: Its pods that do not end with their program.
     """
 
     role: str
@@ -288,17 +312,24 @@ class PreparationJob:
     succeeded: int = 0
     failed: int = 0
     completions: int = 1
+    parallelism: int = 1
     complete: bool = False
     failure: str | None = None
     message: str | None = None
     suspended: bool = False
     terminating: bool = False
     stranded: bool = False
+    held: tuple[HeldPod, ...] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has succeeded or failed."""
+        return self.complete or self.failure is not None
 
     @property
     def finished(self) -> bool:
         """Whether no pod of it runs or will run."""
-        return self.complete or self.failure is not None
+        return self.has_ended and not self.held
 
     @property
     def reference(self) -> Reference:

@@ -53,6 +53,54 @@ def test_a_jobs_result_is_the_message_of_its_pod() -> None:
     assert sort(JOB, [job, silent]).jobs["pack"].message == ""
 
 
+def held_pod(job: Manifest, name: str, code: int, **status: object) -> Manifest:
+    """A pod whose program has ended beside an injected container that runs on."""
+    main = {"name": "main", "state": {"terminated": ended(code, '{"a": 1}')}}
+    mesh = {"name": "mesh", "state": {"running": {}}}
+    return job_pod(job, name, {"phase": "Running", "containerStatuses": [main, mesh], **status})
+
+
+def test_a_program_has_ended_whatever_other_containers_of_its_pod_do() -> None:
+    job = pack({"active": 2, "succeeded": 7})
+    failed, done = held_pod(job, "p-0", 1), held_pod(job, "p-1", 0)
+    found = sort(JOB, [job, failed, done]).jobs["pack"]
+    assert (found.succeeded, found.complete, found.finished) == (8, False, False)
+    assert [(pod.name, pod.containers, pod.succeeded) for pod in found.held] == [
+        ("p-0", ("mesh",), False),
+        ("p-1", ("mesh",), True),
+    ]
+    found = sort(JOB, [job, held_pod(job, "p-0", 0), done]).jobs["pack"]
+    assert (found.succeeded, found.complete, found.message) == (9, True, '{"a": 1}')
+    assert (found.has_ended, found.finished) == (True, False), "its pods still run"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"phase": "Succeeded"},
+        {"phase": "Failed"},
+        # A moment later the phase follows.
+        {"containerStatuses": [{"name": "main", "state": {"terminated": ended(0)}}]},
+        # The kubelet ends a native sidecar after the program.
+        {
+            "containerStatuses": [{"name": "main", "state": {"terminated": ended(0)}}],
+            "initContainerStatuses": [{"name": "mesh", "state": {"running": {}}}],
+        },
+        {"containerStatuses": [{"name": "mesh", "state": {"running": {}}}]},
+    ],
+)
+def test_other_pods_are_not_held(change: Manifest) -> None:
+    job = pack({"active": 1})
+    assert sort(JOB, [job, held_pod(job, "p-0", 0, **change)]).jobs["pack"].held == ()
+
+
+def test_a_held_pod_that_is_deleted_goes() -> None:
+    job = pack({"active": 1})
+    pod = held_pod(job, "p-0", 0)
+    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert sort(JOB, [job, pod]).jobs["pack"].held == ()
+
+
 def test_pods_that_are_still_ending_are_active() -> None:
     job = pack({"active": 0})
     pod = job_pod(job, "p-0", {"phase": "Running"})

@@ -43,6 +43,45 @@ def is_complete(cluster: SimulatedCluster, name: str) -> bool:
     return job is not None and bool(job["status"].get("conditions"))
 
 
+def hold_next(cluster: SimulatedCluster, code: int = 0) -> None:
+    """Let the programs of each Job end in pods in which another container runs on."""
+    for job in cluster.unfinished_jobs():
+        for _ in range(job["spec"]["parallelism"] - job["status"].get("active", 0)):
+            cluster.hold(job, code)
+
+
+def test_a_container_that_never_ends_does_not_hold_up_the_preparation() -> None:
+    cluster = make()
+    cluster.index_result["shards"] = 9
+    for _ in range(20):
+        cluster.reconcile()
+        hold_next(cluster)
+    assert condition_of(cluster.status, "DatasetReady")[:2] == ("True", "Sealed")
+    assert names(cluster, "Job") == [], "their pods would take room"
+    assert cluster.created_pods
+    said = [event.message for event in cluster.events if event.reason == "ContainerStillRuns"]
+    assert [message.split("-")[1] for message in said] == ["index", "pack", "seal"]
+    assert "the program has ended, but the container istio-proxy still runs" in said[0]
+
+
+def test_a_failed_program_is_counted_although_another_container_runs_on() -> None:
+    cluster = play(make(), lambda found: "digits-index" in names(found, "Job"))
+    held = cluster.hold(cluster.objects["Job", "digits-index"], 1)
+    decision = cluster.reconcile()
+    assert [(item.kind, item.name) for item in decision.delete] == [
+        ("Pod", held["metadata"]["name"])
+    ]
+    assert reasons(cluster)[-1] == "ContainerStillRuns"
+
+
+def test_a_result_is_recorded_before_its_held_pod_goes() -> None:
+    cluster = play(make(), lambda found: "digits-index" in names(found, "Job"))
+    cluster.hold(cluster.objects["Job", "digits-index"])
+    assert cluster.reconcile().delete == ()
+    assert cluster.status.listed is not None
+    assert [item.name for item in cluster.reconcile().delete] == ["digits-index"]
+
+
 def test_index_runs_again_if_its_pod_went_before_it_was_read() -> None:
     cluster = make()
     while not is_complete(cluster, "digits-index"):

@@ -52,6 +52,15 @@ def test_the_dataset_is_uploaded_beside_training() -> None:
     assert published(cluster) == expected
 
 
+def test_an_upload_ends_although_another_container_of_its_pod_runs_on() -> None:
+    cluster = play(make(), is_publishing)
+    cluster.hold(cluster.objects["Job", NAME])
+    for _ in range(2):
+        cluster.reconcile()
+    assert published(cluster)[:2] == ("True", "Published")
+    assert NAME not in names(cluster, "Job")
+
+
 def test_a_failure_is_a_condition_and_training_goes_on() -> None:
     cluster = play(make(), is_publishing)
     cluster.fail_job(cluster.objects["Job", NAME], "the server refuses the keys")

@@ -8,7 +8,7 @@ from typing import Any
 
 from imagenet_operator.api.base import Manifest
 
-_POD_SPEC = ("nodeName", "schedulingGates", "overhead")
+_POD_SPEC = ("nodeName", "schedulingGates", "overhead", "resources")
 _UNBOUND_POD_SPEC = ("tolerations",)
 _POD_STATUS = ("phase", "reason", "message", "podIP", "conditions")
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")

@@ -60,29 +60,49 @@ def planned(pod: Manifest) -> PlannedPod:
 
 
 def requests(spec: Manifest) -> dict[str, Fraction]:
-    """Return the effective requests of a pod; a limit implies a request.
+    """Return the effective requests of a pod, as the scheduler counts them.
 
-    An init container runs before the others, so it counts only if it requests more than their sum.
+    A limit implies a request. An init container runs before the containers, so it counts only if
+    it requests more than their sum. A native sidecar runs beside them, and beside the init
+    containers after it. Requests of the whole pod take the place of those of its containers.
 
     Args:
         spec: The pod's.
     """
     total: dict[str, Fraction] = {}
     for container in spec["containers"]:
-        for resource, amount in _asked(container).items():
-            total[resource] = total.get(resource, Fraction(0)) + amount
+        _add(total, _asked(container))
+    sidecars: dict[str, Fraction] = {}
+    peak: dict[str, Fraction] = {}
     for container in spec.get("initContainers") or ():
-        for resource, amount in _asked(container).items():
-            total[resource] = max(total.get(resource, Fraction(0)), amount)
-    for resource, amount in (spec.get("overhead") or {}).items():
-        total[resource] = total.get(resource, Fraction(0)) + parse(amount)
+        beside = dict(sidecars)
+        _add(beside, _asked(container))
+        if container.get("restartPolicy") == "Always":
+            sidecars = beside
+        for resource, amount in beside.items():
+            peak[resource] = max(peak.get(resource, Fraction(0)), amount)
+    _add(total, sidecars)
+    for resource, amount in peak.items():
+        total[resource] = max(total.get(resource, Fraction(0)), amount)
+    whole = spec.get("resources") or {}
+    # The API server derives a request from the limit only if no container has one.
+    total = {**_amounts(whole.get("limits")), **total, **_amounts(whole.get("requests"))}
+    _add(total, _amounts(spec.get("overhead")))
     return total
 
 
 def _asked(container: Manifest) -> dict[str, Fraction]:
     resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: parse(amount) for name, amount in asked.items()}
+    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _amounts(resources: Mapping[str, str] | None) -> dict[str, Fraction]:
+    return {name: parse(amount) for name, amount in (resources or {}).items()}
+
+
+def _add(total: dict[str, Fraction], amounts: Amounts) -> None:
+    for resource, amount in amounts.items():
+        total[resource] = total.get(resource, Fraction(0)) + amount
 
 
 class Rooms:

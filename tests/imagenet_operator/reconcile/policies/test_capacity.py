@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 from itertools import product
 
 import pytest
@@ -165,6 +166,41 @@ def test_never_says_yes_where_no_placement_exists(asked: list[Asked], nodes: lis
         )
         for where in placements
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        pytest.param(
+            {"initContainers": [("2", "Always"), ("1", "Always")]}, "4", id="sidecars run beside"
+        ),
+        pytest.param(
+            {"initContainers": [("2", "Always"), ("3", None)]}, "5", id="and beside later inits"
+        ),
+        pytest.param({"initContainers": [("3", None), ("1", "Always")]}, "3", id="not before"),
+        pytest.param({"initContainers": [("3", None), ("2", "Always")]}, "3", id="as much"),
+        pytest.param({"requests": "7"}, "7", id="of the whole pod"),
+        pytest.param({"requests": "7", "initContainers": [("9", None)]}, "7", id="whole first"),
+        pytest.param({"limits": "7"}, "1", id="a limit is no request beside containers'"),
+        pytest.param({"limits": "7", "containers": []}, "7", id="a limit alone is"),
+        pytest.param({"requests": "7", "overhead": {"cpu": "1"}}, "8", id="overhead comes on top"),
+    ],
+)
+def test_sidecars_and_the_whole_pod_count_as_for_the_scheduler(
+    spec: dict[str, Any], asked: str
+) -> None:
+    """The numbers are those of PodRequests in k8s.io/component-helpers."""
+    inits = [
+        {"resources": {"requests": {"cpu": cpu}}, **({"restartPolicy": policy} if policy else {})}
+        for cpu, policy in spec.pop("initContainers", ())
+    ]
+    whole = {name: {"cpu": spec.pop(name)} for name in ("requests", "limits") if name in spec}
+    containers = [{"resources": {"requests": {"cpu": "1"}}}]
+    found = requests(
+        {"containers": containers, "initContainers": inits, "resources": whole, **spec}
+    )
+
+    assert found == {"cpu": Fraction(asked)}
 
 
 def test_a_limit_is_a_request_and_init_containers_run_before_the_others() -> None:
