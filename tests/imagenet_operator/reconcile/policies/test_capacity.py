@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
