@@ -101,7 +101,7 @@ class Restarts(Model):
     """The wait after a disruption."""
 
     disruption_limit: Annotated[int, Ge(0)] = _WAITS.disruption_limit
-    """The largest number of disruptions of a job."""
+    """The largest number of disruptions of a job since an attempt last progressed."""
 
 
 class _File(Model):

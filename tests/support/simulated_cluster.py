@@ -158,7 +158,7 @@ class SimulatedCluster(SimulatedWorld):
             is_deserved = deserves(self, self.job.spec.run_policy, self.settings, hangs)
             assert is_deserved[failed.reason], f"nothing deserves {failed.reason}"
         assert new.restarts <= self.job.spec.run_policy.backoff_limit, "too many restarts"
-        assert new.disruptions <= self.settings.disruption_limit, "too many disruptions"
+        assert new.disruptions_in_a_row <= self.settings.disruption_limit, "too many disruptions"
 
     def check_rest(self) -> None:
         """See that a finished job needs nothing more, and that what runs was to be kept."""

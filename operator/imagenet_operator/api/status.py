@@ -377,12 +377,29 @@ class Status(Model):
     """Attempts in a row that found the output volume full. The first one counts as a restart."""
 
     disruptions: Count = 0
-    """Restarts after a preemption, an eviction, or the loss of a node or pod. They have a separate
-    limit. A gang without capacity does not count."""
+    """Restarts after a preemption, an eviction, or the loss of a node or pod. A gang without
+    capacity does not count."""
+
+    consecutive_disruptions: Count | None = None
+    """Disruptions since an attempt last progressed (`progressedAttempt`). They have a limit."""
+
+    progressed_attempt: LongCount | None = None
+    """The newest attempt that trained new steps for 30 s or more. Of a program that serves no
+    metrics, it is one in which all members ran for 10 minutes."""
+
+    rejecting_nodes: Annotated[tuple[Annotated[str, MaxLen(253)], ...], MaxLen(16)] | None = None
+    """Nodes whose kubelet rejected a pod since an attempt last progressed. The pods of the next
+    attempt prefer other nodes."""
 
     metrics_left_out: Text | None = None
     """Pods whose metrics exceed a limit of the operator, each with the limit. The operator leaves
     them out; figures that need all workers are then missing."""
+
+    @property
+    def disruptions_in_a_row(self) -> int:
+        """Disruptions since an attempt last progressed; all of them if an older CRD prunes that."""
+        in_a_row = self.consecutive_disruptions
+        return self.disruptions if in_a_row is None else in_a_row
 
     @property
     def listed(self) -> DatasetStatus | None:

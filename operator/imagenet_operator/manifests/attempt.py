@@ -130,4 +130,6 @@ def _template(job: ImageNetJob, attempt: int, replicas: Replicas, settings: Sett
         pod_labels |= labels.of_result()
     template = pod.pod_template(job, program, pod_labels, settings)
     template["spec"]["subdomain"] = names.service(name, attempt)
+    if job.status.rejecting_nodes:
+        pod.prefer_other_nodes(template["spec"], job.status.rejecting_nodes)
     return template

@@ -12,7 +12,7 @@ own name and address. Paths come from the mounts' variables, and peers have Serv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -291,6 +291,18 @@ def _ask_for_gpus(container: Manifest, count: int, settings: Settings) -> None:
     """Add GPUs as a limit, which is also their request."""
     limits = template.part(template.part(container, "resources"), "limits")
     limits[settings.gpu_resource] = str(count)
+
+
+def prefer_other_nodes(spec: Manifest, nodes: Iterable[str]) -> None:
+    """Add a preference for other nodes than these, besides the template's affinity.
+
+    It is no requirement: if only these nodes have room, the pods wait for them.
+    """
+    of_nodes = template.part(template.part(spec, "affinity"), "nodeAffinity")
+    terms = template.part(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", list)
+    # A requirement about a field takes one value; all of them must hold.
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+    terms.append({"weight": 100, "preference": {"matchFields": fields}})
 
 
 def _share_node(spec: Manifest, pod_labels: Mapping[str, str]) -> None:

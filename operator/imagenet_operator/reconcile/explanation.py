@@ -47,6 +47,8 @@ def fail_if_it_cannot_start(context: ReconcileContext) -> bool:
     if context.now < limit:
         context.requeue_at(limit)
         return False
+    if start_errors.is_worth_a_wait(context.job, context.status):
+        return False
     seconds = policy.start_deadline_seconds
     message = f"pods could not start for {seconds} s: {wait.message}"
     context.set_condition(_condition(context.status), False, wait.reason, wait.message)

@@ -19,7 +19,7 @@ from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile import waiting_objects
-from imagenet_operator.reconcile.policies import capacity, memory, taints
+from imagenet_operator.reconcile.policies import capacity, memory, restart, storage, taints
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -41,18 +41,13 @@ DISRUPTION_REASONS = frozenset(
     {
         "Evicted",  # the kubelet, under pressure on its node
         "NodeLost",  # the node controller, before pod garbage collection existed
-        "NodeShutdown",  # the kubelet, refusing a pod on a node that goes down
         "Shutdown",  # the kubelet before 1.22, for the same
         "Terminated",  # the kubelet's graceful node shutdown
         "Preempting",  # the kubelet, making room for a critical pod
-        "NodeAffinity",  # the kubelet's admission: the node changed between binding and start
-        "UnexpectedAdmissionError",  # the kubelet's admission: a device plugin was restarting
+        *restart.REJECTIONS,
     }
 )
 """Values of a pod's ``status.reason`` whose cause is the cluster, not the program."""
-
-NO_ROOM = "OutOf"
-"""How the kubelet begins its reason where a bound pod did not fit: OutOfcpu, OutOfpods, …"""
 
 _PLACE = {
     "Job": {labels.JOB_ROLE},
@@ -107,6 +102,7 @@ def sort(
         absent=absent,
         foreign=foreign,
         free=free,
+        unreachable_nodes=unreachable_nodes,
         waiting=waiting_objects.find(owned, pods_by_job, unreachable_nodes),
     )
 
@@ -337,8 +333,11 @@ def _terminated(pod: Manifest) -> Manifest:
 
 def _termination_message(pod: Manifest, job: ImageNetJob | None = None) -> str:
     """The program's termination message, or an empty text; the job is given for its members."""
+    role = _labels(pod).get(labels.JOB_ROLE, "")
+    if storage.is_exceeded(pod.get("status", {})):
+        return storage.remedy(pod["status"], role)
     if _terminated(pod).get("reason") == memory.OOM_KILLED:
-        return memory.remedy(_labels(pod).get(labels.JOB_ROLE, ""), job)
+        return memory.remedy(role, job)
     return str(_terminated(pod).get("message") or "").strip()
 
 
@@ -348,6 +347,8 @@ def _phase(pod: Manifest) -> Phase:
     The end of the program's container decides: an injected sidecar may keep the pod Running.
     """
     status = pod.get("status", {})
+    if storage.is_exceeded(status):
+        return Phase.FAILED
     if terminated := _terminated(pod):
         return Phase.SUCCEEDED if terminated.get("exitCode") == 0 else Phase.FAILED
     match status.get("phase"):
@@ -367,6 +368,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
     terminating, out_of_reach = _is_leaving(pod), spec.get("nodeName") in unreachable_nodes
     is_finished = status.get("phase") in ("Succeeded", "Failed")
+    reason = status.get("reason") or terminated.get("reason") or waiting.get("reason")
     return MemberPod(
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],
@@ -379,7 +381,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         finished=is_finished,
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),
-        reason=status.get("reason") or terminated.get("reason") or waiting.get("reason"),
+        reason=storage.EXCEEDED if storage.is_exceeded(status) else reason,
         message=_termination_message(pod, job) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
         terminating=terminating,
@@ -419,7 +421,8 @@ def _disruption(pod: Manifest) -> str | None:
     target = _conditions(pod).get("DisruptionTarget")
     if target is not None:
         return str(target.get("reason") or "DisruptionTarget")
-    reason = pod.get("status", {}).get("reason")
-    if reason in DISRUPTION_REASONS or str(reason).startswith(NO_ROOM):
+    status = pod.get("status", {})
+    reason = None if storage.is_exceeded(status) else status.get("reason")
+    if reason in DISRUPTION_REASONS or str(reason).startswith(restart.NO_ROOM):
         return str(reason)
     return None

@@ -7,6 +7,7 @@ and fails the job when a limit is reached.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from imagenet_operator.api.status import AttemptOutcome
 from imagenet_operator.reconcile import attempt_size
@@ -24,6 +25,9 @@ from imagenet_operator.reconcile.policies import (
     time_account,
 )
 from imagenet_operator.reconcile.types import Attempt, Charge, End, MemberPod
+
+_REJECTING_MAXIMUM: Final = 16
+"""How many rejecting nodes are remembered."""
 
 
 def fail_if_out_of_time(context: ReconcileContext) -> bool:
@@ -69,10 +73,23 @@ def _stop(context: ReconcileContext, at: datetime) -> None:
 def end_attempt(context: ReconcileContext, end: End) -> None:
     """Record the outcome, and plan the next attempt or fail the job."""
     # Training makes no progress after the loss of its first member.
-    _stop(context, min(_ends_of(context, "Failed", "Unknown"), default=context.now))
+    ended_at = min(_ends_of(context, "Failed", "Unknown"), default=context.now)
+    _stop(context, ended_at)
     reported = time_account.with_report(context.training, context.sample, context.now)
     if backoff.ends_a_row(reported.seconds):
         context.update(consecutive_failures=0)
+    since = context.training.running_time
+    ran = timedelta() if since is None else ended_at - since
+    if backoff.is_progress(reported.seconds, ran):
+        context.update(
+            consecutive_disruptions=0,
+            progressed_attempt=context.training.attempt,
+            rejecting_nodes=None,
+        )
+    rejecting = restart.rejecting_nodes(context.training.members)
+    if rejecting:
+        nodes = dict.fromkeys([*(context.status.rejecting_nodes or ()), *rejecting])
+        context.update(rejecting_nodes=tuple(nodes)[-_REJECTING_MAXIMUM:])
     charged = _is_charged(context, end)
     outcome = AttemptOutcome(
         time=context.now, reason=end.reason, message=end.message, charged=charged
@@ -113,14 +130,10 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
         return "BackoffLimitExceeded", f"backoffLimit {backoff_limit} is reached; {last}"
     if end.charge is Charge.FULL_VOLUME and in_a_row >= context.settings.full_volume_limit:
         return end.reason, f"{in_a_row + 1} attempts in a row found no room; {last}"
-    if (
-        end.charge is Charge.DISRUPTION
-        and context.status.disruptions >= context.settings.disruption_limit
-    ):
-        return (
-            "DisruptionLimitExceeded",
-            f"disrupted more than {context.settings.disruption_limit} times; {last}",
-        )
+    most = context.settings.disruption_limit
+    if end.charge is Charge.DISRUPTION and context.status.disruptions_in_a_row >= most:
+        message = f"disrupted more than {most} times; {last}"
+        return "DisruptionLimitExceeded", message
     return None
 
 
@@ -128,6 +141,16 @@ def _suspects(context: ReconcileContext) -> dict[str, MemberPod]:
     """Return the nodes whose loss may have ended the attempt, each with one of its pods."""
     found = context.observed.attempts.get(context.training.attempt, Attempt(0))
     return refund.suspects(context.training.members, members.by_name(found.members))
+
+
+def _lost(context: ReconcileContext) -> str | None:
+    """Return a member on a node whose loss may have ended the attempt, and which is lost."""
+    found = context.observed.attempts.get(context.training.attempt, Attempt(0))
+    return refund.lost(
+        context.training.members,
+        members.by_name(found.members),
+        context.observed.unreachable_nodes,
+    )
 
 
 def _hold(context: ReconcileContext, end: End) -> None:
@@ -147,19 +170,26 @@ def review_charge(context: ReconcileContext) -> bool:
         return True
     # A charge that is held has planned no attempt.
     is_held = training.next_attempt_time is None
-    suspects = {} if refund.is_over(outcome, context.now) else _suspects(context)
-    pod = refund.lost(suspects)
-    if pod is not None:
-        message = f"{pod.name} is on a node that cannot be reached; {outcome.message}"
+    is_over = refund.is_over(outcome, context.now)
+    lost = None if is_over else _lost(context)
+    if lost is not None:
+        message = f"{lost} is on a node that cannot be reached; {outcome.message}"
         return _refund(context, End("NodeLost", message, Charge.DISRUPTION), is_held=is_held)
-    if is_held and suspects:
+    end = End(outcome.reason, outcome.message, Charge.FAILURE)
+    limit = _limit_reached(context, end) if is_held else None
+    if is_held and limit is None:
+        # The limit was raised since.
+        delay = _charge(context, end)
+        assert delay is not None
+        context.update_training(next_attempt_time=context.now + delay)
+        return True
+    if limit is not None and not is_over and _suspects(context):
         if context.job.spec.run_policy.clean_pod_policy != "None":
             context.delete(cleanup.running(context.observed.attempts.values()))
         context.requeue_at(outcome.time + refund.WINDOW)
         context.requeue_later()
-    elif is_held:
-        limit = _limit_reached(context, End(outcome.reason, outcome.message, Charge.FAILURE))
-        context.fail(*(limit or (outcome.reason, outcome.message)))
+    elif limit is not None:
+        context.fail(*limit)
     return not is_held
 
 
@@ -185,7 +215,10 @@ def _wait_to_start(context: ReconcileContext) -> timedelta | None:
     """Return the wait after an attempt whose programs could not start; None at the deadline."""
     since = context.status.start_failures_since or context.now
     seconds = context.job.spec.run_policy.start_deadline_seconds
-    return backoff.after_start_error(since, context.now, seconds, context.settings)
+    wait = backoff.after_start_error(since, context.now, seconds, context.settings)
+    if wait is None and start_errors.is_worth_a_wait(context.job, context.status):
+        return context.settings.restart_delay_limit
+    return wait
 
 
 def _wait_after_cut_off(context: ReconcileContext) -> timedelta:
@@ -233,8 +266,15 @@ def _charge(context: ReconcileContext, end: End) -> timedelta | None:
         context.update(restarts=context.status.restarts + 1)
     context.update(full_volume_attempts=in_a_row)
     if end.charge is Charge.DISRUPTION:
-        context.update(disruptions=context.status.disruptions + 1)
-        delay = backoff.after_disruption(uid, number, context.settings)
+        in_a_row = context.status.disruptions_in_a_row + 1
+        is_first = in_a_row == 1 and context.status.progressed_attempt is not None
+        context.update(disruptions=context.status.disruptions + 1, consecutive_disruptions=in_a_row)
+        has_run = context.training.running_time is not None
+        delay = (
+            timedelta()
+            if is_first
+            else backoff.after_disruption(uid, number, context.settings, 1 if has_run else in_a_row)
+        )
     elif end.charge is Charge.FULL_VOLUME:
         delay = backoff.after_full_volume(uid, number, in_a_row, context.settings)
     else:

@@ -382,6 +382,8 @@ class Observed:
         foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
             touched; one that holds a name that this job needs is a conflict.
         free: Free capacity of the nodes; None if it is not known.
+        unreachable_nodes: Nodes of the job's pods, and of the members that its status records, that
+            cannot be reached.
         waiting: Pods that do not start or do not go, and Jobs without pods.
         events: The UID of one of these → the Event that says most about it; only for some. None if
             Events are needed and cannot be read.
@@ -399,6 +401,7 @@ class Observed:
     absent: frozenset[str] = frozenset()
     foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)
     free: Capacity | None = None
+    unreachable_nodes: frozenset[str] = frozenset()
     waiting: tuple[WaitingObject, ...] = ()
     events: Mapping[str, ObjectEvent] | None = field(default_factory=dict)
     refusal: Refusal | None = None

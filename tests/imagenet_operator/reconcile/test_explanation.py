@@ -127,6 +127,44 @@ def test_an_attempt_whose_members_all_run_ends_the_row_of_those_that_could_not_s
     assert (cluster.status.phase, cluster.status.restarts) == ("Succeeded", 0)
 
 
+def trained(**run_policy: Any) -> SimulatedCluster:
+    """A job whose first attempt trained, and whose next one is about to start."""
+    cluster = play(creating(startDeadlineSeconds=300, **run_policy), is_running)
+    cluster.reconcile()
+    cluster.now += timedelta(days=3)
+    cluster.evict(cluster.running()[0])
+    cluster.reconcile()
+    return cluster
+
+
+@pytest.mark.parametrize(("backoff_limit", "waits"), [(1, True), (0, False)])
+def test_a_job_that_has_trained_waits_for_a_missing_image_while_it_has_restarts_left(
+    backoff_limit: int, waits: bool
+) -> None:
+    cluster = trained(backoffLimit=backoff_limit)
+    name = "digits-r1-worker-1"
+    play(cluster, lambda found: ("Pod", name) in found.objects)
+    for item in cluster.pending():
+        cluster.bind(item)
+    cluster.block(pod(cluster, name), "ImagePullBackOff", "not found")
+    pass_time(cluster, 7200)
+    assert is_over(cluster) is not waits
+    if waits:
+        assert running(cluster)[:2] == ("False", "ImagePullBackOff")
+        cluster.block(pod(cluster, name), "ContainerCreating")
+        play(cluster, is_running)
+
+
+@pytest.mark.parametrize(("backoff_limit", "waits"), [(1, True), (0, False)])
+def test_a_job_that_has_trained_waits_for_a_missing_command_while_it_has_restarts_left(
+    backoff_limit: int, waits: bool
+) -> None:
+    cluster = trained(backoffLimit=backoff_limit)
+    for attempt in range(1, 12):
+        refuse_to_start(cluster, attempt)
+    assert is_over(cluster) is not waits
+
+
 def test_the_default_deadline_is_ten_minutes() -> None:
     cluster = blocked()
     pass_time(cluster, 590)

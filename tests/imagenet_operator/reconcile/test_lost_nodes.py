@@ -153,6 +153,20 @@ def test_a_job_on_one_node_fails_at_once() -> None:
     assert condition_of(cluster.status, "Failed")[1] == "BackoffLimitExceeded"
 
 
+def test_a_limit_that_is_raised_while_the_verdict_is_held_counts() -> None:
+    cluster = crashed(0)
+    end_the_rest(cluster)
+    assert (accounts(cluster), cluster.status.completion_time) == ((0, 0), None)
+    cluster.edit(lambda spec: spec["runPolicy"].update(backoffLimit=1))
+    cluster.reconcile()
+    assert accounts(cluster) == (1, 0)
+    cluster.notice("b")
+    cluster.reconcile()
+    assert accounts(cluster) == (0, 1), "the charge may move all the same"
+    cluster.settle()
+    assert ended_well(cluster)
+
+
 @pytest.mark.parametrize("backoff_limit", [0, 5])
 def test_the_limit_of_disruptions_holds_for_moved_charges(backoff_limit: int) -> None:
     cluster = running(THREE, backoffLimit=backoff_limit)

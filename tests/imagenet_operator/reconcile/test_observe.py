@@ -160,6 +160,42 @@ def test_a_terminating_pod_counts_as_gone_on_a_node_out_of_reach(
     assert member.out_of_reach is (node == "lost")
 
 
+POD_LIMIT = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        POD_LIMIT,
+        'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
+        'Container main exceeded its local ephemeral storage limit "1Gi". ',
+    ],
+)
+@pytest.mark.parametrize("code", [0, 137, 143])
+def test_an_eviction_for_the_own_use_of_storage_is_no_disruption(words: str, code: int) -> None:
+    status = {"phase": "Failed", "reason": "Evicted", "message": words}
+    member = observed_member({**status, **state(terminated=ended(code, "stopping"))})
+    assert (member.phase, member.disrupted) == (Phase.FAILED, None)
+    assert member.reason == "StorageLimitExceeded"
+    assert str(member.message).startswith(words.strip(". "))
+    assert str(member.message).endswith("of the emptyDir in spec.training.workers.template")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"message": "The node was low on resource: memory. Container main was using 2Gi, which "
+                    "exceeds its request of 1Gi. "},
+        {"message": "Pod was rejected: The node had condition: [DiskPressure]. "},
+        {"message": POD_LIMIT, **condition("DisruptionTarget", reason="TerminationByKubelet")},
+        {},
+    ],
+)  # fmt: skip
+def test_an_eviction_for_the_node_is_a_disruption(status: Manifest) -> None:
+    member = observed_member({"phase": "Failed", "reason": "Evicted", **status})
+    assert member.disrupted in ("Evicted", "TerminationByKubelet")
+
+
 EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
 AT_5 = "2026-01-02T03:04:05Z"
 

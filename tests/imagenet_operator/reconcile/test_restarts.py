@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from support.job_stories import (
 )
 from support.job_table import OWN_PROGRAM, manifest
 from support.simulated_cluster import SimulatedCluster
+from support.simulated_objects import attempt_of
 
 
 def test_a_failure_is_charged_and_restarted_under_new_names() -> None:
@@ -193,6 +195,92 @@ def test_a_program_that_saves_and_exits_with_0_at_sigterm_has_not_succeeded(
     cluster.settle()
     assert cluster.status.phase == "Succeeded"
     assert condition_of(cluster.status, "Succeeded")[2] == "all workers of attempt 1 exited with 0"
+
+
+def reject(cluster: SimulatedCluster, attempt: int) -> float:
+    """Let a kubelet reject a pod of an attempt at once; return the wait for the next one."""
+    play(cluster, lambda found: bool(is_created(found, attempt)))
+    last = is_created(cluster, attempt)[-1]
+    last["spec"]["nodeName"] = "b"
+    last["status"] = {
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "message": "Pod was rejected: no healthy devices",
+    }
+    cluster.disruptions += 1
+    cluster.reconcile()
+    assert cluster.status.training is not None
+    start = cluster.status.training.next_attempt_time
+    assert start is not None
+    return (start - cluster.now).total_seconds()
+
+
+def is_created(cluster: SimulatedCluster, attempt: int) -> list[dict[str, Any]]:
+    training = cluster.status.training
+    is_live = training is not None and training.attempt == attempt and training.outcome is None
+    return [item for item in cluster.members() if is_live and attempt_of(item) == attempt]
+
+
+def test_attempts_that_kubelets_reject_back_off_and_prefer_other_nodes() -> None:
+    cluster = make()
+    cluster.settings = replace(cluster.settings, disruption_limit=100)
+    waits = [reject(cluster, number) for number in range(9)]
+    expected = (5, 10, 20, 40, 80, 160, 320, 360, 360)
+    assert all(
+        whole <= wait <= whole * 1.5 + 1 for whole, wait in zip(expected, waits, strict=True)
+    ), waits
+    assert cluster.status.rejecting_nodes == ("b",)
+    assert "the kubelet of b rejected digits-r8-worker-1" in cluster.events[-1].message
+    play(cluster, is_in_attempt(9))
+    (term,) = pod(cluster, "digits-r9-worker-0")["spec"]["affinity"]["nodeAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["preference"] == {
+        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["b"]}]
+    }
+    disrupt(cluster, 9, trained=60)
+    assert cluster.status.rejecting_nodes is None, "it may work again"
+
+
+def disrupt(cluster: SimulatedCluster, attempt: int, *, trained: int = 0) -> float:
+    """Evict a member after so many seconds of new steps; return the wait for the next attempt."""
+    play(cluster, is_in_attempt(attempt))
+    cluster.reconcile()
+    cluster.now += timedelta(seconds=trained)
+    cluster.evict(pod(cluster, f"digits-r{attempt}-worker-0"))
+    cluster.reconcile()
+    assert cluster.status.training is not None
+    start = cluster.status.training.next_attempt_time
+    assert start is not None
+    return (start - cluster.now).total_seconds()
+
+
+def test_the_first_disruption_since_an_attempt_trained_waits_for_nothing() -> None:
+    cluster = running(backoffLimit=9)
+    assert 5 <= disrupt(cluster, 0) <= 8, "nothing has trained yet"
+    assert disrupt(cluster, 1, trained=60) == 0
+    assert 5 <= disrupt(cluster, 2) <= 8, "it is the second one"
+    assert fail(cluster, 3, trained=60) == 0
+    assert disrupt(cluster, 4) == 0, "attempt 3 trained"
+
+
+@pytest.mark.parametrize(("minutes", "is_at_once"), [(9, False), (11, True)])
+def test_a_program_without_metrics_has_progressed_after_ten_minutes(
+    minutes: int, is_at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = SimulatedCluster(manifest(training=OWN_PROGRAM), ROOMY)
+    monkeypatch.setattr(cluster, "sample", lambda: None)
+    assert (disrupt(cluster, 0, trained=60 * minutes) == 0) is is_at_once
+
+
+def test_the_limit_of_disruptions_starts_again_with_progress() -> None:
+    """A preemption every 6 hours must not end a job of weeks."""
+    cluster = running(backoffLimit=0)
+    for number in range(5):
+        disrupt(cluster, number, trained=60)
+    assert (cluster.status.disruptions, cluster.status.consecutive_disruptions) == (5, 1)
+    cluster.settle()
+    assert ended_well(cluster)
 
 
 def test_disruptions_are_not_charged_but_have_a_limit() -> None:

@@ -103,8 +103,13 @@ class KubernetesCluster:
         ]
 
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
-        """Return the nodes of the job's pods that are not ready, gone or out of service."""
-        return self._unreachable_nodes(key_of(job))
+        """Return the nodes of its pods and recorded members that are not ready, gone or out of use."""
+        training = job.status.training
+        recorded = () if training is None else training.members
+        # A pod may have vanished from its node before the node is known to be lost.
+        nodes = {member.node for member in recorded if member.node is not None}
+        found = self._unreachable_nodes(key_of(job))
+        return found if not self.knows_nodes else found | (nodes - self._reachable)
 
     def _unreachable_nodes(self, key: JobKey) -> frozenset[str]:
         if not self.knows_nodes:

@@ -1,10 +1,14 @@
 """Back-off: the wait before the next attempt.
 
 After the first failure of a row, the next attempt starts at once. The wait then doubles with each
-failure, as for a Kubernetes Job; an attempt that trains new steps ends the row. Other restarts wait
-briefly. A jitter spreads the waits, so that jobs that fail together do not restart together each
-time. It is drawn from the job's UID and the attempt's number, not at random: a repeated reconcile
-decides the same.
+failure, as for a Kubernetes Job; an attempt that trains new steps ends the row.
+
+The first disruption since an attempt progressed waits for nothing, and others wait briefly. That
+wait doubles, too, while attempts end before all of their members run.
+
+A jitter spreads the waits, so that jobs that fail together do not restart together each time. It is
+drawn from the job's UID and the attempt's number, not at random: a repeated reconcile decides the
+same.
 """
 
 from __future__ import annotations
@@ -24,6 +28,10 @@ A program takes the steps of up to 10 s before a crash for new when it trains th
 """
 
 
+SILENT_PROGRESS: Final = timedelta(minutes=10)
+"""How long all members of an attempt without metrics have to run to count as progress."""
+
+
 def jitter(uid: str, attempt: int) -> float:
     """Return a number in [0, 1) that is fixed for one attempt of one job."""
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
@@ -39,6 +47,16 @@ def ends_a_row(seconds: WorkerSeconds | None) -> bool:
     if seconds is None:
         return False
     return (seconds.data or 0.0) + (seconds.stepping or 0.0) >= NEW_STEPS_SECONDS
+
+
+def is_progress(seconds: WorkerSeconds | None, ran: timedelta) -> bool:
+    """Whether an attempt has progressed, so that disruptions are counted from 0 again.
+
+    Args:
+        seconds: Of rank 0 by phase; None if it has reported none.
+        ran: How long all members ran.
+    """
+    return ends_a_row(seconds) or (seconds is None and ran >= SILENT_PROGRESS)
 
 
 def after_failure(uid: str, attempt: int, in_a_row: int, settings: ReconcileSettings) -> timedelta:
@@ -71,9 +89,19 @@ def after_full_volume(
     return _whole_seconds(delay * (1 - jitter(uid, attempt) / 4))
 
 
-def after_disruption(uid: str, attempt: int, settings: ReconcileSettings) -> timedelta:
-    """Wait before a restart that is not charged: up to half as long again as the setting."""
-    return _whole_seconds(settings.disruption_delay * (1 + jitter(uid, attempt) / 2))
+def after_disruption(
+    uid: str, attempt: int, settings: ReconcileSettings, in_a_row: int = 1
+) -> timedelta:
+    """Wait before a restart that is not charged: up to half as long again as the setting.
+
+    Args:
+        uid: The job's.
+        attempt: The attempt that ended.
+        settings: The operator's.
+        in_a_row: Disruptions in a row for which the wait doubles, this one included.
+    """
+    delay = _doubled(settings.disruption_delay, in_a_row, settings.restart_delay_limit)
+    return _whole_seconds(delay * (1 + jitter(uid, attempt) / 2))
 
 
 def after_withdrawal(uid: str, attempt: int, schedule_timeout: timedelta) -> timedelta:

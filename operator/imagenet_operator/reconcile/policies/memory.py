@@ -36,7 +36,7 @@ def remedy(role: str, job: ImageNetJob | None = None) -> str:
         role: The pod's role.
         job: Its job, if it is a member of an attempt.
     """
-    place = _LIMIT.get(role, "the template of its role")
+    place = template_of(role)
     instead = _OTHERWISE.get(role, "")
     if role == "worker" and job is not None:
         instead += f" ({_ACCUMULATION})"
@@ -45,6 +45,11 @@ def remedy(role: str, job: ImageNetJob | None = None) -> str:
         f"used more memory than its limit ({OOM_KILLED}); raise resources.limits.memory in {place}"
         f"{instead}"
     )
+
+
+def template_of(role: str) -> str:
+    """Return the path of the template with the resources of a role."""
+    return _LIMIT.get(role, "the template of its role")
 
 
 def _of_framework(training: TrainingSpec) -> str:

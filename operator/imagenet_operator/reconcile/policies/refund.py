@@ -4,14 +4,15 @@ A node that dies silently turns NotReady after 40 seconds or more. Its members' 
 before that, so the end of the attempt is charged to the program. The pods on that node cannot be
 deleted, so the next attempt waits for them, and they are still there when the node turns NotReady.
 
-A node is suspect while it reports the end of no member. If a suspect node becomes unreachable
-within `WINDOW`, the restart counts as a disruption. A charge that would fail the job is held until
+A node is suspect until it reports the end of a member. An end from before the first failure says
+nothing about the node. If a suspect node becomes unreachable within `WINDOW`, the restart counts as
+a disruption, even if the member's pod has vanished. A charge that would fail the job is held until
 no node is suspect or the window is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -22,6 +23,7 @@ from imagenet_operator.reconcile.types import MemberPod, Phase
 WINDOW: Final = timedelta(minutes=5)
 """The time from the end of an attempt in which the loss of a node explains it."""
 
+_ENDED: Final = ("Succeeded", "Failed")
 _REPORTED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 
 
@@ -34,8 +36,7 @@ def suspects(
         members: The record at the attempt's end.
         seen: The attempt's pods that are there now, by name.
     """
-    alive = {member.node for member in members if member.phase in ("Succeeded", "Failed")}
-    alive |= {pod.node for pod in seen.values() if pod.phase in _REPORTED and pod.disrupted is None}
+    alive = _alive(members, seen)
     unfinished = [seen.get(member.name) for member in members if member.phase not in TERMINAL]
     return {
         pod.node: pod
@@ -44,9 +45,38 @@ def suspects(
     }
 
 
-def lost(found: Mapping[str, MemberPod]) -> MemberPod | None:
-    """Return a pod on a suspect node that cannot be reached, if there is one."""
-    return next((pod for pod in found.values() if pod.out_of_reach), None)
+def lost(
+    members: Sequence[MemberStatus],
+    seen: Mapping[str, MemberPod],
+    unreachable_nodes: Collection[str],
+) -> str | None:
+    """Return a member that had not ended and is on a suspect node that cannot be reached.
+
+    Args:
+        members: The record at the attempt's end.
+        seen: The attempt's pods that are there now, by name.
+        unreachable_nodes: The nodes that cannot be reached.
+    """
+    alive = _alive(members, seen)
+    for member in members:
+        pod = seen.get(member.name)
+        node = member.node if pod is None else pod.node
+        if member.phase not in TERMINAL and node in unreachable_nodes and node not in alive:
+            return member.name
+    return None
+
+
+def _alive(members: Sequence[MemberStatus], seen: Mapping[str, MemberPod]) -> set[str | None]:
+    """Return the nodes that have reported the end of a member since the first failure."""
+    failures = [item.finished_at for item in members if item.phase == "Failed" and item.finished_at]
+    first = min(failures, default=None)
+    ended = [(item.node, item.finished_at) for item in members if item.phase in _ENDED]
+    ended += [
+        (pod.node, pod.finished_at)
+        for pod in seen.values()
+        if pod.phase in _REPORTED and pod.disrupted is None
+    ]
+    return {node for node, time in ended if first is None or time is None or time >= first}
 
 
 def is_over(outcome: AttemptOutcome, now: datetime) -> bool:

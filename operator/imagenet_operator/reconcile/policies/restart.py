@@ -12,8 +12,9 @@ this order:
    mean anything by them.
 4. Exit code 4 of our workers means that the output volume lacks room. The job waits for room: only
    the first attempt of a row is charged.
-5. Any other failure is charged, and the job restarts.
-6. A helper that exited with 0 before the last worker gets a grace period: at the end of training
+5. An eviction for the pod's own use of local storage is charged, under a reason of its own.
+6. Any other failure is charged, and the job restarts.
+7. A helper that exited with 0 before the last worker gets a grace period: at the end of training
    all members exit together, and the exit of a worker may be observed last.
 
 A node may be out of reach for minutes before its pods are deleted. A failure or a hang of other
@@ -28,12 +29,26 @@ from typing import Final
 
 from imagenet_operator.api.status import MemberStatus
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
-from imagenet_operator.reconcile.policies import start_errors
+from imagenet_operator.reconcile.policies import start_errors, storage
 from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import Charge, End, MemberPod
 
 FULL_VOLUME: Final = "VolumeFull"
 """The reason of an end for lack of room on the output volume."""
+
+NO_ROOM: Final = "OutOf"
+"""How the kubelet begins its reason where a bound pod did not fit: OutOfcpu, OutOfpods, …"""
+
+REJECTIONS: Final = frozenset(
+    {
+        "NodeAffinity",  # the node changed between binding and start
+        "NodeShutdown",  # the node goes down
+        "SMTAlignmentError",  # the CPU manager has no whole cores left
+        "TopologyAffinityError",  # the topology manager cannot align the devices
+        "UnexpectedAdmissionError",  # a device plugin was restarting, or fails
+    }
+)
+"""The reasons with which a kubelet rejects a bound pod, beside those that begin with `NO_ROOM`."""
 
 _NEVER_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """The reasons of containerd and Docker for a container whose program cannot be executed."""
@@ -62,7 +77,7 @@ def verdict(
     """
     for member in members:
         if (why := _disruption(member, seen.get(member.name))) is not None:
-            return End(why, f"{member.name} was disrupted: {why}", Charge.DISRUPTION)
+            return End(why, _disrupted(member, why), Charge.DISRUPTION)
     failed = sorted(
         (member for member in members if member.phase == "Failed"),
         key=lambda item: str(item.finished_at),
@@ -115,6 +130,32 @@ def _disruption(member: MemberStatus, pod: MemberPod | None) -> str | None:
     return None
 
 
+def rejecting_nodes(members: Sequence[MemberStatus]) -> list[str]:
+    """Return the nodes whose kubelets rejected members of an attempt."""
+    return [item.node for item in members if item.node is not None and _is_rejected(item)]
+
+
+def _is_rejected(member: MemberStatus) -> bool:
+    """Whether a kubelet rejected a pod, so that no container of it was ever started."""
+    reason = member.reason or ""
+    # Under pressure, a node rejects a pod with the reason of an eviction.
+    is_rejection = (
+        reason in REJECTIONS
+        or reason.startswith(NO_ROOM)
+        or (member.message or "").startswith("Pod was rejected")
+    )
+    return member.phase == "Failed" and member.started_at is None and is_rejection
+
+
+def _disrupted(member: MemberStatus, why: str) -> str:
+    if not _is_rejected(member):
+        return f"{member.name} was disrupted: {why}"
+    node = f" of {member.node}" if member.node else ""
+    message = f": {' '.join(member.message.split())}" if member.message else ""
+    then = "; the next attempt prefers other nodes" if member.node else ""
+    return f"the kubelet{node} rejected {member.name}: {why}{message}{then}"
+
+
 def _failure(failed: Sequence[MemberStatus], *, own_program: bool) -> End:
     """The end of an attempt by members that failed, the first of them first."""
     for member in failed:
@@ -122,6 +163,10 @@ def _failure(failed: Sequence[MemberStatus], *, own_program: bool) -> End:
             why = f"the container cannot be started: {member.message or 'no message'}"
             message = f"{member.name}: {why}; correct the template"
             return End(start_errors.NOT_STARTED, message, Charge.START_ERROR)
+    for member in failed:
+        if member.reason == storage.EXCEEDED:
+            message = f"{member.name} was evicted: {member.message}"
+            return End(storage.EXCEEDED, message, Charge.FAILURE)
     ours = [member for member in failed if not (own_program and member.role == "worker")]
     for member in ours:
         if member.exit_code in (BAD_ARGUMENTS, PERMANENT):

@@ -8,6 +8,9 @@ A program that the container runtime cannot start ends its pod, and with it the 
 attempt starts after as long as the row of such attempts has lasted, so that the wait doubles. The
 row ends when all members run. Its deadline is the same.
 
+A job that has trained loses more by a failure than by a wait. So while it has restarts left, it
+waits for the cure without an end, and its condition names the error.
+
 While an error lasts, the attempt is ended neither for a lack of progress nor for members without
 nodes. After it, both count from its end.
 """
@@ -16,13 +19,25 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from imagenet_operator.api.status import StartErrors, TrainingStatus
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import StartErrors, Status, TrainingStatus
 
 REASON = "StartDeadlineExceeded"
 """The reason of a job that fails by this policy."""
 
 NOT_STARTED = "RunContainerError"
 """The reason of an attempt that ended because a program could not be started."""
+
+
+def is_worth_a_wait(job: ImageNetJob, status: Status) -> bool:
+    """Whether a job waits for the cure of a start error beyond the deadline.
+
+    Args:
+        job: The job.
+        status: Its new status so far.
+    """
+    has_restarts = status.restarts < job.spec.run_policy.backoff_limit
+    return has_restarts and status.progressed_attempt is not None
 
 
 def recorded(former: StartErrors | None, is_error: bool, now: datetime) -> StartErrors | None:

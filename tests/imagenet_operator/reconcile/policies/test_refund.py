@@ -47,10 +47,42 @@ def test_a_member_that_had_ended_makes_no_node_suspect(phase: str) -> None:
     assert refund.suspects(record, {"worker-1": on("b", out_of_reach=True)}) == {}
 
 
-def test_a_suspect_node_that_cannot_be_reached_is_lost() -> None:
-    assert refund.lost({"b": on("b")}) is None
-    pod = on("c", out_of_reach=True)
-    assert refund.lost({"b": on("b"), "c": pod}) is pod
+@pytest.mark.parametrize(
+    ("pod", "unreachable", "lost"),
+    [
+        (on("b"), "", None),
+        (on("b"), "b", "worker-1"),
+        (on("b"), "c", None),
+        # It vanished from its node before the node was known to be lost.
+        (None, "b", "worker-1"),
+        (on("b", Phase.FAILED, finished_at=later(1)), "b", None),
+    ],
+)
+def test_a_suspect_node_that_cannot_be_reached_is_lost(
+    pod: MemberPod | None, unreachable: str, lost: str | None
+) -> None:
+    pods = {} if pod is None else {pod.name: pod}
+    record = [CRASHED, recorded("worker-1", node="b")]
+    assert refund.lost(record, pods, {unreachable}) == lost
+
+
+@pytest.mark.parametrize(("ended", "is_suspect"), [(-1, True), (0, False), (1, False)])
+@pytest.mark.parametrize("has_pod", [True, False])
+def test_an_end_before_the_failure_does_not_show_that_its_node_is_alive(
+    ended: int, is_suspect: bool, has_pod: bool
+) -> None:
+    """A worker of the same node may have ended well long before."""
+    time = later(ended)
+    record = [
+        recorded("worker-2", "Succeeded", node="b", finished_at=time),
+        CRASHED,
+        recorded("worker-1", node="b"),
+    ]
+    pods = {"worker-1": on("b", out_of_reach=True)}
+    if has_pod:
+        pods["worker-2"] = seen("worker-2", Phase.SUCCEEDED, node="b", finished_at=time)
+    assert bool(refund.suspects(record, pods)) is is_suspect
+    assert bool(refund.lost(record, pods, {"b"})) is is_suspect
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(0, False), (299, False), (300, True)])

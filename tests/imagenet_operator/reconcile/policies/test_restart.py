@@ -90,6 +90,52 @@ def test_what_the_cluster_does_is_not_charged(pod: MemberPod, reason: str) -> No
     assert judge(pod) == (Charge.DISRUPTION, reason, f"worker-1 was disrupted: {reason}")
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "words"),
+    [
+        (
+            "UnexpectedAdmissionError",
+            "Pod was rejected: Allocate failed due to no healthy devices",
+            "UnexpectedAdmissionError: Pod was rejected: Allocate failed due to no healthy devices",
+        ),
+        ("OutOfcpu", None, "OutOfcpu"),
+        ("TopologyAffinityError", None, "TopologyAffinityError"),
+        (
+            "Evicted",
+            "Pod was rejected: The node had condition: [DiskPressure]",
+            "Evicted: Pod was rejected: The node had condition: [DiskPressure]",
+        ),
+    ],
+)
+def test_a_pod_that_a_kubelet_rejects_names_the_node(
+    reason: str, message: str | None, words: str
+) -> None:
+    pod = failed("worker-1", None, disrupted=reason, message=message, node="n7")
+    assert judge(pod) == (
+        Charge.DISRUPTION,
+        reason,
+        f"the kubelet of n7 rejected worker-1: {words}; the next attempt prefers other nodes",
+    )
+    record = members.recorded([recorded("worker-1", "Pending")], {"worker-1": pod}, NOW)
+    assert restart.rejecting_nodes(record) == ["n7"]
+
+
+def test_a_pod_that_ran_was_not_rejected() -> None:
+    pod = failed("worker-1", 143, disrupted="NodeShutdown", node="n7", started_at=NOW)
+    verdict = judge(pod)
+    assert verdict is not None
+    assert verdict[2] == "worker-1 was disrupted: NodeShutdown"
+
+
+def test_an_eviction_for_the_own_use_of_storage_is_charged_under_its_name() -> None:
+    pod = failed("worker-1", 137, reason="StorageLimitExceeded", message="wrote too much")
+    assert judge(failed("worker-0", 1), pod) == (
+        Charge.FAILURE,
+        "StorageLimitExceeded",
+        "worker-1 was evicted: wrote too much",
+    )
+
+
 def test_a_pod_that_vanished_is_not_charged() -> None:
     verdict = judge(gone=("server-0",))
     assert verdict == (Charge.DISRUPTION, "Vanished", "server-0 was disrupted: Vanished")
