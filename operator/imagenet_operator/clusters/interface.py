@@ -56,7 +56,7 @@ class Cluster(Protocol):
         """
 
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
-        """Return the nodes of its pods and recorded members that are not ready, gone or out of use."""
+        """Return the nodes of its pods and members that are not ready, gone or out of service."""
 
     async def free_capacity(self) -> Capacity | None:
         """Return what each node has left for pods; None if that is not known."""

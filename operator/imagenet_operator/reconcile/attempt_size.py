@@ -14,10 +14,11 @@ from imagenet_operator.api.status import MemberStatus, TrainingStatus
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.manifests import labels, worker
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import capacity, elastic, gang
+from imagenet_operator.reconcile.policies import capacity, elastic, gang, waiting
 from imagenet_operator.reconcile.policies.capacity import PlannedPod
 from imagenet_operator.reconcile.policies.elastic import Choice
 from imagenet_operator.reconcile.types import (
+    Charge,
     End,
     Manifest,
     MemberPod,
@@ -125,6 +126,31 @@ def started(context: ReconcileContext, planned: tuple[MemberStatus, ...]) -> dic
         "worker_changes": None if former is None else former.worker_changes,
         "growth_after": None if former is None else former.growth_after,
     }
+
+
+def cut_off(context: ReconcileContext) -> End:
+    """Return the end of an attempt of which not all pods were created.
+
+    If a quota refuses them, the same number would be refused again.
+    """
+    refusal = context.observed.refusal
+    is_over_quota = (
+        refusal is not None and waiting.refused(refusal).reason == waiting.QUOTA_EXCEEDED
+    )
+    if refusal is None or not is_over_quota or not limit(context, context.training).can_shrink:
+        return gang.CUT_OFF
+    message = f"{refusal.message}; the next attempt has fewer workers"
+    return End(gang.OVER_QUOTA, message, Charge.WITHDRAWAL)
+
+
+def with_admitted(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> dict[str, Any]:
+    """Return what the status records of an attempt of which a quota did not admit all pods.
+
+    All other members are needed, whichever pods the quota happened to admit.
+    """
+    workers = elastic.workers_of(context.training)
+    others = len(context.training.members) - workers
+    return {"bound_workers": max(0, min(len(seen) - others, workers))}
 
 
 def with_growth(context: ReconcileContext) -> dict[str, Any]:

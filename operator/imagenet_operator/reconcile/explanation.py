@@ -14,7 +14,14 @@ from datetime import datetime
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import ConditionType, Status
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import conditions, start_errors, unsupported, waiting
+from imagenet_operator.reconcile.policies import (
+    conditions,
+    gang,
+    shared_dataset,
+    start_errors,
+    unsupported,
+    waiting,
+)
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import Decision, Observed
 from imagenet_operator.reconcile.waiting_objects import (
@@ -27,7 +34,8 @@ from imagenet_operator.reconcile.waiting_objects import (
 _NOT_REPLACED = frozenset({"NameConflict", "ClaimTerminating", unsupported.REASON})
 """Reasons of a step that say what the job waits for themselves."""
 
-WAITING_REASONS = (waiting.REASONS - {INITIALIZING}) | _NOT_REPLACED | {"ClaimNotFound"}
+WAITING_REASONS = (waiting.REASONS - {INITIALIZING}) | _NOT_REPLACED
+WAITING_REASONS |= {"ClaimNotFound", shared_dataset.REASON}
 """The reasons of a condition by which a job does not start; a running init container is none."""
 
 
@@ -101,7 +109,8 @@ def _restore(context: ReconcileContext) -> None:
     training, found = context.status.training, conditions.find(context.status.conditions, "Running")
     if training is None or training.outcome is None or found is None:
         return
-    if found.reason in waiting.REASONS:
+    is_kept = training.outcome.reason == gang.TIMED_OUT and found.reason in waiting.UNPLACED
+    if found.reason in waiting.REASONS and not is_kept:
         context.set_condition("Running", False, training.outcome.reason, training.outcome.message)
 
 

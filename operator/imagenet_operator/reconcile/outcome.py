@@ -16,6 +16,7 @@ from imagenet_operator.reconcile.policies import (
     backoff,
     cleanup,
     clock,
+    conditions,
     figures,
     gang,
     members,
@@ -23,6 +24,7 @@ from imagenet_operator.reconcile.policies import (
     restart,
     start_errors,
     time_account,
+    waiting,
 )
 from imagenet_operator.reconcile.types import Attempt, Charge, End, MemberPod
 
@@ -95,7 +97,11 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
         time=context.now, reason=end.reason, message=end.message, charged=charged
     )
     context.update_training(outcome=outcome)
-    context.set_condition("Running", False, end.reason, end.message)
+    running = conditions.find(context.status.conditions, "Running")
+    is_unplaced = running is not None and running.reason in waiting.UNPLACED
+    # The next attempt is likely to wait for the same.
+    if not (end.reason == gang.TIMED_OUT and is_unplaced):
+        context.set_condition("Running", False, end.reason, end.message)
     limit = _limit_reached(context, end)
     if limit is not None and end.charge is Charge.FAILURE and _suspects(context):
         _hold(context, end)

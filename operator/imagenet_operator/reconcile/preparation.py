@@ -153,7 +153,6 @@ def _waits_for_another(context: ReconcileContext) -> bool:
     message = shared_dataset.message(other)
     if context.set_condition("DatasetReady", False, shared_dataset.REASON, message):
         context.record_event(shared_dataset.REASON, message)
-    context.update(preparation=clock.stop(context.status.preparation or Clock(), context.now))
     context.requeue_later()
     return True
 
@@ -361,6 +360,10 @@ def _check_deadline(context: ReconcileContext) -> None:
     seconds = context.job.spec.run_policy.preparation_deadline_seconds
     spent = context.status.preparation or Clock()
     if clock.is_over(spent, seconds, context.now):
-        context.fail("PreparationDeadlineExceeded", f"preparing the dataset took over {seconds} s")
+        message = f"preparing the dataset took over {seconds} s"
+        found = conditions.find(context.status.conditions, "DatasetReady")
+        if found is not None and found.reason == shared_dataset.REASON:
+            message = f"{message}; {found.message}"
+        context.fail("PreparationDeadlineExceeded", message)
     else:
         context.requeue_at(clock.ends_at(spent, seconds))

@@ -1,13 +1,15 @@
 """Publishing: the Job that uploads a sealed dataset beside training.
 
 It begins when the dataset is ready, and neither its failure nor its duration changes what becomes
-of the training. A job that has ended keeps it until it ends. On a claim that is attached to one
+of the training. A job that has ended keeps it until it ends, or has not started for
+startDeadlineSeconds. On a claim that is attached to one
 node at a time, it begins when the training has ended: its pod could take the volume to a node
 without room for the workers.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from imagenet_operator.api import ImageNetJob
@@ -30,6 +32,8 @@ def publish(context: ReconcileContext) -> None:
         _record_end(context, job)
     elif suspended:
         context.set_condition(CONDITION, False, "Suspended", "the job is suspended")
+    elif not context.unsupported and (cause := _never_starts(context, job)) is not None:
+        _give_up(context, job, cause)
     elif job is None:
         _begin(context)
     elif job.stranded and not job.terminating and not context.unsupported:
@@ -55,6 +59,40 @@ def _is_suspended(context: ReconcileContext) -> bool:
     """Whether the job is suspended; one that has ended cannot be."""
     has_ended = context.status.completion_time is not None
     return context.job.spec.run_policy.suspend and not has_ended
+
+
+def _never_starts(context: ReconcileContext, job: PreparationJob | None) -> str | None:
+    """Return why the Job's pod has not started for startDeadlineSeconds; None if it may start yet.
+
+    Before the job has ended, only an error that waiting does not cure counts.
+    """
+    ended, now = context.status.completion_time, context.now
+    limit = timedelta(seconds=context.job.spec.run_policy.start_deadline_seconds)
+    condition = conditions.find(context.status.conditions, CONDITION)
+    if job is None:
+        is_over = ended is not None and now >= ended + limit
+        return None if not is_over or condition is None else condition.message
+    objects = [item for item in context.observed.waiting if item.role == dataset.PUBLISH]
+    wait = waiting.find(objects, context.observed.events or {}, now)
+    if wait is None or wait.reason == waiting.CAUSES["Pulling"].reason:
+        return None
+    if ended is None and not wait.is_error:
+        return None
+    times = [*(item.since for item in objects), None if wait.is_error else ended]
+    since = max((time for time in times if time is not None), default=now)
+    context.requeue_at(since + limit)
+    return wait.message if now >= since + limit else None
+
+
+def _give_up(context: ReconcileContext, job: PreparationJob | None, cause: str) -> None:
+    """Record that the Job cannot start: it must not keep an ended job for ever."""
+    seconds = context.job.spec.run_policy.start_deadline_seconds
+    message = f"publish: could not start for {seconds} s: {cause}"
+    context.set_condition(CONDITION, False, FAILED, message)
+    context.record_warning(FAILED, message)
+    if job is not None and not job.terminating:
+        context.delete([job.reference])
+    context.requeue_now()
 
 
 def _begin(context: ReconcileContext) -> None:

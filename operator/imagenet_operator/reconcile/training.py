@@ -9,6 +9,7 @@ write that records the outcome also records how the members ended.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from imagenet_operator.api.status import Clock, MemberStatus, TrainingStatus
@@ -34,6 +35,7 @@ from imagenet_operator.reconcile.policies import (
     suspend,
     unsupported,
 )
+from imagenet_operator.reconcile.policies import waiting as waiting_causes
 from imagenet_operator.reconcile.types import Attempt, End, MemberPod
 
 _SCHEDULING = "Scheduling"
@@ -53,7 +55,7 @@ def train(context: ReconcileContext) -> None:
     seen = _record(context)
     is_whole = seen.keys() == {member.name for member in training.members}
     if is_adopted and not (is_whole and _is_of_this_spec(context, seen)):
-        outcome.end_attempt(context, gang.CUT_OFF)
+        _end(context, attempt_size.cut_off(context), seen)
     elif members.succeeded(context.training.members):
         if (no_result := result.verdict(context.training)) is None:
             outcome.succeed(context)
@@ -107,7 +109,13 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
         **attempt_size.started(context, planned),
     )
     context.update(training=started)
-    context.set_condition("Running", False, _SCHEDULING, _WAITING)
+    has_timed_out = (
+        former is not None
+        and former.outcome is not None
+        and former.outcome.reason == gang.TIMED_OUT
+    )
+    if waits or not has_timed_out or not _is_unplaced(context):
+        context.set_condition("Running", False, _SCHEDULING, _WAITING)
     words = attempt_size.in_words(context, planned)
     context.record_event("AttemptStarted", f"attempt {number}: {len(planned)} pods{words}")
     # Pods for which there is no room may have no event, and neither have pods with gates.
@@ -187,6 +195,8 @@ def _end(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> 
     """Record the end of the attempt, with what the size of the next one depends on."""
     if end.reason == gang.TIMED_OUT:
         context.update_training(**attempt_size.with_bound(context, seen))
+    elif end.reason == gang.OVER_QUOTA:
+        context.update_training(**attempt_size.with_admitted(context, seen))
     elif end.reason == elastic.GROWING:
         context.update_training(**attempt_size.with_growth(context))
     outcome.end_attempt(context, end)
@@ -233,8 +243,24 @@ def _record_running(context: ReconcileContext, waiting: str) -> None:
     elif training.bound_time is not None:
         message = "all members have nodes; waiting for them to run"
         context.set_condition("Running", False, "Starting", message)
-    else:
+    elif not (_is_unplaced(context) and _may_still_be_unplaced(training, context.now)):
         context.set_condition("Running", False, _SCHEDULING, waiting)
+
+
+def _is_unplaced(context: ReconcileContext) -> bool:
+    """Whether the condition says that the scheduler does not place a pod."""
+    found = conditions.find(context.status.conditions, "Running")
+    return found is not None and found.reason in waiting_causes.UNPLACED
+
+
+def _may_still_be_unplaced(training: TrainingStatus, now: datetime) -> bool:
+    """Whether an attempt is too young to know whether the scheduler places its pods.
+
+    The attempt before was withdrawn because it did not. A condition that changed with each attempt
+    would hide from an alert how long the job waits.
+    """
+    since = training.schedulable_time
+    return since is not None and now < since + waiting_causes.EVENTS_AFTER
 
 
 def _record_stragglers(context: ReconcileContext) -> None:

@@ -165,6 +165,37 @@ def test_a_job_that_has_trained_waits_for_a_missing_command_while_it_has_restart
     assert is_over(cluster) is not waits
 
 
+@pytest.mark.parametrize("reason", ["Unschedulable", None], ids=["no node fits", "no scheduler"])
+def test_a_gang_that_finds_no_nodes_says_so_in_all_of_its_attempts(reason: str | None) -> None:
+    """The alert counts how long one reason lasts; the attempts come and go."""
+    cluster = creating(schedulingPolicy={"scheduleTimeoutSeconds": 100})
+    found: list[str] = []
+    for _ in range(60):
+        cluster.reconcile()
+        for item in cluster.terminating():
+            cluster.finalize(item)
+        for item in cluster.pending():
+            if reason:
+                time = item["metadata"]["creationTimestamp"]
+                item["status"]["conditions"] = [
+                    {"type": "PodScheduled", "status": "False", "reason": reason,
+                     "lastTransitionTime": time}
+                ]  # fmt: skip
+        cluster.now += timedelta(seconds=10)
+        if cluster.status.training is not None:
+            found.append(running(cluster)[1])
+    training = cluster.status.training
+    assert training is not None
+    assert training.attempt >= 2, "attempts were withdrawn"
+    expected = reason or "NotScheduled"
+    assert set(found[found.index(expected) :]) == {expected}
+    for item in cluster.pending():
+        item["status"]["conditions"] = []
+        item["spec"]["nodeName"] = "a"
+    cluster.reconcile()
+    assert running(cluster)[1] == "ContainerCreating", "they have nodes now"
+
+
 def test_the_default_deadline_is_ten_minutes() -> None:
     cluster = blocked()
     pass_time(cluster, 590)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from support.job_stories import ROOMY, condition_of, ended_well, is_over, is_run
 from support.job_table import BUCKET, PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster
 
+Manifest = dict[str, Any]
 NAME = "digits-publish"
 PROTECTION = "digits-preparation"
 PUBLISH = {"publish": {"s3": BUCKET}}
@@ -95,6 +98,67 @@ def test_a_job_that_has_ended_keeps_its_upload() -> None:
     cluster.settle()
     assert cluster.is_deleted
     assert published(cluster)[:2] == ("True", "Published")
+
+
+def ended_with_an_upload_that_waits(state: Manifest, **run_policy: object) -> SimulatedCluster:
+    """A job that has ended, and whose upload has a pod that does not start."""
+    cluster = play(make(ttlSecondsAfterFinished=0, **run_policy), is_publishing)
+    cluster.pend(cluster.objects["Job", NAME])["status"] |= state
+    end_training_before_the_upload(cluster)
+    return cluster
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+WAITING = {"state": {"waiting": {"reason": "ErrImagePull"}}, "name": "main"}
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [
+        ({"conditions": [UNSCHEDULABLE | {"message": "0/3 nodes"}]}, "no node fits the pod"),
+        ({"containerStatuses": [WAITING]}, "the image cannot be pulled"),
+    ],
+)
+def test_an_upload_that_cannot_start_does_not_keep_an_ended_job(
+    state: Manifest, cause: str
+) -> None:
+    cluster = ended_with_an_upload_that_waits(state, startDeadlineSeconds=900)
+    ended = cluster.status.completion_time
+    assert ended is not None
+    assert not cluster.is_deleted
+    while not cluster.is_deleted:
+        cluster.now += timedelta(seconds=60)
+        cluster.reconcile()
+        assert cluster.now <= ended + timedelta(seconds=1800), published(cluster)
+    assert published(cluster)[1] == "PublishFailed"
+    assert "publish: could not start for 900 s: digits-publish" in published(cluster)[2]
+    assert cause in published(cluster)[2]
+
+
+def test_an_upload_whose_name_is_taken_does_not_keep_an_ended_job() -> None:
+    cluster = make(ttlSecondsAfterFinished=0)
+    cluster.occupy("Job", NAME)
+    play(cluster, is_running)
+    for _ in range(100):
+        cluster.turn()
+        cluster._finish_training()
+        cluster.reconcile()
+    assert not cluster.is_deleted
+    cluster.now += timedelta(seconds=700)
+    for _ in range(3):
+        cluster.reconcile()
+    assert cluster.is_deleted
+    assert published(cluster)[1] == "PublishFailed"
+    assert "Job digits-publish belongs to Other theirs" in published(cluster)[2]
+
+
+def test_an_upload_that_waits_for_a_node_while_the_job_trains_goes_on_waiting() -> None:
+    cluster = play(make(), is_publishing)
+    cluster.pend(cluster.objects["Job", NAME])["status"]["conditions"] = [UNSCHEDULABLE]
+    for _ in range(100):
+        cluster.now += timedelta(seconds=60)
+        cluster.reconcile()
+    assert published(cluster)[:2] == ("False", "Unschedulable")
 
 
 def test_an_upload_is_protected_until_it_ends() -> None:

@@ -103,7 +103,7 @@ class KubernetesCluster:
         ]
 
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
-        """Return the nodes of its pods and recorded members that are not ready, gone or out of use."""
+        """Return the nodes of its pods and members that are not ready, gone or out of service."""
         training = job.status.training
         recorded = () if training is None else training.members
         # A pod may have vanished from its node before the node is known to be lost.

@@ -313,7 +313,7 @@ def _is_cut_off(decision: Decision) -> bool:
     """
     training = decision.status.training
     outcome = None if training is None else training.outcome
-    return outcome is not None and outcome.reason == gang.CUT_OFF.reason
+    return outcome is not None and outcome.reason in (gang.CUT_OFF.reason, gang.OVER_QUOTA)
 
 
 def _log_and_count(key: JobKey, job: ImageNetJob, decision: Decision) -> None:

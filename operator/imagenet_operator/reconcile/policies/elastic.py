@@ -6,6 +6,8 @@ wait for nodes, which a cluster autoscaler may add. If not all members are bound
 another reason, such as a lost node, the next one has the largest number that fits. If no number
 fits, the next attempt waits with the former number, or with the least one after a wait in vain.
 
+If a quota did not admit all pods, the next attempt has as many workers as it admitted.
+
 If the free capacity is not known, the number of workers that were bound decides, and no job grows.
 
 An attempt that runs with fewer workers is ended at a checkpoint when more fit: `maxChangesPerHour`
@@ -67,17 +69,18 @@ def next_workers(
     if former is None or former.outcome is None or former.outcome.reason == suspend.END.reason:
         return Choice(largest)
     before = max((count for count in counts if count <= workers_of(former)), default=least)
-    timed_out = former.outcome.reason == gang.TIMED_OUT
-    if not timed_out or before == least:
+    is_over_quota = former.outcome.reason == gang.OVER_QUOTA
+    has_failed = is_over_quota or former.outcome.reason == gang.TIMED_OUT
+    if not has_failed or before == least:
         if shortage is None:
             return Choice(before)
         possible = counts if _is_trusted(former, now) else _up_to(counts, before)
         return Choice(_largest(possible, shortage, before), _why(counts, shortage))
     below = [count for count in counts if count < before]
     why = former.outcome.message
-    if shortage is None:
+    if shortage is None or is_over_quota:
         bound = _up_to(below, former.bound_workers or 0)
-        return Choice(max(bound, default=least), why)
+        return Choice(max(bound, default=least), why, is_doubtful=is_over_quota)
     is_doubtful = shortage(before) is None
     return Choice(
         _largest(below, shortage, least),

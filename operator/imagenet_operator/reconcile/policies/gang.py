@@ -33,6 +33,10 @@ from imagenet_operator.reconcile.types import Capacity, Charge, End, MemberPod, 
 CUT_OFF = End("CreationCutOff", "not all pods were created; trying again later", Charge.WITHDRAWAL)
 """The end of an attempt that is not recorded in the status and lacks pods."""
 
+OVER_QUOTA: Final = "QuotaExceeded"
+"""The reason of an attempt of which a ResourceQuota did not admit all pods, of a job that may have
+fewer workers."""
+
 TIMED_OUT: Final = "GangTimedOut"
 """The reason of an attempt whose members were not all bound in time."""
 

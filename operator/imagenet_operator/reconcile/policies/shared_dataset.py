@@ -1,8 +1,8 @@
 """Shared dataset: of the jobs that need one dataset on one claim, one prepares it at a time.
 
 After `index`, a job knows which dataset it needs. A job that packs already goes first, else the
-oldest by creationTimestamp, then by UID. The others wait, and their preparation deadline stands
-still. If the first one fails, is suspended or is deleted, the next takes over, and the shards that
+oldest by creationTimestamp, then by UID. The others wait, and their preparation deadline goes on.
+If the first one fails, is suspended or is deleted, the next takes over, and the shards that
 exist stay. Once it has sealed the dataset, the others only have the seal checked.
 
 A job may not see yet that another one packs. Then both pack, which costs time and does no harm: a

@@ -26,7 +26,7 @@ from imagenet_operator.api.time_status import (
     seconds_of,
     worker_seconds,
 )
-from imagenet_operator.reconcile.policies import conditions, elastic, figures
+from imagenet_operator.reconcile.policies import conditions, elastic, figures, shared_dataset
 from imagenet_operator.reconcile.sample import Sample
 
 FETCHING: Final = "Fetching"
@@ -92,6 +92,8 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
         if status.preparation is None or status.preparation.since is None:
             return "queueing"
         ready = conditions.find(status.conditions, "DatasetReady")
+        if ready is not None and ready.reason == shared_dataset.REASON:
+            return "queueing"
         return "fetching" if ready is not None and ready.reason == FETCHING else "preparing"
     if training.outcome is not None:
         is_restart = conditions.holds(status.conditions, "Restarting")

@@ -151,9 +151,15 @@ EVENT_REASONS: Final = frozenset(
 
 _RANK: Final = {name: number for number, name in enumerate(CAUSES)}
 
+UNPLACED: Final = frozenset({"Unschedulable", "NotScheduled"})
+"""The reasons of pods that the scheduler does not place."""
+
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+"""The reason of objects that a ResourceQuota refuses."""
+
 _REFUSALS: Final = (
-    ("exceeded quota", "QuotaExceeded", "raise the ResourceQuota, or lower what the job requests"),
-    ("failed quota", "QuotaExceeded", "set the requests and limits that the ResourceQuota needs"),
+    ("exceeded quota", QUOTA_EXCEEDED, "raise the ResourceQuota, or lower what the job requests"),
+    ("failed quota", QUOTA_EXCEEDED, "set the requests and limits that the ResourceQuota needs"),
     ("violates PodSecurity", "PodSecurityViolated", "correct the template"),
     ("failed calling webhook", "WebhookFailed", ""),
     ("admission webhook", "WebhookDenied", ""),

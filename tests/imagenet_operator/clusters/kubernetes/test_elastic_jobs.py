@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from imagenet_operator.clusters.kubernetes import kinds
-from support.api_requests import Refusal, Request
+from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, cluster_of, job, node, running, start_program
 
@@ -82,6 +82,27 @@ async def test_the_room_of_the_former_attempt_counts_for_the_next_one() -> None:
 
         assert workers(harness) == 4
         assert {"Shrunk", "Growing", "Grown"} <= set(harness.events())
+
+
+@asynchronous
+async def test_a_quota_that_admits_fewer_workers_makes_the_job_smaller() -> None:
+    async with cluster_of(node("a")) as server, running(server) as harness:
+        # One scheduler, one server and at most three workers.
+        server.refuse(
+            Refusal(
+                403, "Forbidden", 'pods "x" is forbidden: exceeded quota: team, limited: pods=5'
+            ),
+            lambda asked: creates_a_pod(asked) and len(harness.pods()) >= 5,
+        )
+        await server.add(job(training=TRAINING))
+        await server.until(lambda: "QuotaExceeded" in harness.events())
+        for _ in range(4):
+            await harness.let_pass(30)
+            await harness.finish_deleting()
+            await harness.let_pass(30)
+        assert workers(harness) == 3
+        assert len(harness.pods()) == 5
+        assert "Shrunk" in harness.events()
 
 
 @asynchronous

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.clusters.kubernetes import metrics
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, claim, cluster_of_one, succeeded_pod, with_images
 from support.simulated_objects import INDEX_RESULT
@@ -115,10 +116,23 @@ async def test_the_job_that_packs_already_goes_first() -> None:
 
 
 @asynchronous
-async def test_the_deadline_of_the_preparation_stands_still_while_another_one_prepares() -> None:
+async def test_a_job_that_waits_for_another_one_has_its_deadline_and_is_reported() -> None:
     async with two_jobs() as (harness, older, younger):
         await list_images(harness, older)
         await list_images(harness, younger)
-        await harness.let_pass(3600)
-        assert "since" not in harness.status(younger)["preparation"]
-        assert harness.status(younger)["preparation"]["seconds"] < 3600
+        policy = {"preparationDeadlineSeconds": 3600}
+        await harness.server.change(
+            "ImageNetJob", younger, lambda item: item["spec"].update(runPolicy=policy)
+        )
+        await harness.let_pass(1800)
+        assert harness.condition("DatasetReady", younger)["reason"] == "WaitingForJob"
+        harness.operator.measure()
+        (sample,) = metrics.WAITING.collect()[0].samples
+        assert (sample.labels["imagenet_job"], sample.labels["reason"]) == (
+            younger,
+            "WaitingForJob",
+        )
+        await harness.let_pass(1801)
+        failed = harness.condition("Failed", younger)
+        assert failed["reason"] == "PreparationDeadlineExceeded"
+        assert f"ImageNetJob {older} prepares the same dataset" in failed["message"]
