@@ -100,9 +100,9 @@ def test_a_job_that_has_ended_keeps_its_upload() -> None:
     assert published(cluster)[:2] == ("True", "Published")
 
 
-def ended_with_an_upload_that_waits(state: Manifest, **run_policy: object) -> SimulatedCluster:
+def ended_with_an_upload_that_waits(state: Manifest) -> SimulatedCluster:
     """A job that has ended, and whose upload has a pod that does not start."""
-    cluster = play(make(ttlSecondsAfterFinished=0, **run_policy), is_publishing)
+    cluster = play(make(ttlSecondsAfterFinished=0, startDeadlineSeconds=900), is_publishing)
     cluster.pend(cluster.objects["Job", NAME])["status"] |= state
     end_training_before_the_upload(cluster)
     return cluster
@@ -122,7 +122,7 @@ WAITING = {"state": {"waiting": {"reason": "ErrImagePull"}}, "name": "main"}
 def test_an_upload_that_cannot_start_does_not_keep_an_ended_job(
     state: Manifest, cause: str
 ) -> None:
-    cluster = ended_with_an_upload_that_waits(state, startDeadlineSeconds=900)
+    cluster = ended_with_an_upload_that_waits(state)
     ended = cluster.status.completion_time
     assert ended is not None
     assert not cluster.is_deleted

@@ -127,7 +127,7 @@ async def test_a_job_that_waits_for_another_one_has_its_deadline_and_is_reported
         await harness.let_pass(1800)
         assert harness.condition("DatasetReady", younger)["reason"] == "WaitingForJob"
         harness.operator.measure()
-        (sample,) = metrics.WAITING.collect()[0].samples
+        (sample,) = next(iter(metrics.WAITING.collect())).samples
         assert (sample.labels["imagenet_job"], sample.labels["reason"]) == (
             younger,
             "WaitingForJob",
