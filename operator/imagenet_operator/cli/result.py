@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.policies.conditions import find, holds
 
+_CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
 _LOG_BYTES = 4096
 _LOG_LINES = 12
 
@@ -76,6 +78,33 @@ def collect(job: ImageNetJob, found: Volumes, seconds: float, log: Path | None) 
     folder = found.path(mount.claim) / names.output_folder(job.metadata.name, job.metadata.uid)
     model, training = _newest_result(job, folder)
     return Result(job, seconds, folder, model, training, _dataset(job, found), log)
+
+
+def interruption(end: Result) -> str:
+    """Return what an interrupted run has kept and lost, and how to go on."""
+    training, again = end.job.status.training, "run the same command again"
+    if training is None:
+        return f"interrupted before training; {again} to go on with the preparation"
+    if environments.command_of(end.job) is not None:
+        return (
+            f"interrupted; {again} to start the next attempt of your program, which finds what it "
+            f"has saved below {end.results}"
+        )
+    position = _newest_checkpoint(end.results)
+    if position is None:
+        return f"interrupted before the first checkpoint: no step is kept; {again} to train again"
+    epochs, batches = position
+    where = f"{epochs} finished epochs" + (f" and {batches} batches" if batches else "")
+    return (
+        f"interrupted; the latest checkpoint has {where}, and later steps are lost; {again} to "
+        "resume from it"
+    )
+
+
+def _newest_checkpoint(folder: Path) -> tuple[int, int] | None:
+    """Return the epochs and batches of the newest complete checkpoint; None without any."""
+    found = (_CHECKPOINT.fullmatch(path.name) for path in folder.glob("attempts/r*/checkpoints/*"))
+    return max(((int(item[1]), int(item[2])) for item in found if item is not None), default=None)
 
 
 def _newest_result(job: ImageNetJob, folder: Path) -> tuple[Path | None, dict[str, Any]]:

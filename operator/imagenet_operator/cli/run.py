@@ -209,8 +209,5 @@ def _conclude(end: result.Result, display: Display) -> int:
     elif end.failure is not None:
         print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
     else:
-        print(
-            "interrupted; run the same command again to resume from the latest checkpoint",
-            file=sys.stderr,
-        )
+        print(result.interruption(end), file=sys.stderr)
     return code

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli import exit_codes, result
 from imagenet_operator.clusters.interface import LocalError
@@ -54,6 +55,56 @@ def collected(
 
 
 SUCCEEDED = condition("Succeeded", "AllWorkersSucceeded")
+
+
+@pytest.mark.parametrize(
+    ("training", "checkpoints", "words"),
+    [
+        (None, (), "interrupted before training; run the same command again to go on"),
+        (
+            {"attempt": 1},
+            (),
+            "interrupted before the first checkpoint: no step is kept; run the same command again "
+            "to train again",
+        ),
+        (
+            {"attempt": 1},
+            ("r0/checkpoints/epoch-0009-batch-00000000", "r1/checkpoints/.epoch-0012-batch-0.tmp"),
+            "interrupted; the latest checkpoint has 9 finished epochs, and later steps are lost; "
+            "run the same command again to resume from it",
+        ),
+        (
+            {"attempt": 1},
+            (
+                "r0/checkpoints/epoch-0002-batch-00000000",
+                "r1/checkpoints/epoch-0002-batch-00000007",
+            ),
+            "interrupted; the latest checkpoint has 2 finished epochs and 7 batches, and later "
+            "steps are lost; run the same command again to resume from it",
+        ),
+    ],
+)
+def test_an_interrupted_run_says_what_it_has_kept(
+    training: Any, checkpoints: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    for folder in checkpoints:
+        path = tmp_path / "digits-dataset" / "jobs" / f"digits-{UID8}" / "attempts" / folder
+        path.mkdir(parents=True)
+    end = collected(tmp_path, training=training)
+    assert result.interruption(end).startswith(words)
+
+
+def test_an_interrupted_program_of_the_users_own_finds_its_files(tmp_path: Path) -> None:
+    job = ImageNetJob.model_validate(job_table.manifest(training=job_table.OWN_PROGRAM))
+    status = Status.model_validate({"training": {"attempt": 1}})
+    end = result.collect(
+        job.model_copy(update={"status": status}), Volumes(tmp_path, {}), 12.3, None
+    )
+    folder = tmp_path / "digits-dataset" / "jobs" / f"digits-{UID8}"
+    assert result.interruption(end) == (
+        "interrupted; run the same command again to start the next attempt of your program, which "
+        f"finds what it has saved below {folder}"
+    )
 
 
 def test_success_tells_accuracy_paths_and_what_to_type(tmp_path: Path) -> None:

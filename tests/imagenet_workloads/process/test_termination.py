@@ -3,8 +3,11 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
+
+from imagenet_workloads.process.termination import Termination
 
 PROGRAM = """
 import ctypes, sys, time
@@ -63,6 +66,38 @@ def test_the_loop_has_time_to_save(number: int) -> None:
 
 def test_a_loop_that_hangs_is_ended_when_the_grace_is_over() -> None:
     assert run(0.2, "stuck", signal.SIGTERM) == (143, "")
+
+
+@pytest.mark.parametrize(
+    ("has_peers", "steps", "current", "words"),
+    [
+        (False, [0.1], 31, "the step has lasted 31 s so far; choose a smaller batch size"),
+        (False, [], 31, "the step has lasted 31 s so far; choose a smaller batch size"),
+        (True, [25.0, 0.1], 31, "a step takes up to 25 s; choose a smaller batch size"),
+        (True, [], 31, "the first step has not ended after 31 s"),
+        (True, [0.1], 31, "peers do not answer"),
+        (True, [0.1], None, "it was not written in time"),
+    ],
+)
+def test_a_checkpoint_that_comes_too_late_has_the_cause_that_was_measured(
+    has_peers: bool,
+    steps: list[float],
+    current: float | None,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    termination = Termination(grace=20)
+    termination.has_peers = has_peers
+    for seconds in steps:
+        termination.begin_step()
+        now += seconds
+        termination.end_step()
+    if current is not None:
+        termination.begin_step()
+        now += current
+    assert termination._why_too_late().startswith(words)
 
 
 def test_outside_of_the_loop_there_is_nothing_to_save() -> None:

@@ -20,12 +20,15 @@ _log = logging.getLogger(__name__)
 # Seconds between two checks whether a checkpoint is still possible.
 POLL_INTERVAL = 0.2
 
+_SHORTER_STEPS = "choose a smaller batch size, or a longer --termination-grace"
+
 
 class Termination:
     """Handles SIGTERM and SIGINT, after `listen`.
 
     Attributes:
         requested: Whether one has arrived; the training loop checks it after each batch.
+        has_peers: Whether a step needs other processes.
         is_hopeless: Returns whether no checkpoint is possible, because members that the batch needs
             are gone. Called repeatedly from another thread.
     """
@@ -42,6 +45,9 @@ class Termination:
         self._saving = threading.Event()
         self._writing = threading.Event()
         self._left = threading.Event()
+        self.has_peers = True
+        self._step_began: float | None = None
+        self._longest_step = 0.0
 
     @property
     def requested(self) -> bool:
@@ -58,6 +64,29 @@ class Termination:
         threading.Thread(
             target=self._hear, args=(reading,), name="termination", daemon=True
         ).start()
+
+    def begin_step(self) -> None:
+        """Note that a training step begins."""
+        self._step_began = time.monotonic()
+
+    def end_step(self) -> None:
+        """Note that the training step has ended."""
+        assert self._step_began is not None
+        self._longest_step = max(self._longest_step, time.monotonic() - self._step_began)
+        self._step_began = None
+
+    def _why_too_late(self) -> str:
+        """Return why no checkpoint was saved within the grace period, as far as it was measured."""
+        if self._step_began is None:
+            return "it was not written in time"
+        lasts = time.monotonic() - self._step_began
+        if not self.has_peers:
+            return f"the step has lasted {lasts:.0f} s so far; {_SHORTER_STEPS}"
+        if self._longest_step > self._grace:
+            return f"a step takes up to {self._longest_step:.0f} s; {_SHORTER_STEPS}"
+        if self._longest_step == 0.0:
+            return f"the first step has not ended after {lasts:.0f} s"
+        return "peers do not answer"
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -94,7 +123,7 @@ class Termination:
             end = time.monotonic() + self._grace
             while not self._left.wait(POLL_INTERVAL):
                 if time.monotonic() >= end:
-                    _log.warning("no checkpoint within %g s: peers do not answer", self._grace)
+                    _log.warning("no checkpoint within %g s: %s", self._grace, self._why_too_late())
                     break
                 if not self._writing.is_set() and self.is_hopeless():
                     _log.warning("no checkpoint: the peers are gone")

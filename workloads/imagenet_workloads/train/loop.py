@@ -77,6 +77,7 @@ class TrainingLoop:
             first_image: of its epoch, if the images have an order.
         """
         outcome = TrainingOutcome()
+        self.termination.has_peers = self.group.workers > 1
         for epoch in range(start.epoch, self.epochs):
             first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
             outcome.stopped = self._epoch(epoch, *first, outcome)
@@ -111,6 +112,7 @@ class TrainingLoop:
         self.reporter.begin_steps()
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
             step_started = time.monotonic()
+            self.termination.begin_step()
             self.learner.settle()
             asked = time.monotonic()
             batch = next(batches)
@@ -118,6 +120,7 @@ class TrainingLoop:
             flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
             counts.add(outputs)
             step_ended = time.monotonic()
+            self.termination.end_step()
             self._report_exchange(asked, step_ended)
             self.reporter.step(
                 Position(epoch, done),
