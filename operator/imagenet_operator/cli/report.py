@@ -24,6 +24,7 @@ from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.reconcile.policies.conditions import holds
 
 _PLOT = "imagenet-plot"
 
@@ -104,19 +105,32 @@ def document(
     """
     spent = seconds_of(time.phases)
     phases = {name: spent[name] for name in _ORDER if name in spent}
+    is_lost = keeps_nothing(job.status, spent)
     gpu_hours = time.gpu_hours or 0.0
     return {
         "name": job.metadata.name,
         "phase": job.status.phase,
         "seconds": round(sum(phases.values()), 1),
         "phases": phases,
-        "goodput": time.goodput,
+        "goodput": 0.0 if is_lost else time.goodput,
+        **({"keepsNothing": True} if is_lost else {}),
         "images": images(job.status),
         "attempts": 0 if job.status.training is None else job.status.training.attempt + 1,
         "gpuHours": gpu_hours,
         **({} if price is None else {"cost": round(gpu_hours * price, 2)}),
         **({} if watts is None else {"kilowattHours": round(gpu_hours * watts / 1000, 3)}),
     }
+
+
+def keeps_nothing(status: Status, spent: dict[str, float]) -> bool:
+    """Whether a job has trained steps, and neither a model nor a checkpoint holds any of them."""
+    training = status.training
+    return (
+        bool(spent.get("stepping"))
+        and not holds(status.conditions, "Succeeded")
+        and status.phase != "Succeeded"
+        and (training is None or training.checkpoint_epoch is None)
+    )
 
 
 def images(status: Status) -> int | None:
@@ -140,6 +154,7 @@ def text(found: dict[str, Any]) -> str:
     lines = [f"{name:<{wide}}  {spent:>{number}}  {part:>6}".rstrip() for name, spent, part in rows]
     totals = {
         "goodput": None if found["goodput"] is None else f"{found['goodput']:.1%}",
+        "checkpoint": "none: no step is kept" if "keepsNothing" in found else None,
         "images": None if found["images"] is None else f"{found['images']:,}",
         "attempts": str(found["attempts"]),
         "GPU-hours": f"{found['gpuHours']:,.2f}",

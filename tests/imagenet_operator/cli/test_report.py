@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import report
 from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.kubernetes import kinds
@@ -79,6 +80,25 @@ def test_the_report_for_scripts(workdir: Path, capsys: pytest.CaptureFixture[str
         "attempts": 2,
         "gpuHours": 4.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("status", "goodput", "is_lost"),
+    [
+        ({"phase": "Failed", "training": {"attempt": 1}}, 0.0, True),
+        ({"phase": "Running", "training": {"attempt": 1}}, 0.0, True),
+        ({"phase": "Failed", "training": {"attempt": 1, "checkpointEpoch": 0}}, 0.75, False),
+        ({"phase": "Succeeded", "training": {"attempt": 1}}, 0.75, False),
+    ],
+)
+def test_steps_that_no_checkpoint_keeps_are_no_goodput(
+    status: dict[str, Any], goodput: float, is_lost: bool
+) -> None:
+    job = ImageNetJob.model_validate({**job_table.manifest(), "status": {**STATUS, **status}})
+    assert job.status.time is not None
+    found = report.document(job, job.status.time)
+    assert found["goodput"] == goodput
+    assert ("checkpoint  none: no step is kept" in report.text(found)) is is_lost
 
 
 def test_a_plot(workdir: Path) -> None:

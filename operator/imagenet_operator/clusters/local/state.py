@@ -25,8 +25,9 @@ from pydantic import BaseModel, StrictInt, ValidationError
 
 from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.status import Clock
+from imagenet_operator.api.time_status import TimeStatus
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.reconcile.policies import clock
+from imagenet_operator.reconcile.policies import clock, time_account
 
 _VERSION = 1
 
@@ -262,13 +263,16 @@ def is_finished(status: Manifest) -> bool:
 
 
 def _stilled(status: Manifest, at: datetime) -> Manifest:
-    """Stop the clocks of an interrupted run: the job has not run since."""
+    """Stop the clocks of an interrupted run: the job has not run since, as its user wanted."""
     training = status.get("training", {})
     changed = {}
     if "preparation" in status:
         changed["preparation"] = _stopped(status["preparation"], at)
     if "clock" in training:
         changed["training"] = {**training, "clock": _stopped(training["clock"], at)}
+    if "time" in status:
+        time = time_account.paused(TimeStatus.model_validate(status["time"]), at)
+        changed["time"] = time.model_dump(mode="json", by_alias=True, exclude_none=True)
     return status | changed
 
 

@@ -73,6 +73,25 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
     return status.model_copy(update={"time": time})
 
 
+def paused(time: TimeStatus, at: datetime) -> TimeStatus:
+    """Return the account of a job whose operator has ended: from then on it is suspended.
+
+    Args:
+        time: As the operator recorded it last.
+        at: When the operator or a program of the job last did something.
+    """
+    until = max(time.counted_until or at, at.replace(microsecond=0))
+    elapsed = (until - (time.counted_until or until)).total_seconds()
+    phases = _added(time, elapsed, {})
+    update = {
+        "phases": JobSeconds.model_validate(phases),
+        "goodput": goodput(phases),
+        "phase": "suspended",
+        "counted_until": until,
+    }
+    return time.model_copy(update=update)
+
+
 def goodput(phases: dict[str, float]) -> float | None:
     """Return the fraction of the time that made progress which was kept; None without any time."""
     whole = sum(phases.values()) - phases.get("suspended", 0.0)

@@ -83,6 +83,21 @@ def test_the_clocks_of_an_interrupted_job_stood_still_since_its_last_word(tmp_pa
         assert status["preparation"] == status["training"]["clock"] == {"seconds": 450}
 
 
+def test_the_time_between_two_runs_is_a_suspension(tmp_path: Path) -> None:
+    last_word = datetime(2026, 1, 1, 10, 7, tzinfo=UTC).timestamp()
+    phases = {"stepping": 100.0, "unreported": 20.0}
+    time = {"phases": phases, "phase": "training", "countedUntil": "2026-01-01T10:05:00Z"}
+    run(tmp_path, {**STARTED, "time": time})
+    for file in (tmp_path / "jobs" / "digits").glob("*.json"):
+        os.utime(file, (last_word, last_word))
+
+    found = run(tmp_path, None).job["status"]["time"]
+
+    assert found["phases"] == {"stepping": 100.0, "unreported": 140.0}
+    assert (found["phase"], found["countedUntil"]) == ("suspended", "2026-01-01T10:07:00Z")
+    assert found["goodput"] == 0.4167
+
+
 def test_a_finished_job_starts_anew(tmp_path: Path) -> None:
     first = run(tmp_path, SUCCEEDED)
 
