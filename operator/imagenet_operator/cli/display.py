@@ -27,7 +27,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from imagenet_operator.cli.progress import TRAIN, Bar, bars
+from imagenet_operator.cli.progress import TRAIN, Bar, SteadyBars
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.reconcile.types import Event
 
@@ -79,10 +79,11 @@ class Terminal:
             refresh_per_second=4,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._bars = SteadyBars()
 
     def show(self, view: View) -> None:
         """Move the bars."""
-        for bar in bars(view):
+        for bar in self._bars.of(view):
             if bar.name not in self._tasks:
                 self._tasks[bar.name] = self._progress.add_task(
                     "", total=None, stage=bar.name, note="", unit="", said=None
@@ -171,10 +172,11 @@ class Lines:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._steps: dict[str, object] = {}
+        self._bars = SteadyBars()
 
     def show(self, view: View) -> None:
         """Write the bars that advanced by a step."""
-        for bar in bars(view):
+        for bar in self._bars.of(view):
             step = _step(bar, view)
             if step is not None and self._steps.get(bar.name) != step:
                 self._steps[bar.name] = step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from imagenet_operator.api import ImageNetJob, elastic_workers
 from imagenet_operator.api.dataset_status import FetchStatus
@@ -10,13 +10,15 @@ from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status, TrainingStatus
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
-from imagenet_operator.reconcile.policies import data_wait, fetch, reading
+from imagenet_operator.reconcile.policies import columns, data_wait, fetch, reading
 from imagenet_operator.reconcile.policies.conditions import holds
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample
 
 TRAIN = "train"
 _GIB = 1 << 30
+_LONG_EPOCH = 3600
+"""Seconds of an epoch that are worth a word."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,27 @@ def bars(view: View) -> list[Bar]:
     if status.training is not None:
         found.append(_train(view, status))
     return found
+
+
+class SteadyBars:
+    """The stages over the views of one run; counters of the preparation never run backwards.
+
+    What a pod has done is not counted between its end and the count of its shard.
+    """
+
+    def __init__(self) -> None:
+        self._most: dict[tuple[str, str], int] = {}
+
+    def of(self, view: View) -> list[Bar]:
+        """Return the stages that have begun, in order."""
+        return [bar if bar.name == TRAIN else self._kept(bar) for bar in bars(view)]
+
+    def _kept(self, bar: Bar) -> Bar:
+        key = bar.name, bar.unit
+        done = self._most[key] = max(bar.done, self._most.get(key, 0))
+        # A total that is exceeded was an estimate.
+        total = bar.total if bar.total is None else max(bar.total, done)
+        return replace(bar, done=done, total=total)
 
 
 def _heard(sample: Sample | None, role: str) -> Preparation:
@@ -130,8 +153,11 @@ def _train(view: View, status: Status) -> Bar:
     epoch, batch = min(sample.epoch + 1, planned), sample.batch or 0
     # The most important part comes first: a narrow terminal cuts the end.
     parts = [f"epoch {epoch}/{planned}", *_labelled(sample), f"batch {batch}/{batches}"]
-    text = ", ".join([*parts, *_waiting(training), *restarted])
     speed = sample.figures.get(SPEED)
+    if speed and (seconds := batches * view.job.spec.training.batch_size / speed) >= _LONG_EPOCH:
+        where = "" if view.job.spec.training.workers.gpus else " on CPUs"
+        parts.append(f"an epoch takes {columns.eta(round(seconds))}{where}")
+    text = ", ".join([*parts, *_waiting(training), *restarted])
     return Bar(TRAIN, done, planned * batches, "batches", text, speed)
 
 

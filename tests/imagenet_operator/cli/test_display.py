@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from imagenet_operator.api.figures import SPEED
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli.display import JsonLines, Lines, Terminal
 from imagenet_operator.cli.progress import Bar, bars
@@ -331,3 +332,33 @@ def test_json_lines_are_one_object_each() -> None:
     assert (event["type"], event["level"], event["reason"]) == ("event", "Warning", "Restarting")
     assert event["message"] == 'a "quoted"\nmessage'
     assert datetime.fromisoformat(event["time"]).tzinfo is not None
+
+
+def test_counters_of_the_preparation_never_run_backwards() -> None:
+    """A shard that has ended is no longer reported, and not counted yet."""
+    told: list[str] = []
+    lines = Lines(told.append)
+    for succeeded, images in ((0, 240), (0, 510), (0, 10), (1, 0), (3, 240)):
+        heard = {"preparation": {"pack": Preparation(images=images)}}
+        lines.show(
+            view(INDEXED, prepared("pack", succeeded=succeeded), sample=heard, dataset=DATASET)
+        )
+    counts = [int(line.split()[1].replace(",", "")) for line in told if line.startswith("pack")]
+    assert counts == sorted(counts) == [240, 510, 990]
+
+
+def test_more_images_than_were_estimated_are_no_more_than_all() -> None:
+    told: list[str] = []
+    heard = {"preparation": {"index": Preparation(images=785, planned=685)}}
+    Lines(told.append).show(view(prepared("index"), sample=heard))
+    assert told == ["index: 785 of 785 images"]
+
+
+@pytest.mark.parametrize(("speed", "words"), [(0.5, "an epoch takes 5h40m on CPUs"), (5.0, None)])
+def test_an_epoch_of_hours_is_announced_with_the_first_steps(
+    speed: float, words: str | None
+) -> None:
+    sample = {**TRAINING, "epoch": 0, "batch": 1, SPEED: speed}
+    (bar,) = bars(view(sample=sample, training={"attempt": 0}))
+    assert ("an epoch takes" in bar.note) is (words is not None)
+    assert words is None or words in bar.note
