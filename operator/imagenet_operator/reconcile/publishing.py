@@ -70,8 +70,12 @@ def _never_starts(context: ReconcileContext, job: PreparationJob | None) -> str 
     limit = timedelta(seconds=context.job.spec.run_policy.start_deadline_seconds)
     condition = conditions.find(context.status.conditions, CONDITION)
     if job is None:
-        is_over = ended is not None and now >= ended + limit
-        return None if not is_over or condition is None else condition.message
+        if ended is None or now < ended + limit or condition is None:
+            return None
+        refusal = context.observed.refusal
+        if refusal is not None:
+            return waiting.refused(refusal).message
+        return condition.message if condition.reason == "NameConflict" else None
     objects = [item for item in context.observed.waiting if item.role == dataset.PUBLISH]
     wait = waiting.find(objects, context.observed.events or {}, now)
     if wait is None or wait.reason == waiting.CAUSES["Pulling"].reason:

@@ -152,6 +152,19 @@ def test_an_upload_whose_name_is_taken_does_not_keep_an_ended_job() -> None:
     assert "Job digits-publish belongs to Other theirs" in published(cluster)[2]
 
 
+def test_an_upload_that_follows_training_begins_however_late_the_operator_comes() -> None:
+    cluster = play(make("ReadWriteOnce"), is_running)
+    while not is_over(cluster):
+        cluster.turn()
+        cluster._finish_training()
+        cluster.reconcile()
+    cluster.now += timedelta(hours=1)
+    cluster.reconcile()
+    assert is_publishing(cluster)
+    cluster.settle()
+    assert published(cluster)[:2] == ("True", "Published")
+
+
 def test_an_upload_that_waits_for_a_node_while_the_job_trains_goes_on_waiting() -> None:
     cluster = play(make(), is_publishing)
     cluster.pend(cluster.objects["Job", NAME])["status"]["conditions"] = [UNSCHEDULABLE]
