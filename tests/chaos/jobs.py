@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from support import job_table
@@ -16,6 +16,13 @@ _STRATEGIES: dict[str, tuple[Manifest, int, int]] = {
     "single": ({"single": {}}, 1, 1),
 }
 """Name → strategy, workers, members of an attempt."""
+
+_FURTHER: dict[str, tuple[Manifest, int, int]] = {
+    "multiWorkerMirrored": ({"multiWorkerMirrored": {}}, 2, 2),
+    "mirrored": ({"mirrored": {}}, 1, 1),
+    "distributedDataParallel": ({"distributedDataParallel": {}}, 2, 2),
+}
+"""Those of which no schedule is drawn: another one would change the schedules behind the page."""
 
 ELASTIC = "elastic"
 """The name of a job of servers whose attempts differ in their number of workers."""
@@ -45,6 +52,8 @@ class JobDraw:
         policy: Its runPolicy.
         gpus: Of each worker.
         delay: Seconds after which it is applied.
+        training: Further fields of its training.
+        dataset: Further fields of its dataset.
     """
 
     name: str
@@ -53,6 +62,8 @@ class JobDraw:
     policy: Manifest
     gpus: int
     delay: float
+    training: Manifest = field(default_factory=dict)
+    dataset: Manifest = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -64,7 +75,7 @@ class JobDraw:
         if self.strategy == ELASTIC:
             most = ELASTIC_COUNTS[-1]
             return _ONE_SERVER, most, most + 2
-        return _STRATEGIES[self.strategy]
+        return {**_STRATEGIES, **_FURTHER}[self.strategy]
 
     def manifest(self) -> Manifest:
         """The job as its user applies it."""
@@ -72,10 +83,16 @@ class JobDraw:
         elastic = _ELASTIC_WORKERS if self.strategy == ELASTIC else {}
         built = job_table.manifest(
             name=self.name,
-            dataset=_FROM_BEFORE if self.is_prepared else _FROM_IMAGES,
+            dataset={**(_FROM_BEFORE if self.is_prepared else _FROM_IMAGES), **self.dataset},
             training={
+                **self.training,
                 "strategy": strategy,
-                "workers": {"replicas": workers, "gpus": self.gpus, **elastic},
+                "workers": {
+                    **self.training.get("workers", {}),
+                    "replicas": workers,
+                    "gpus": self.gpus,
+                    **elastic,
+                },
                 **({"batchSize": 480} if elastic else {}),
             },
             run_policy=self.policy,

@@ -52,6 +52,7 @@ class JobWorld(SimulatedWorld):
     Attributes:
         uid: The job's.
         specs: Name of each pod that was created to train → its spec.
+        saves_at_sigterm: Whether its programs exit with 0 when they are to end.
         blamed: Attempts of which members died because a node was lost.
         is_elastic: Whether attempts differ in their number of workers.
     """
@@ -70,6 +71,8 @@ class JobWorld(SimulatedWorld):
         self.is_elastic = "minReplicas" in job["spec"]["training"]["workers"]
         # Nodes have to go and come while an elastic job trains.
         self.seconds = cluster.draw.uniform(*((300, 900) if self.is_elastic else (60, 240)))
+        # As many programs of users, and none of ours.
+        self.saves_at_sigterm = "image" in job["spec"]["training"]
         self._cluster = cluster
         self._size = size
         self._replicas: int = job["spec"]["training"]["workers"]["replicas"]
@@ -184,7 +187,7 @@ class JobWorld(SimulatedWorld):
         chance = self._cluster.draw.random
         for pod in self.terminating():
             if pod["metadata"]["uid"] in self.processes and chance() < 0.5 * self._cluster.pace:
-                self._end(pod, 143)
+                self._end(pod, 0 if self.saves_at_sigterm else 143)
             elif chance() < 0.7 * self._cluster.pace:
                 self.finalize(pod)
         for job in self.unfinished_jobs():
