@@ -157,6 +157,7 @@ generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the table of op
 	$(BIN)/python -m imagenet_operator.cli.generate
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page
 	PYTHONPATH=tests $(BIN)/python -m support.program_options
+	PYTHONPATH=tests $(BIN)/python -m support.pod_fields
 	$(RENDER) > $(SNAPSHOT)
 
 lock: $(TOOLS)/uv ## Write images/locked from constraints/: what the images install, with hashes
@@ -166,6 +167,7 @@ verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source
 	$(BIN)/python -m imagenet_operator.cli.generate --check
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page --check
 	PYTHONPATH=tests $(BIN)/python -m support.program_options --check
+	PYTHONPATH=tests $(BIN)/python -m support.pod_fields --check
 	$(BIN)/python images/lock.py --check
 	$(HELM) lint --strict --quiet $(CHART)
 	$(RENDER) | diff -u $(SNAPSHOT) - || { echo "$(SNAPSHOT): run make generate"; exit 1; }

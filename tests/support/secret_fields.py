@@ -9,30 +9,38 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+from imagenet_operator.api.templates.pod_fields import ROOT
 from imagenet_operator.api.templates.pod_schema import known_fields
 
 NAME = "registry-login"
 
 # The type of a field in the table → a value of it, whose text is a name.
 _OF_SECRETS: dict[str, Any] = {
-    "[Named]": [{"name": NAME}],
-    "Named": {"name": NAME},
-    "Key": {"name": NAME, "key": "password"},
-    "Files": {"secretName": NAME, "name": NAME},
+    "[LocalObjectReference]": [{"name": NAME}],
+    "LocalObjectReference": {"name": NAME},
+    "SecretKeySelector": {"name": NAME, "key": "password"},
+    "SecretEnvSource": {"name": NAME},
+    "SecretProjection": {"name": NAME},
+    "SecretVolumeSource": {"secretName": NAME},
 }
 _NEEDED = {
     "Container": {"name": "main"},
-    "Variable": {"name": "N"},
+    "EnvVar": {"name": "N"},
     "Volume": {"name": "v"},
-    "Driver": {"driver": "csi.example.com"},
+    "CSIVolumeSource": {"driver": "csi.example.com"},
 }
 # No pod can be created with them.
-_NEVER = {"ephemeralContainers"}
+_NEVER = {"ephemeralContainers", "azureFile", "cephfs", "cinder", "flexVolume"} | {
+    "iscsi",
+    "rbd",
+    "scaleIO",
+    "storageos",
+}
 
 
 def templates() -> dict[str, dict[str, Any]]:
     """Return the templates, by the path of the field, such as ``spec.imagePullSecrets``."""
-    return {path.removeprefix("."): copy.deepcopy(value) for path, value in _within("PodTemplate")}
+    return {path.removeprefix("."): copy.deepcopy(value) for path, value in _within(ROOT)}
 
 
 def _within(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:

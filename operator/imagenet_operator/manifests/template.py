@@ -19,6 +19,7 @@ from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates import template_problems
 from imagenet_operator.api.templates.conflicts import items
 from imagenet_operator.api.templates.own_program import OwnProgram
+from imagenet_operator.api.templates.pod_schema import without_misspelled
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.api.templates.strategic_merge import POD_TEMPLATE, strategic_merge
 from imagenet_operator.errors import InvalidTemplate
@@ -51,7 +52,8 @@ def merge(
         return copied(built)
     for problem in template_problems(template, path, own_program, profile):
         raise InvalidTemplate(problem.path, f"{problem.message}; {problem.hint}")
-    merged = strategic_merge(built, template, POD_TEMPLATE, path)
+    known = without_misspelled(template)
+    merged = strategic_merge(built, known, POD_TEMPLATE, path)
     spec = merged["spec"]
     program = next(item for item in spec["containers"] if item["name"] == names.CONTAINER)
     # `kubectl logs` and observers use the first container; a merge puts the template's there.

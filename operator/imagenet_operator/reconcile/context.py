@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, member_groups
+from imagenet_operator.api import ImageNetJob, member_groups, templates
 from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
 from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile.policies import (
@@ -179,6 +179,12 @@ class ReconcileContext:
     def record_warning(self, reason: str, message: str) -> None:
         """Record an event of type Warning."""
         self._events.append(Event("Warning", reason, message[:EVENT_MAXIMUM]))
+
+    def warn_of_misspelled_fields(self) -> None:
+        """Record which fields of the templates are left out of the pods that are created now."""
+        if misspelled := templates.misspelled_fields(self.job):
+            words = "; ".join(map(str, misspelled))
+            self.record_warning("UnknownField", f"left out of the pods: {words}")
 
     def requeue_at(self, *times: datetime | None) -> None:
         """Have the job reconciled again at the first of some times, or before; None is ignored."""

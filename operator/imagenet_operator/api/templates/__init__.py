@@ -14,7 +14,7 @@ from imagenet_operator.api.job import ImageNetJob
 from imagenet_operator.api.templates import own_program, profiles
 from imagenet_operator.api.templates.own_program import OwnProgram
 from imagenet_operator.api.templates.owned_fields import owned_field_conflicts
-from imagenet_operator.api.templates.pod_schema import wrong_types
+from imagenet_operator.api.templates.pod_schema import misspelled, wrong_types
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.errors import Problem
 
@@ -29,7 +29,23 @@ def operator_problems(job: ImageNetJob, profile: TemplateProfile = STANDARD) -> 
         problem
         for path, template in template_fields(job.spec, "spec")
         for program in [programs.get(path, OwnProgram.NEVER)]
-        for problem in template_problems(template, path, program, profile)
+        for problem in (
+            *misspelled(template, path),
+            *template_problems(template, path, program, profile),
+        )
+    ]
+
+
+def misspelled_fields(job: ImageNetJob) -> list[Problem]:
+    """Return the fields of all templates that `manifests.template` leaves out of the pods.
+
+    `operator_problems` refuses them in a new job. A job that has started keeps them: an earlier
+    version admitted it.
+    """
+    return [
+        problem
+        for path, template in template_fields(job.spec, "spec")
+        for problem in misspelled(template, path)
     ]
 
 

@@ -1,138 +1,27 @@
-"""The type of each field of a pod template.
+"""The names and types of the fields of a pod template.
 
-The schema preserves templates, but an API server rejects a pod with a field of a wrong type, such
-as ``env: [{name: N, value: 1}]``. Validation finds it first, with its path.
+The schema preserves templates. An API server drops a field that it does not know, and rejects a pod
+with a field of a wrong type, such as ``env: [{name: N, value: 1}]``. Validation finds both first,
+with their paths.
 
-A template is a patch: null deletes, and ``$`` begins a merge directive. Fields that are not in the
-table are accepted: a newer Kubernetes may know them.
+A template is a patch: null deletes, and ``$`` begins a merge directive. A field that is not in the
+table is wrong only if a known one has almost its name: a newer Kubernetes may know others.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 from imagenet_operator.api.quantities import parse
+from imagenet_operator.api.templates.pod_fields import FIELDS, ROOT
 from imagenet_operator.errors import Problem
 
-_ROOT: Final = "PodTemplate"
-
-# From k8s.io/api/core/v1 of Kubernetes 1.36, where a field never changes its type. A field is text
-# unless it says otherwise: [X] is a list, {X} an object with names of the user's, and a capital
-# begins an object of this table. Left out are the kinds of volume that have become drivers, and
-# objects that another rule refuses whatever they contain: hostPath, nfs, windowsOptions, tokens.
-_TABLE: Final = {
-    "PodTemplate": "metadata:Metadata spec:Pod",
-    "Metadata": "name generateName namespace annotations:{text} labels:{text} finalizers:[text]",
-    "Pod": """
-        dnsPolicy hostname hostnameOverride nodeName preemptionPolicy priorityClassName
-        restartPolicy runtimeClassName schedulerName serviceAccount serviceAccountName subdomain
-        automountServiceAccountToken:boolean enableServiceLinks:boolean hostIPC:boolean
-        hostNetwork:boolean hostPID:boolean hostUsers:boolean setHostnameAsFQDN:boolean
-        shareProcessNamespace:boolean activeDeadlineSeconds:integer priority:integer
-        terminationGracePeriodSeconds:integer affinity:Affinity containers:[Container]
-        dnsConfig:DNS ephemeralContainers:[Container] hostAliases:[HostAlias]
-        imagePullSecrets:[Named] initContainers:[Container] nodeSelector:{text} os:Named
-        overhead:{quantity} readinessGates:[ReadinessGate] resourceClaims:[PodClaim]
-        resources:Resources schedulingGates:[Named] securityContext:SecurityContext
-        tolerations:[Toleration] topologySpreadConstraints:[Spread] volumes:[Volume]""",
-    "Named": "name",
-    "NameAndValue": "name value",
-    "HostAlias": "ip hostnames:[text]",
-    "ReadinessGate": "conditionType",
-    "PodClaim": "name resourceClaimName resourceClaimTemplateName",
-    "DNS": "nameservers:[text] searches:[text] options:[NameAndValue]",
-    "Toleration": "effect key operator value tolerationSeconds:integer",
-    "Spread": """
-        nodeAffinityPolicy nodeTaintsPolicy topologyKey whenUnsatisfiable maxSkew:integer
-        minDomains:integer labelSelector:LabelSelector matchLabelKeys:[text]""",
-    "LabelSelector": "matchExpressions:[Expression] matchLabels:{text}",
-    "Expression": "key operator values:[text]",
-    "Affinity": "nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAffinity",
-    "NodeAffinity": """
-        preferredDuringSchedulingIgnoredDuringExecution:[WeightedNodeTerm]
-        requiredDuringSchedulingIgnoredDuringExecution:NodeTerms""",
-    "NodeTerms": "nodeSelectorTerms:[NodeTerm]",
-    "NodeTerm": "matchExpressions:[Expression] matchFields:[Expression]",
-    "WeightedNodeTerm": "preference:NodeTerm weight:integer",
-    "PodAffinity": """
-        preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodTerm]
-        requiredDuringSchedulingIgnoredDuringExecution:[PodTerm]""",
-    "PodTerm": """
-        topologyKey labelSelector:LabelSelector namespaceSelector:LabelSelector
-        matchLabelKeys:[text] mismatchLabelKeys:[text] namespaces:[text]""",
-    "WeightedPodTerm": "podAffinityTerm:PodTerm weight:integer",
-    "Container": """
-        image imagePullPolicy name restartPolicy targetContainerName terminationMessagePath
-        terminationMessagePolicy workingDir args:[text] command:[text] stdin:boolean
-        stdinOnce:boolean tty:boolean env:[Variable] envFrom:[Variables] lifecycle:Lifecycle
-        livenessProbe:Probe readinessProbe:Probe startupProbe:Probe ports:[Port]
-        resizePolicy:[ResizePolicy] resources:Resources restartPolicyRules:[RestartRule]
-        securityContext:SecurityContext volumeDevices:[Device] volumeMounts:[Mount]""",
-    "Variable": "name value valueFrom:VariableSource",
-    "VariableSource": """
-        configMapKeyRef:Key secretKeyRef:Key fieldRef:FieldOfPod fileKeyRef:KeyOfFile
-        resourceFieldRef:FieldOfContainer""",
-    "Variables": "prefix configMapRef:Key secretRef:Key",
-    "Key": "key name optional:boolean",
-    "KeyOfFile": "key path volumeName optional:boolean",
-    "FieldOfPod": "apiVersion fieldPath",
-    "FieldOfContainer": "containerName resource divisor:quantity",
-    "Lifecycle": "stopSignal postStart:Action preStop:Action",
-    "Action": "exec:Command httpGet:HTTP tcpSocket:Socket sleep:Sleep",
-    "Probe": """
-        exec:Command httpGet:HTTP tcpSocket:Socket grpc:GRPC failureThreshold:integer
-        initialDelaySeconds:integer periodSeconds:integer successThreshold:integer
-        terminationGracePeriodSeconds:integer timeoutSeconds:integer""",
-    "Command": "command:[text]",
-    "HTTP": "host path scheme port:port httpHeaders:[NameAndValue]",
-    "Socket": "host port:port",
-    "Sleep": "seconds:integer",
-    "GRPC": "service port:integer",
-    "Port": "hostIP name protocol containerPort:integer hostPort:integer",
-    "ResizePolicy": "resourceName restartPolicy",
-    "Resources": "claims:[ResourceClaim] limits:{quantity} requests:{quantity}",
-    "ResourceClaim": "name request",
-    "RestartRule": "action exitCodes:ExitCodes",
-    "ExitCodes": "operator values:[integer]",
-    "Device": "devicePath name",
-    "Mount": """
-        mountPath mountPropagation name recursiveReadOnly subPath subPathExpr readOnly:boolean""",
-    "SecurityContext": """
-        fsGroupChangePolicy procMount seLinuxChangePolicy supplementalGroupsPolicy
-        allowPrivilegeEscalation:boolean privileged:boolean readOnlyRootFilesystem:boolean
-        runAsNonRoot:boolean fsGroup:integer runAsGroup:integer runAsUser:integer
-        supplementalGroups:[integer] appArmorProfile:Profile seccompProfile:Profile
-        capabilities:Capabilities seLinuxOptions:SELinux sysctls:[NameAndValue]""",
-    "Profile": "localhostProfile type",
-    "Capabilities": "add:[text] drop:[text]",
-    "SELinux": "level role type user",
-    "Volume": """
-        name configMap:Files csi:Driver downwardAPI:Files emptyDir:EmptyDir ephemeral:Ephemeral
-        image:Image persistentVolumeClaim:Claim projected:Projected secret:Files""",
-    "Files": "name secretName defaultMode:integer items:[File] optional:boolean",
-    "File": "key path mode:integer fieldRef:FieldOfPod resourceFieldRef:FieldOfContainer",
-    "Driver": "driver fsType nodePublishSecretRef:Named readOnly:boolean volumeAttributes:{text}",
-    "EmptyDir": "medium sizeLimit:quantity",
-    "Image": "pullPolicy reference",
-    "Claim": "claimName readOnly:boolean",
-    "Projected": "defaultMode:integer sources:[Projection]",
-    "Projection": """
-        clusterTrustBundle:TrustBundle configMap:Files downwardAPI:Files
-        podCertificate:Certificate secret:Files""",
-    "TrustBundle": "name path signerName labelSelector:LabelSelector optional:boolean",
-    "Certificate": """
-        certificateChainPath credentialBundlePath keyPath keyType signerName
-        maxExpirationSeconds:integer userAnnotations:{text}""",
-    "Ephemeral": "volumeClaimTemplate:ClaimTemplate",
-    "ClaimTemplate": "metadata:Metadata spec:ClaimSpec",
-    "ClaimSpec": """
-        storageClassName volumeAttributesClassName volumeMode volumeName accessModes:[text]
-        dataSource:Object dataSourceRef:Object resources:Resources selector:LabelSelector""",
-    "Object": "apiGroup kind name namespace",
-}
+_LIKENESS: Final = 0.7
+"""How alike two names are, by difflib, if one may be meant by the other."""
 
 
 def wrong_types(template: Any, path: str) -> Iterator[Problem]:
@@ -142,11 +31,69 @@ def wrong_types(template: Any, path: str) -> Iterator[Problem]:
         template: A PodTemplateSpec as a manifest gives it.
         path: Its field, such as ``spec.training.workers.template``.
     """
-    yield from _wrong(template, _ROOT, path)
+    yield from _wrong(template, ROOT, path)
+
+
+def misspelled(template: Any, path: str) -> Iterator[Problem]:
+    """Yield every field of a template that is unknown and has almost the name of a known one.
+
+    Args:
+        template: A PodTemplateSpec as a manifest gives it.
+        path: Its field, such as ``spec.training.workers.template``.
+    """
+    for place, meant in _misspelled(template, ROOT, path):
+        yield Problem(place, "is not a field of a pod", f"did you mean {meant}?", "operator")
+
+
+def without_misspelled(template: Any) -> Any:
+    """Return a template without the fields that `misspelled` finds."""
+    return _known_part(template, ROOT)
+
+
+def _misspelled(value: Any, kind: str, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path of each misspelled field in a value, and the name that is meant."""
+    if isinstance(value, list) and kind.startswith("["):
+        for index, item in enumerate(value):
+            yield from _misspelled(item, kind[1:-1], f"{path}[{index}]")
+    elif isinstance(value, dict) and kind in FIELDS:
+        for name in value:
+            if (meant := _meant(name, kind)) is not None:
+                yield place_of(name, path), meant
+        for name, child, place in _fields_of(value, kind, path):
+            yield from _misspelled(value[name], child, place)
+
+
+def _known_part(value: Any, kind: str) -> Any:
+    if isinstance(value, list) and kind.startswith("["):
+        return [_known_part(item, kind[1:-1]) for item in value]
+    if not isinstance(value, dict) or kind not in FIELDS:
+        return value
+    known = known_fields(kind)
+    return {
+        name: _known_part(child, known.get(name, "object"))
+        for name, child in value.items()
+        if _meant(name, kind) is None
+    }
+
+
+def _meant(name: str, kind: str) -> str | None:
+    """Return the field that an unknown one may mean."""
+    # `pod_validation` has more to say of a template's own fields.
+    known = known_fields(kind)
+    if kind == ROOT or name in known or name.startswith("$"):
+        return None
+    return nearest(name, known)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like another one, if any is alike."""
+    lowered = {item.lower(): item for item in known}
+    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_LIKENESS)
+    return lowered[found[0]] if found else None
 
 
 def _wrong(value: Any, kind: str, path: str) -> Iterator[Problem]:
-    if value is None:
+    if value is None or kind == "object":
         return
     if kind in _SCALARS:
         if not _SCALARS[kind][0](value):
@@ -184,8 +131,8 @@ def place_of(name: str, path: str) -> str:
 
 @cache
 def known_fields(kind: str) -> dict[str, str]:
-    """Return the fields of one of the table's objects, such as ``Pod``, with their types."""
-    parts = (field.partition(":") for field in _TABLE[kind].split())
+    """Return the fields of one of the table's objects, such as ``PodSpec``, with their types."""
+    parts = (field.partition(":") for field in FIELDS[kind].split())
     return {name: type_ or "text" for name, _, type_ in parts}
 
 

@@ -10,7 +10,6 @@ one, but not those of `initContainers`, because the operator has none.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import Counter
@@ -23,7 +22,8 @@ from imagenet_operator.api.names import LABEL_MAXIMUM
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates.conflicts import items
 from imagenet_operator.api.templates.own_program import MAIN_CONTAINER
-from imagenet_operator.api.templates.pod_schema import known_fields, place_of
+from imagenet_operator.api.templates.pod_fields import ROOT
+from imagenet_operator.api.templates.pod_schema import known_fields, nearest, place_of
 from imagenet_operator.errors import Problem
 
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Lt", "Gt")
@@ -67,7 +67,7 @@ def _plain(spec: Mapping[str, Any], field: str, path: str) -> Iterator[tuple[str
 def _misplaced(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
     """Reject fields that no pod would get, mostly because the level `spec` is missing."""
     for name in map(str, template):
-        if name not in known_fields("PodTemplate") and not name.startswith("$"):
+        if name not in known_fields(ROOT) and not name.startswith("$"):
             yield _problem(f"{path}.{name}", "is not a field of a pod template", _belongs(name))
 
 
@@ -75,9 +75,8 @@ def _belongs(name: str) -> str:
     places = _places()
     if name in places:
         return f"write it under {places[name].partition('.')[0]}"
-    lowered = {known.lower(): place for known, place in places.items()}
-    if nearest := difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7):
-        return f"did you mean {lowered[nearest[0]]}?"
+    if (meant := nearest(name, places)) is not None:
+        return f"did you mean {places[meant]}?"
     return "remove it: a template has metadata and spec"
 
 
@@ -85,9 +84,9 @@ def _belongs(name: str) -> str:
 def _places() -> dict[str, str]:
     """Return the paths of each field that a user may set in a template."""
     return {
-        **{name: f"spec.{name}" for name in known_fields("Pod")},
+        **{name: f"spec.{name}" for name in known_fields("PodSpec")},
         **{name: f"metadata.{name}" for name in ("labels", "annotations")},
-        **{name: name for name in known_fields("PodTemplate")},
+        **{name: name for name in known_fields(ROOT)},
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from imagenet_operator.api import validate
-from imagenet_operator.api.templates.pod_schema import wrong_types
+from imagenet_operator.api.templates.pod_schema import misspelled, without_misspelled, wrong_types
 from support import job_table
 from support.pod_subset import REPOSITORY
 
@@ -184,6 +184,55 @@ TAKEN = {
 @pytest.mark.parametrize("template", TAKEN.values(), ids=TAKEN)
 def test_what_an_api_server_reads_is_no_problem(template: dict[str, Any]) -> None:
     assert sentences(template) == []
+
+
+MISSPELLED = [
+    (pod(nodeSelectr={"pool": "gpu"}), "t.spec.nodeSelectr", "nodeSelector"),
+    (main(resurces={}), "t.spec.containers[0].resurces", "resources"),
+    (main(resources={"limit": {"cpu": 1}}), "t.spec.containers[0].resources.limit", "limits"),
+    (main(Image="a:1"), "t.spec.containers[0].Image", "image"),
+    (main(env=[{"nam": "N"}]), "t.spec.containers[0].env[0].nam", "name"),
+    (pod(tolerations=[{"efect": "NoExecute"}]), "t.spec.tolerations[0].efect", "effect"),
+    ({"metadata": {"label": {}}}, "t.metadata.label", "labels"),
+    (
+        pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecutio": {}}}),
+        "t.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecutio",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+    ),
+    (
+        pod(volumes=[{"name": "v", "emptyDir": {"sizelimit": "1Gi"}}]),
+        "t.spec.volumes[0].emptyDir.sizelimit",
+        "sizeLimit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("template", "path", "meant"), MISSPELLED)
+def test_misspelled_field(template: dict[str, Any], path: str, meant: str) -> None:
+    (found,) = misspelled(template, "t")
+    assert (found.path, found.hint) == (path, f"did you mean {meant}?")
+    assert not list(misspelled(without_misspelled(template), "t"))
+
+
+@pytest.mark.parametrize("template", TAKEN.values(), ids=TAKEN)
+def test_no_other_field_is_misspelled(template: dict[str, Any]) -> None:
+    assert not list(misspelled(template, "t"))
+    assert without_misspelled(template) == template
+
+
+def test_names_of_the_users_are_not_fields() -> None:
+    template = pod(nodeSelector={"nam": "x"}, containers=[{"name": "m", "resources": {}}])
+    template["metadata"] = {"labels": {"annotation": "x"}, "annotations": {"label": "y"}}
+    assert not list(misspelled(template, "t"))
+
+
+def test_a_new_job_with_a_misspelled_field_is_invalid() -> None:
+    job = job_table.manifest()
+    job["spec"]["training"]["workers"]["template"] = pod(nodeSelectr={}, hostname=3)
+    assert [item.path for item in validate(job)] == [
+        f"{PATH}.spec.nodeSelectr",
+        f"{PATH}.spec.hostname",
+    ]
 
 
 @pytest.mark.parametrize("name", [name for name, merged in MERGED.items() if merged is not None])
