@@ -31,7 +31,8 @@ class RunPolicy(Model):
     """The policies for a job and its pods."""
 
     clean_pod_policy: Literal["None", "Running", "All"] = "Running"
-    """The pods that are deleted when the job ends."""
+    """The pods that are deleted when the job ends. None also keeps the failed pods of an attempt
+    until the next attempt fails."""
 
     ttl_seconds_after_finished: Annotated[int, Ge(0), Le(INT32_MAXIMUM), Unit("seconds")] | None = (
         None

@@ -31,7 +31,7 @@ from imagenet_operator.reconcile.waiting_objects import (
     WaitingObject,
 )
 
-_NOT_REPLACED = frozenset({"NameConflict", "ClaimTerminating", unsupported.REASON})
+_NOT_REPLACED = frozenset({"NameConflict", "ClaimTerminating", "ClaimDiffers", unsupported.REASON})
 """Reasons of a step that say what the job waits for themselves."""
 
 WAITING_REASONS = (waiting.REASONS - {INITIALIZING}) | _NOT_REPLACED

@@ -224,6 +224,10 @@ def _claim(item: Manifest) -> Claim:
         uid=metadata["uid"],
         owners=tuple(metadata.get("ownerReferences") or ()),
         terminating=_is_leaving(item),
+        pending=item.get("status", {}).get("phase", "Pending") == "Pending",
+        created=time_of(metadata.get("creationTimestamp")),
+        modes=tuple(item["spec"].get("accessModes") or ()),
+        storage_class=item["spec"].get("storageClassName"),
     )
 
 

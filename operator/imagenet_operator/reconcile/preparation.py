@@ -21,6 +21,7 @@ from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
+    access,
     clock,
     conditions,
     fetch,
@@ -102,6 +103,17 @@ def _have_claims(context: ReconcileContext) -> bool:
     if leaving:
         message = f"PersistentVolumeClaim {', '.join(leaving)} is being deleted"
         context.set_condition("DatasetReady", False, "ClaimTerminating", message)
+        context.requeue_later()
+        return False
+    is_new = context.job.status.preparation is None
+    differing = access.differing(context.job, seen)
+    if is_new:
+        for _, message in differing:
+            context.record_warning("ClaimDiffers", message)
+    # Nothing is on a claim without a volume, and perhaps it never gets one.
+    if unused := [message for claim, message in differing if claim.pending]:
+        message = f"{'; '.join(unused)}; delete the claim, and it is created again"
+        context.set_condition("DatasetReady", False, "ClaimDiffers", message)
         context.requeue_later()
         return False
     if missing and context.job.spec.run_policy.suspend:
@@ -226,6 +238,8 @@ def _run(
         made = [] if job is not None else [build()]
         if context.create_or_wait("DatasetReady", [*missing_protection(context), *made]):
             context.set_condition("DatasetReady", False, *(what or _WHAT[role]))
+            if made:
+                context.warn_of_misspelled_fields()
 
 
 def release_held(context: ReconcileContext) -> None:

@@ -324,7 +324,12 @@ def _between_attempts(context: ReconcileContext) -> None:
     """Delete the former attempts, then start the next one when its time has come."""
     if context.status.training is not None and not outcome.review_charge(context):
         return
-    context.delete(cleanup.attempts(context.observed.attempts.values()))
+    policy, former = context.job.spec.run_policy, context.status.training
+    # Suspended means that no pod is left.
+    keeps = policy.clean_pod_policy == "None" and not policy.suspend
+    has_failed = former is not None and former.outcome is not None and former.outcome.charged
+    kept = former.attempt if former is not None and keeps and has_failed else None
+    context.delete(cleanup.attempts(context.observed.attempts.values(), kept))
     if any(attempt.unfinished for attempt in context.observed.attempts.values()):
         context.requeue_later()
         return
@@ -348,3 +353,4 @@ def _between_attempts(context: ReconcileContext) -> None:
     manifests = builder.build(context.described, number, context.settings.manifests, workers)
     if context.create_or_wait("Running", manifests):
         _begin(context, number, members.planned(manifests))
+        context.warn_of_misspelled_fields()

@@ -339,12 +339,29 @@ class PreparationJob:
 
 @dataclass(frozen=True)
 class Claim:
-    """A PersistentVolumeClaim made for this job (or kept from a former job of its name)."""
+    """A PersistentVolumeClaim made for this job (or kept from a former job of its name).
+
+    Attributes:
+        owners: Its ownerReferences.
+        terminating: It has a deletionTimestamp.
+        pending: It has no volume yet.
+        created: Its creationTimestamp.
+        modes: Its access modes.
+        storage_class: The name of its StorageClass, if it has one.
+    """
 
     name: str
     uid: str
     owners: tuple[Manifest, ...] = ()
     terminating: bool = False
+    pending: bool = False
+    created: datetime | None = None
+    modes: tuple[str, ...] = ()
+    storage_class: str | None = None
+
+    def is_older_than(self, time: datetime | None) -> bool:
+        """Whether it was created before a time, such as the creation of the job."""
+        return self.created is not None and time is not None and self.created < time
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ refusal only in the answer to a request: a cluster that knows those adds them to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -53,6 +53,7 @@ class WaitingObject:
         node: The node of a pod, if it has one.
         finalizers: What its deletion waits for, beside the node.
         beside_running: Whether another pod of the same Job runs.
+        claims: The claims of a pod without a node, by name.
     """
 
     kind: str
@@ -66,6 +67,7 @@ class WaitingObject:
     node: str | None = None
     finalizers: tuple[str, ...] = ()
     beside_running: bool = False
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,18 @@ class Refusal:
 
 @dataclass(frozen=True)
 class ObjectEvent:
-    """The Event that says most about a waiting object: its reason, and its message."""
+    """The Event that says most about a waiting object, or about a claim that it waits for.
+
+    Attributes:
+        reason: The Event's.
+        message: The Event's.
+        claim: The claim that the Event is about, with its class and access modes; empty if it is
+            about the object.
+    """
 
     reason: str
     message: str
+    claim: str = ""
 
 
 def find(
@@ -206,7 +216,17 @@ def _object(
         node=item["spec"].get("nodeName"),
         finalizers=tuple(metadata.get("finalizers") or ()),
         beside_running=beside_running,
+        claims=() if item["spec"].get("nodeName") else tuple(_claims(item)),
     )
+
+
+def _claims(item: Manifest) -> Iterator[str]:
+    """Yield the names of the claims that a pod mounts."""
+    for volume in item["spec"].get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield str(volume["persistentVolumeClaim"]["claimName"])
+        elif "ephemeral" in volume:
+            yield f"{item['metadata']['name']}-{volume['name']}"
 
 
 def time_of(text: str | None) -> datetime | None:

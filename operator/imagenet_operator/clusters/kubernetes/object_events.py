@@ -3,6 +3,9 @@
 A missing Secret, a volume that is not attached or a Job whose pods are refused is only in Events.
 `reconciler` adds them to the `Observed` before it decides. They are listed only for objects that
 wait for over 30 s, and for one of each role. Each job's are listed at most once in 30 s.
+
+A pod that gets no node may wait for a claim, and only the claim's Events say why that has no
+volume. So its claims are read as well.
 """
 
 import asyncio
@@ -14,7 +17,8 @@ from typing import Any, Final
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
 from imagenet_operator.clusters.kubernetes.kinds import EVENT
 from imagenet_operator.reconcile.policies import waiting
 from imagenet_operator.reconcile.waiting_objects import ObjectEvent, WaitingObject
@@ -88,7 +92,7 @@ class ObjectEvents:
         self, key: JobKey, objects: Sequence[WaitingObject]
     ) -> Mapping[str, ObjectEvent] | None:
         try:
-            found = await asyncio.gather(*(self._of(key[0], item.uid) for item in objects))
+            found = await asyncio.gather(*(self._about(key[0], item) for item in objects))
         except ApiError as error:
             LOGGER.warning("%s/%s: the Events of its pods cannot be read: %s", *key, error)
             former = self._known.get(key)
@@ -97,10 +101,37 @@ class ObjectEvents:
             item.uid: event for item, event in zip(objects, found, strict=True) if event is not None
         }
 
-    async def _of(self, namespace: str, uid: str) -> ObjectEvent | None:
+    async def _about(self, namespace: str, item: WaitingObject) -> ObjectEvent | None:
+        for name in item.claims:
+            event = await self._of_claim(namespace, name)
+            if event is not None:
+                return event
+        return relevant_event(await self._of(namespace, item.uid))
+
+    async def _of_claim(self, namespace: str, name: str) -> ObjectEvent | None:
+        """Return the Event that says why a claim has no volume; None if it has one."""
+        try:
+            claim = await self._client.get(
+                kinds.BY_NAME["PersistentVolumeClaim"].path(namespace, name)
+            )
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return None
+        if claim.get("status", {}).get("phase", "Pending") != "Pending":
+            return None
+        events = await self._of(namespace, claim["metadata"]["uid"])
+        known = [event for event in events if event.get("reason") in waiting.CLAIM_REASONS]
+        if not known:
+            return None
+        # A provisioner also reports each of its attempts.
+        newest = max(known, key=lambda event: (event.get("type") == "Warning", _time(event)))
+        return ObjectEvent(newest["reason"], _message(newest), _described(claim))
+
+    async def _of(self, namespace: str, uid: str) -> Sequence[Manifest]:
         selection = {"fieldSelector": f"involvedObject.uid={uid}", "limit": str(_PAGE)}
         answer = await self._client.get(EVENT.path(namespace), **selection)
-        return relevant_event(answer.get("items") or ())
+        return answer.get("items") or ()
 
 
 def _one_of_each_role(objects: Iterable[WaitingObject]) -> list[WaitingObject]:
@@ -109,6 +140,17 @@ def _one_of_each_role(objects: Iterable[WaitingObject]) -> list[WaitingObject]:
     for item in sorted(objects, key=lambda item: (str(item.since), item.name)):
         found.setdefault(item.role, item)
     return list(found.values())[:MAX_OBJECTS]
+
+
+def _described(claim: Manifest) -> str:
+    """Return the name, the class and the access modes of a claim."""
+    spec = claim["spec"]
+    storage_class = spec.get("storageClassName")
+    facts = [
+        f"StorageClass {storage_class}" if storage_class else "no StorageClass",
+        *(spec.get("accessModes") or ()),
+    ]
+    return f"PersistentVolumeClaim {claim['metadata']['name']} ({', '.join(facts)})"
 
 
 def relevant_event(events: Iterable[Manifest]) -> ObjectEvent | None:

@@ -9,7 +9,6 @@ from typing import Any
 from imagenet_operator.api.base import Manifest
 
 _POD_SPEC = ("nodeName", "schedulingGates", "overhead", "resources")
-_UNBOUND_POD_SPEC = ("tolerations",)
 _POD_STATUS = ("phase", "reason", "message", "podIP", "conditions")
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 _CONTAINER_STATUS = ("name", "state")
@@ -26,8 +25,8 @@ def pod(manifest: Manifest) -> Manifest:
         "metadata": _metadata(manifest),
         "spec": {
             **_some(spec, _POD_SPEC),
-            # Only pods without a node need their tolerations, and these are few at any time.
-            **({} if spec.get("nodeName") else _some(spec, _UNBOUND_POD_SPEC)),
+            # Only pods without a node need these fields, and such pods are few at any time.
+            **({} if spec.get("nodeName") else _unbound(spec)),
             **{
                 field: [_some(item, _CONTAINER) for item in spec[field]]
                 for field in ("containers", "initContainers")
@@ -43,6 +42,17 @@ def pod(manifest: Manifest) -> Manifest:
             },
         },
     }
+
+
+def _unbound(spec: Manifest) -> Manifest:
+    """Return what decides about a pod's node: its tolerations, and the volumes with claims."""
+    volumes = [
+        {"name": item["name"], **_some(item, ("persistentVolumeClaim",))}
+        | ({"ephemeral": {}} if "ephemeral" in item else {})
+        for item in spec.get("volumes") or ()
+        if "persistentVolumeClaim" in item or "ephemeral" in item
+    ]
+    return {**_some(spec, ("tolerations",)), **({"volumes": volumes} if volumes else {})}
 
 
 def may_debounce(manifest: Manifest) -> bool:

@@ -15,6 +15,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import Problem
 from imagenet_operator.manifests import volumes
 from imagenet_operator.manifests.volumes import Existing
+from imagenet_operator.reconcile.types import Claim
 
 _REMEDY = "name a claim with ReadWriteMany"
 
@@ -42,6 +43,35 @@ def problems(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> list[Pr
     """
     found = [(item, access[item.claim]) for item in volumes.existing(job) if item.claim in access]
     return [problem for item, modes in found if (problem := _problem(item, modes)) is not None]
+
+
+def differing(job: ImageNetJob, claims: Mapping[str, Claim]) -> list[tuple[Claim, str]]:
+    """Return the claims of a former job that are not as this job asks for, each with a message.
+
+    Args:
+        job: The job.
+        claims: Those that it has, or takes over, by name.
+    """
+    found = []
+    for wanted in volumes.claims(job):
+        claim = claims.get(wanted["metadata"]["name"])
+        if claim is None or not claim.is_older_than(job.metadata.creation_timestamp):
+            continue
+        spec = wanted["spec"]
+        asked, has = [], []
+        if set(spec["accessModes"]) != set(claim.modes):
+            asked.append(" and ".join(spec["accessModes"]))
+            has.append(" and ".join(claim.modes))
+        if spec.get("storageClassName") not in (None, claim.storage_class):
+            asked.append(f"the StorageClass {spec['storageClassName']}")
+            has.append(f"the StorageClass {claim.storage_class or 'none'}")
+        if asked:
+            message = (
+                f"PersistentVolumeClaim {claim.name} of a former job exists with {', '.join(has)}; "
+                f"the job asks for {', '.join(asked)}"
+            )
+            found.append((claim, message))
+    return found
 
 
 def single_node(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

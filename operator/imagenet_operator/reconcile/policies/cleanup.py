@@ -1,13 +1,14 @@
 """Cleanup: what of a job is deleted, and when.
 
 After the end, cleanPodPolicy decides about pods and Jobs. None keeps all of them, even pods that
-still run (to debug a hang). Running deletes the pods that may still run, and keeps finished pods
-for their logs. All deletes every pod and Job. Objects that the members share go with the pods, the
-NetworkPolicy last: a program listens until it has ended.
+still run (to debug a hang), and the failed pods of an attempt until the next attempt has failed.
+Running deletes the pods that may still run, and keeps finished pods for their logs. All deletes
+every pod and Job. Objects that the members share go with the pods, the NetworkPolicy last: a
+program listens until it has ended.
 
 retentionPolicy decides about the claims that were made for the job. Kubernetes deletes a claim with
 its owner. The builders set the owner; here it is changed on a claim that was made under another
-policy, or by a former job of the same name.
+policy. A claim that a former job of the same name left is used, but never gets this job as owner.
 
 ttlSecondsAfterFinished decides when the job itself is deleted.
 """
@@ -21,7 +22,7 @@ from typing import Literal
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
-from imagenet_operator.reconcile.types import Attempt, Claim, Observed, Patch, Reference
+from imagenet_operator.reconcile.types import Attempt, Claim, Observed, Patch, Phase, Reference
 
 
 def leftovers(
@@ -60,13 +61,19 @@ def is_held_up(policy: Literal["None", "Running", "All"], observed: Observed) ->
     return policy != "None" and left != set(shared(observed.attempts.values()))
 
 
-def attempts(ended: Collection[Attempt]) -> tuple[Reference, ...]:
-    """Return every pod of attempts that have ended, and the objects that the pods share."""
+def attempts(ended: Collection[Attempt], kept: int | None = None) -> tuple[Reference, ...]:
+    """Return the pods of attempts that have ended, and the objects that the pods share.
+
+    Args:
+        ended: The attempts.
+        kept: The attempt of which the failed pods stay; None for none.
+    """
     pods = tuple(
         member.reference
         for attempt in ended
         for member in attempt.members
         if not member.terminating
+        if not (attempt.number == kept and member.finished and member.phase is Phase.FAILED)
     )
     return pods + shared(ended)
 
@@ -105,6 +112,7 @@ def claim_owners(job: ImageNetJob, claims: Iterable[Claim]) -> tuple[Patch, ...]
         if not claim.terminating
         for others in [[item for item in claim.owners if item["uid"] != job.metadata.uid]]
         if owned != (len(others) < len(claim.owners))
+        if not (owned and claim.is_older_than(job.metadata.creation_timestamp))
     )
 
 

@@ -29,7 +29,7 @@ from typing import Final
 
 from imagenet_operator.api.status import MemberStatus
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
-from imagenet_operator.reconcile.policies import start_errors, storage
+from imagenet_operator.reconcile.policies import memory, start_errors, storage
 from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import Charge, End, MemberPod
 
@@ -53,7 +53,8 @@ REJECTIONS: Final = frozenset(
 _NEVER_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """The reasons of containerd and Docker for a container whose program cannot be executed."""
 
-_KILLED: Final = frozenset({None, 0, 128 + 9, 128 + 15})
+_SIGKILLED: Final = 128 + 9
+_KILLED: Final = frozenset({None, 0, _SIGKILLED, 128 + 15})
 """How a container ends that is stopped from outside: without a code, with 0 after it has saved, by
 SIGKILL, by SIGTERM."""
 
@@ -192,6 +193,12 @@ def _leave(early_helper: MemberStatus, grace_period: timedelta) -> datetime:
 
 
 def _termination_message(member: MemberStatus) -> str:
+    if member.exit_code == _SIGKILLED and member.reason != memory.OOM_KILLED:
+        # It had no time to say anything: the kubelet took the message from its log.
+        return (
+            f"{member.name} was killed by SIGKILL (exit code {_SIGKILLED}), and not for its own "
+            "memory limit; check the memory of its node, its probes, and what it sends to itself"
+        )
     code = "without an exit code" if member.exit_code is None else f"with {member.exit_code}"
     # The last line of a log is the exception; its causes are above it.
     words = (member.message or "").strip().splitlines()[-1:]

@@ -35,6 +35,9 @@ SOON: Final = timedelta(seconds=15)
 EVENTS_AFTER: Final = timedelta(seconds=30)
 """How long an object waits before its Events are read."""
 
+OTHER: Final = "Other"
+"""Stands for every reason that `CAUSES` lacks."""
+
 _SILENT: Final = frozenset({CREATING, NO_PODS, NOT_SCHEDULED})
 """Reasons for which only Events may know the cause."""
 
@@ -87,6 +90,10 @@ _IMAGE = (
     "name a Secret for the registry in spec.training.imagePullSecrets"
 )
 _NAME = "correct spec.training.image, or images in the chart's values"
+_CLASS = (
+    "delete the job and the claim, and create the job with a storageClassName that provides these "
+    "accessModes, or with accessModes that the class provides"
+)
 _TEMPLATE = "create what the template names, or correct the template"
 
 CAUSES: Final[Mapping[str, Cause]] = {
@@ -116,8 +123,20 @@ CAUSES: Final[Mapping[str, Cause]] = {
         "FailedMount", "a volume names a Secret or ConfigMap that is missing", _TEMPLATE
     ),
     "CrashLoopBackOff": Cause("CrashLoopBackOff", "a container keeps failing"),
+    "ProvisioningFailed": Cause("ProvisioningFailed", "cannot be provisioned", _CLASS),
+    "FailedBinding": Cause(
+        "FailedBinding",
+        "is not bound",
+        "name a storageClassName, mark a StorageClass as the default, or create a PersistentVolume",
+    ),
+    "ExternalProvisioning": Cause(
+        "ExternalProvisioning", "is not provisioned yet", "check the provisioner of its class"
+    ),
     TERMINATING: Cause("PodTerminating", "the pod is being deleted", after=SOON),
     "Unschedulable": Cause("Unschedulable", "no node fits the pod", after=SOON),
+    "SchedulerError": Cause(
+        "SchedulerError", "the scheduler failed", "check the pod's claims and the scheduler", SOON
+    ),
     "SchedulingGated": Cause(
         "SchedulingGated", "a scheduling gate of another controller holds the pod", after=SOON
     ),
@@ -133,6 +152,7 @@ CAUSES: Final[Mapping[str, Cause]] = {
     NOT_SCHEDULED: Cause("NotScheduled", "no scheduler has handled the pod", after=EVENTS_AFTER),
     INITIALIZING: Cause(INITIALIZING, "an init container runs", after=EVENTS_AFTER),
     CREATING: Cause(CREATING, "the containers are being created", after=EVENTS_AFTER),
+    OTHER: Cause("PodPending", "the pod does not start", after=EVENTS_AFTER),
 }
 """What an object, or the Event about it, says → the cause, the most urgent first."""
 
@@ -148,6 +168,12 @@ EVENT_REASONS: Final = frozenset(
     }
 )
 """The causes in the table that only Events have."""
+
+CLAIM_REASONS: Final = frozenset({"ProvisioningFailed", "FailedBinding", "ExternalProvisioning"})
+"""The causes in the table that only Events about a claim have."""
+
+_UNBOUND: Final = frozenset({NOT_SCHEDULED, "Unschedulable", "SchedulerError"})
+"""Reasons of a pod that may wait for a claim."""
 
 _RANK: Final = {name: number for number, name in enumerate(CAUSES)}
 
@@ -185,6 +211,11 @@ REASONS: Final = frozenset(
 _MISSING: Final = re.compile(
     r'(secret|configmap) "[^"]*" not found|references non-existent \w+ key'
 )
+_NO_CLASS: Final = re.compile(r'storageclass\S* "[^"]*" not found', re.IGNORECASE)
+_OTHER_CLASS: Final = (
+    "create this StorageClass, or delete the job and the claim and create the job with the "
+    "storageClassName of one that exists"
+)
 _BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*"(: (ErrImagePull: )?)?')
 
 _AGES: Final[tuple[tuple[int, str], ...]] = (
@@ -207,7 +238,7 @@ def refused(refusal: Refusal, former: str = "") -> Wait:
         refusal: What it said.
         former: The former message, which stays if only numbers would change in it.
     """
-    reason, remedy = _classified(refusal.message)
+    reason, remedy = classified(refusal.message)
     message = _with_remedy(f"the API server refuses it: {_cut(refusal.message)}", remedy)
     is_known = equal_without_numbers(message, former)
     return Wait(reason, former if is_known else message)
@@ -275,7 +306,8 @@ def needs_events(objects: Iterable[WaitingObject], now: datetime) -> list[Waitin
     return [
         item
         for item in objects
-        if item.reason in _SILENT and item.since is not None and now >= item.since + EVENTS_AFTER
+        if item.reason in _SILENT or (item.claims and item.reason in _UNBOUND)
+        if item.since is not None and now >= item.since + EVENTS_AFTER
     ]
 
 
@@ -296,8 +328,17 @@ def _blocked(item: WaitingObject, event: ObjectEvent | None, now: datetime) -> _
         is_missing = event.reason == "FailedMount" and names_missing(event.message)
         name = "MissingVolumeSource" if is_missing else event.reason
         detail = event.message
-    cause = CAUSES.get(name)
-    if cause is None or (item.beside_running and not cause.is_error):
+    is_of_claim = event is not None and bool(event.claim) and item.reason in _UNBOUND
+    if event is not None and is_of_claim:
+        name, detail = event.reason, event.message
+    if name not in CAUSES:
+        name, detail = OTHER, f"{name}: {detail}" if detail else name
+    cause = CAUSES[name]
+    if event is not None and is_of_claim:
+        has_class = _NO_CLASS.search(detail) is None
+        remedy = cause.remedy if has_class else _OTHER_CLASS
+        cause = replace(cause, text=f"{event.claim} {cause.text}", remedy=remedy)
+    if item.beside_running and not cause.is_error:
         return None
     if cause.after and (item.since is None or now < item.since + cause.after):
         return None
@@ -307,8 +348,8 @@ def _blocked(item: WaitingObject, event: ObjectEvent | None, now: datetime) -> _
         cause = replace(cause, is_error=False)
     if name == TERMINATING:
         detail = _age_and_finalizers(item, now)
-    elif name == "FailedCreate" and (classified := _classified(detail)) != (_UNKNOWN, ""):
-        cause = replace(cause, reason=classified[0], remedy=classified[1])
+    elif name == "FailedCreate" and (known := classified(detail)) != (_UNKNOWN, ""):
+        cause = replace(cause, reason=known[0], remedy=known[1])
     return _Blocked(item, cause, rank, detail)
 
 
@@ -345,8 +386,8 @@ def _steady(message: str, former: str, example: _Blocked) -> str:
     return former if is_bare else message
 
 
-def _classified(message: str) -> tuple[str, str]:
-    """Return the reason of a refusal, and what to change."""
+def classified(message: str) -> tuple[str, str]:
+    """Return the reason of a refusal by the API server, and what to change."""
     return next(
         ((reason, remedy) for part, reason, remedy in _REFUSALS if part in message), (_UNKNOWN, "")
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from imagenet_operator.reconcile.policies import access
+from imagenet_operator.reconcile.types import Claim
+from support.attempt_members import NOW
 from support.job_table import FETCHED, PREPARED, manifest, read
 
 Manifest = dict[str, Any]
@@ -149,3 +152,33 @@ def test_a_cache_must_exist_and_be_writable() -> None:
     assert found.startswith(f"{path}: there is no PersistentVolumeClaim cache")
     (problem,) = access.problems(JOBS["fetches"], {"cache": (READ,)})
     assert (problem.path, "has to write" in problem.message) == (path, True)
+
+
+def of_former_job(modes: tuple[str, ...], storage_class: str | None, age: float = 60) -> Claim:
+    created = NOW - timedelta(seconds=age)
+    return Claim(
+        "digits-dataset", "uid-c", created=created, modes=modes, storage_class=storage_class
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (of_former_job((MANY,), "fast"), None),
+        (of_former_job((MANY,), None), "exists with the StorageClass none; the job asks for the"),
+        (of_former_job((MANY,), "slow"), "exists with the StorageClass slow; the job asks for the"),
+        (
+            of_former_job((ONCE,), "fast"),
+            "PersistentVolumeClaim digits-dataset of a former job exists with ReadWriteOnce; the "
+            "job asks for ReadWriteMany",
+        ),
+        # The API server or a webhook may change what this job asked for.
+        (of_former_job((ONCE,), "slow", age=0), None),
+    ],
+)
+def test_a_claim_of_a_former_job_that_differs_is_named(claim: Claim, words: str | None) -> None:
+    document = manifest(dataset={"volume": {"size": "1Gi", "storageClassName": "fast"}})
+    document["metadata"]["creationTimestamp"] = NOW.isoformat()
+    found = access.differing(read(document), {claim.name: claim})
+    assert [item for item, _ in found] == ([] if words is None else [claim])
+    assert all(words is not None and words in message for _, message in found)

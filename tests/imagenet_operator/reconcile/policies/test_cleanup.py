@@ -133,3 +133,30 @@ def test_retention_is_carried_over_to_claims() -> None:
     (patch,) = cleanup.claim_owners(drop, [free])
     assert patch.merge == {"metadata": {"ownerReferences": [other, own]}}
     assert cleanup.claim_owners(drop, [Claim("c", "uid-c", terminating=True)]) == ()
+
+
+def test_failed_pods_of_the_attempt_that_is_kept_stay() -> None:
+    pods = (
+        seen("worker-0", Phase.FAILED, live=False, finished=True),
+        seen("worker-1", Phase.FAILED),
+        seen("server-0"),
+    )
+    ended = [Attempt(0, pods), Attempt(1, pods)]
+    everything = {item.name for item in pods}
+
+    def deleted(kept: int | None) -> list[str]:
+        return [item.name for item in cleanup.attempts(ended, kept)]
+
+    assert deleted(None) == [item.name for item in pods] * 2
+    assert set(deleted(1)) == everything
+    assert deleted(1).count("worker-0") == 1
+    assert deleted(1).count("worker-1") == deleted(1).count("server-0") == 2
+
+
+@pytest.mark.parametrize(("age", "is_adopted"), [(60, False), (0, True), (-1, True)])
+def test_a_claim_of_a_former_job_is_not_deleted_with_this_one(age: float, is_adopted: bool) -> None:
+    document = manifest(run_policy={"retentionPolicy": "Delete"})
+    document["metadata"]["creationTimestamp"] = NOW.isoformat()
+    job = ImageNetJob.model_validate(document)
+    claim = Claim("digits-dataset", "uid-c", created=later(-age))
+    assert bool(cleanup.claim_owners(job, [claim])) == is_adopted

@@ -46,6 +46,17 @@ def test_any_member_that_fails_is_charged(name: str) -> None:
     )
 
 
+def test_sigkill_is_named_and_not_what_the_log_happened_to_say() -> None:
+    found = judge(failed("worker-1", 137, message="epoch 3: loss 0.1"))
+    assert found is not None
+    assert found[2].startswith("worker-1 was killed by SIGKILL (exit code 137)")
+    assert "loss" not in found[2]
+    out_of_memory = failed("worker-1", 137, reason="OOMKilled", message="raise the limit")
+    found = judge(out_of_memory)
+    assert found is not None
+    assert found[2] == "worker-1 exited with 137: raise the limit"
+
+
 @pytest.mark.parametrize("code", [134, 137, 143, 139, None])
 def test_signals_alone_are_failures_too(code: int | None) -> None:
     verdict = judge(failed("server-0", code))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -108,6 +109,14 @@ OF_STATUS = [
     ),
     ("CreateContainerError", "no such device", "CreateContainerError", "no such device; correct"),
     ("RunContainerError", "exec: no such file", "RunContainerError", "cannot be started: exec"),
+    (
+        "SchedulerError",
+        'running PreBind plugin "VolumeBinding": binding volumes: timed out',
+        "SchedulerError",
+        'the scheduler failed: running PreBind plugin "VolumeBinding"',
+    ),
+    ("PostStartHookError", "exit 1", "PodPending", "does not start: PostStartHookError: exit 1"),
+    ("Unheard", "", "PodPending", "the pod does not start: Unheard"),
     ("CrashLoopBackOff", "back-off 40s", "CrashLoopBackOff", "a container keeps failing: back-off"),
     (
         "Unschedulable",
@@ -213,6 +222,49 @@ def test_an_event_of_a_stuck_object_becomes_a_condition(
     wait = found(stuck(state), event=ObjectEvent(reason, message))
     assert wait is not None
     assert (wait.reason, wait.is_error) == (condition, is_error)
+    assert words in wait.message
+
+
+# What an Event of the pod's claim says, the condition's reason, part of its message.
+OF_CLAIMS = [
+    (
+        "ProvisioningFailed",
+        "failed to provision volume: NodePath only supports ReadWriteOnce access modes",
+        "ProvisioningFailed",
+        "NodePath only supports ReadWriteOnce access modes; delete the job and the claim",
+    ),
+    (
+        "ProvisioningFailed",
+        'storageclass.storage.k8s.io "fast" not found',
+        "ProvisioningFailed",
+        'cannot be provisioned: storageclass.storage.k8s.io "fast" not found; create this '
+        "StorageClass",
+    ),
+    (
+        "FailedBinding",
+        "no persistent volumes available for this claim and no storage class is set",
+        "FailedBinding",
+        "is not bound: no persistent volumes available",
+    ),
+    (
+        "ExternalProvisioning",
+        "Waiting for a volume to be created by the external provisioner 'nfs.example.com'",
+        "ExternalProvisioning",
+        "is not provisioned yet: Waiting for a volume",
+    ),
+]
+CLAIM = "PersistentVolumeClaim digits-dataset (StorageClass fast, ReadWriteMany)"
+
+
+@pytest.mark.parametrize("state", [NOT_SCHEDULED, "Unschedulable", "SchedulerError"])
+@pytest.mark.parametrize(("reason", "message", "condition", "words"), OF_CLAIMS)
+def test_an_event_of_a_claim_says_why_its_pod_waits(
+    state: str, reason: str, message: str, condition: str, words: str
+) -> None:
+    wait = found(stuck(state, node=None), event=ObjectEvent(reason, message, CLAIM))
+    assert wait is not None
+    assert wait.reason == condition
+    assert wait.message.startswith(f"{POD}: {CLAIM} ")
     assert words in wait.message
 
 
@@ -359,8 +411,11 @@ def test_events_are_read_only_for_what_waits_long_and_says_nothing_itself() -> N
         stuck(CREATING, name="short", seconds=29),
         stuck("ErrImagePull", name="told", seconds=600),
         stuck(NO_PODS, name="job", kind="Job", seconds=40),
+        stuck("Unschedulable", name="full", seconds=600),
+        replace(stuck("Unschedulable", name="unbound", seconds=30), claims=("digits-dataset",)),
     ]
-    assert [item.name for item in waiting.needs_events(objects, NOW)] == ["long", "job"]
+    names = [item.name for item in waiting.needs_events(objects, NOW)]
+    assert names == ["long", "job", "unbound"]
 
 
 def test_the_next_look_is_when_a_cause_may_begin() -> None:
@@ -379,6 +434,7 @@ def test_the_next_look_is_when_a_cause_may_begin() -> None:
 def test_each_reason_is_one_word() -> None:
     assert len(REASONS) >= 12
     assert all(reason.isalnum() and reason[0].isupper() for reason in REASONS)
-    assert {row[0] for row in OF_STATUS} | {row[1] for row in OF_EVENTS} >= (
-        CAUSES.keys() - {TERMINATING, "MissingVolumeSource", "FailedMapVolume"}
+    rows = {row[0] for row in OF_STATUS} | {row[1] for row in OF_EVENTS}
+    assert rows | {row[0] for row in OF_CLAIMS} >= (
+        CAUSES.keys() - {TERMINATING, "MissingVolumeSource", "FailedMapVolume", waiting.OTHER}
     )
