@@ -21,7 +21,7 @@ Manifest = dict[str, Any]
 class Request:
     """One request: verb as RBAC calls it, kind, subresource, namespace, name, body, time limit.
 
-    The sender is what its bearer token says.
+    The sender is what its bearer token says. `dryRun` and `fieldValidation` are those of the query.
     """
 
     verb: str
@@ -32,6 +32,8 @@ class Request:
     body: Manifest = field(default_factory=dict, compare=False)
     timeout: str = field(default="", compare=False)
     sender: str = field(default="", compare=False)
+    dry_run: str = ""
+    field_validation: str = field(default="", compare=False)
 
     @property
     def resource(self) -> tuple[str, str]:
@@ -89,8 +91,13 @@ class Refusal(Exception):  # noqa: N818 - an answer
 
 
 def creates_a_pod(asked: Request) -> bool:
-    """Whether a request does."""
-    return (asked.verb, asked.kind) == ("create", "Pod")
+    """Whether a request does, and is no dry run."""
+    return (asked.verb, asked.kind, asked.dry_run) == ("create", "Pod", "")
+
+
+def tries_a_pod(asked: Request) -> bool:
+    """Whether a request is the dry run of a pod."""
+    return (asked.verb, asked.kind, asked.dry_run) == ("create", "Pod", "All")
 
 
 def writes_status(asked: Request) -> bool:

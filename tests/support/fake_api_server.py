@@ -38,6 +38,7 @@ class FakeApiServer:
         faults: Asked in turn before each request.
         effects: Asked in turn after each request that was carried out, before it is answered.
         delay_news: Awaited before a watch is sent events.
+        logs: The name of a pod → its log.
         verbs: What may be asked for: what the chart lets the operator do.
         lets_in: Whether a request is answered by something else than 401.
         url: Where it listens.
@@ -53,6 +54,7 @@ class FakeApiServer:
         self.faults: list[Fault] = []
         self.effects: list[Effect] = []
         self.delay_news: Fault | None = None
+        self.logs: dict[str, str] = {}
         self.verbs = dict(kinds.VERBS)
         self.lets_in: Callable[[web.BaseRequest], bool] = lambda _: True
         self.url = ""
@@ -183,11 +185,12 @@ class FakeApiServer:
 
     def writes(self) -> list[Request]:
         """The requests that were to change something."""
-        return [item for item in self.requests if item.verb not in ("get", "list", "watch")]
+        reads = ("get", "list", "watch")
+        return [item for item in self.requests if item.verb not in reads and not item.dry_run]
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """How often each verb was used on each kind."""
-        return Counter((item.verb, item.kind) for item in self.requests)
+        """How often each verb was used on each kind, without dry runs."""
+        return Counter((item.verb, item.kind) for item in self.requests if not item.dry_run)
 
     async def bookmark(self) -> None:
         """Send every watch a bookmark."""
@@ -218,6 +221,9 @@ class FakeApiServer:
             if asked.verb == "watch":
                 return await self._watch(request, asked)
             ASKED.set(asked)
+            if asked.subresource == "log":
+                self.storage.find(asked)
+                return web.Response(text=self.logs.get(asked.name, ""))
             answer = self._carry_out(request, asked)
             for effect in list(self.effects):
                 await effect(asked, answer)
@@ -251,7 +257,8 @@ class FakeApiServer:
         body = orjson.loads(await request.read()) if request.can_read_body else {}
         limit = request.query.get("timeout", "")
         sender = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        return Request(verb, kind.name, namespace, name, subresource, body, limit, sender)
+        mode = request.query.get("dryRun", ""), request.query.get("fieldValidation", "")
+        return Request(verb, kind.name, namespace, name, subresource, body, limit, sender, *mode)
 
     def _carry_out(self, request: web.BaseRequest, asked: Request) -> Manifest:
         kind = kinds.BY_NAME[asked.kind]
@@ -260,7 +267,7 @@ class FakeApiServer:
                 return self._list(request, asked, kind)
             case "create":
                 body = {**asked.body, "apiVersion": kind.api_version, "kind": kind.name}
-                return self.storage.create(body)
+                return body if asked.dry_run else self.storage.create(body)
             case "get":
                 return self.storage.find(asked)
             case "update":

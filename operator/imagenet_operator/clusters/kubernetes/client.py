@@ -39,9 +39,11 @@ LOGGER = logging.getLogger(__name__)
 AT_ONCE: Final = 32
 """Concurrent requests, each on its connection; watches are not counted."""
 
+BAD_REQUEST: Final = 400
 UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
+UNPROCESSABLE: Final = 422
 
 REQUEST_SECONDS: Final = 30.0
 """How long a request may take, after its turn has come, if the fence does not end it earlier."""
@@ -58,6 +60,7 @@ _PAGE: Final = 200
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+_IS_INVALID: Final = re.compile(r'[\w.-]+ "[^"]*" is invalid')
 _CONTEXT: Final = re.compile(r" ssl:(default|True|<[^>]*>)")
 
 
@@ -81,6 +84,20 @@ class ApiError(ClusterError):
         self.reason = reason
         self.message = message
         self.fields = frozenset(fields)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the API server will always refuse the object that was sent.
+
+        An object that it cannot read is a BadRequest; a webhook has the same code without that
+        reason. An invalid object has a message that begins with its name, and the invalid field. A
+        policy has the same code and reason without a field; a webhook's message begins with its own
+        name.
+        """
+        if self.code == BAD_REQUEST:
+            return self.reason == "BadRequest"
+        is_its_own = _IS_INVALID.match(self.message) is not None
+        return self.code == UNPROCESSABLE and is_its_own and bool(self.fields)
 
 
 class Client:
@@ -142,6 +159,19 @@ class Client:
         """
         return await self._request("GET", path, parameters=parameters, accept=accept)
 
+    async def text(self, path: str, **parameters: str) -> str:
+        """Return the text at a path, such as a log.
+
+        Args:
+            path: Of the text.
+            **parameters: The query.
+
+        Raises:
+            ApiError: It does not exist, or cannot be read.
+        """
+        answer = await self._answer("GET", path, parameters=parameters, accept="*/*")
+        return answer.text.decode("utf-8", "replace")
+
     async def pages(
         self, path: str, accept: str = _JSON, **parameters: str
     ) -> AsyncGenerator[Manifest]:
@@ -179,13 +209,18 @@ class Client:
         page = self.get(path, accept, **parameters)
         return asyncio.create_task(page, name=f"a page of {path}")
 
-    async def create(self, path: str, manifest: Manifest) -> Manifest:
+    async def create(self, path: str, manifest: Manifest, **parameters: str) -> Manifest:
         """Create an object, and return it as it is stored.
+
+        Args:
+            path: Of its collection.
+            manifest: The object.
+            **parameters: The query.
 
         Raises:
             ApiError: It exists already (code 409), or is refused.
         """
-        return await self._request("POST", path, manifest)
+        return await self._request("POST", path, manifest, parameters=parameters)
 
     async def replace(self, path: str, manifest: Manifest) -> Manifest:
         """Overwrite an object, and return it as it is stored.
@@ -221,6 +256,27 @@ class Client:
         content: str = _JSON,
         accept: str = _JSON,
     ) -> Manifest:
+        answer = await self._answer(
+            verb, path, body, parameters=parameters, content=content, accept=accept
+        )
+        try:
+            manifest: Manifest = orjson.loads(answer.text)
+        except orjson.JSONDecodeError as error:
+            what = f"{verb} {path}"
+            raise ApiError(what, 0, "Garbled", f"the answer is no JSON: {error}") from error
+        return manifest
+
+    async def _answer(
+        self,
+        verb: str,
+        path: str,
+        body: Manifest | None = None,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        content: str = _JSON,
+        accept: str = _JSON,
+    ) -> Answer:
+        """Send a request, several times if need be, and return the answer of a success."""
         parts = {
             "data": None if body is None else orjson.dumps(body),
             "params": parameters,
@@ -241,7 +297,12 @@ class Client:
             # Requests that were refused together do not return together.
             wait = retries.pause(answer, TRIES - left)
             await asyncio.sleep(wait * random.uniform(1, 1.5))
-        return self._read(f"{verb} {path}", answer)
+        if answer.error is not None:
+            what = f"{verb} {path}"
+            raise ApiError(what, 0, "Unreachable", _said(answer.error)) from answer.error
+        if answer.code >= 400:
+            raise self._api_error(f"{verb} {path}", answer.code, answer.text)
+        return answer
 
     async def _credentials(self, request: str) -> Credentials:
         try:
@@ -257,17 +318,6 @@ class Client:
             LOGGER.warning("%s", error)
             return False
 
-    def _read(self, what: str, answer: Answer) -> Manifest:
-        if answer.error is not None:
-            raise ApiError(what, 0, "Unreachable", _said(answer.error)) from answer.error
-        if answer.code >= 400:
-            raise self._api_error(what, answer.code, answer.text)
-        try:
-            manifest: Manifest = orjson.loads(answer.text)
-        except orjson.JSONDecodeError as error:
-            raise ApiError(what, 0, "Garbled", f"the answer is no JSON: {error}") from error
-        return manifest
-
     async def _send(self, verb: str, path: str, credentials: Credentials, **parts: Any) -> Answer:
         """Send a request once, and return its answer.
 
@@ -278,7 +328,7 @@ class Client:
         if self._fence is None or verb == "GET":
             return await self._exchange(began + REQUEST_SECONDS, verb, path, credentials, **parts)
         seconds = min(REQUEST_SECONDS, _admitted(self._fence, f"{verb} {path}"))
-        parts["params"] = {"timeout": f"{seconds * 1000:.0f}ms"}
+        parts["params"] = {**(parts["params"] or {}), "timeout": f"{seconds * 1000:.0f}ms"}
         end = began + seconds
         return await self._fence.follow(self._exchange(end, verb, path, credentials, **parts), end)
 

@@ -15,10 +15,17 @@ from imagenet_operator.api import ImageNetJob, stored
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
-from imagenet_operator.clusters.kubernetes import kinds, nodes, projection
+from imagenet_operator.clusters.kubernetes import kinds, last_lines, nodes, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
 from imagenet_operator.clusters.kubernetes.capacity_lock import CapacityLock
-from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, NOT_FOUND, ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import (
+    FORBIDDEN,
+    NOT_FOUND,
+    UNPROCESSABLE,
+    ApiError,
+    Client,
+)
+from imagenet_operator.clusters.kubernetes.dry_run import DryRuns
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.object_events import ObjectEvents
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
@@ -30,12 +37,9 @@ LOGGER = logging.getLogger(__name__)
 MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 """The label selector of everything that the operator has created."""
 
-BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
 TOO_LARGE: Final = 413
-UNPROCESSABLE: Final = 422
 _CLAIM: Final = "PersistentVolumeClaim"
-_IS_INVALID: Final = re.compile(r'[\w.-]+ "[^"]*" is invalid')
 
 
 class Invalid(ApiError):  # noqa: N818 - the API server's reason of the same name
@@ -66,6 +70,7 @@ class KubernetesCluster:
         capacity_lock: The free capacity, for one gang at a time.
         named_claims: Claims of any owner, by name.
         object_events: The Events of pods and Jobs that wait.
+        dry_runs: What the API server says of the pods of new jobs.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class KubernetesCluster:
         self.capacity_lock = CapacityLock(client, pods, self.nodes, enqueue)
         self.named_claims = NamedClaims(client, self.children[_CLAIM])
         self.object_events = ObjectEvents(client)
+        self.dry_runs = DryRuns(client)
         self._reachable: set[str] = set()
         self._foreign: dict[JobKey, dict[tuple[str, str], Manifest]] = {}
 
@@ -195,6 +201,7 @@ class KubernetesCluster:
         self._foreign.pop(key, None)
         self.capacity_lock.forget(key)
         self.object_events.forget(key)
+        self.dry_runs.forget(key)
 
     def jobs_with_pods(self) -> list[JobKey]:
         """Return the jobs that have pods, for the sampler."""
@@ -233,6 +240,16 @@ class KubernetesCluster:
                 raise
             return None
 
+    async def last_lines(self, job: ImageNetJob, after: Status) -> Event | None:
+        """Return an event with the last lines of the member that failed first, if a status says so.
+
+        Args:
+            job: With its recorded status.
+            after: The new one.
+        """
+        member = last_lines.failed_member(job.status, after)
+        return None if member is None else await last_lines.read(self._client, job, member)
+
     # ------------------------------------------------------------------ writes
 
     async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
@@ -248,7 +265,7 @@ class KubernetesCluster:
         try:
             made = await self._client.create(cache.kind.path(key[0]), manifest)
         except ApiError as error:
-            if _is_final(error):
+            if error.is_final:
                 raise Invalid(error) from error
             if error.code != CONFLICT:
                 raise
@@ -363,19 +380,6 @@ def job_of_child(item: Manifest) -> JobKey | None:
     metadata = item["metadata"]
     name = (metadata.get("labels") or {}).get(labels.JOB_NAME)
     return None if name is None else (metadata["namespace"], name)
-
-
-def _is_final(error: ApiError) -> bool:
-    """Whether the API server will always refuse the object.
-
-    An object that it cannot read is a BadRequest; a webhook has the same code without that reason.
-    An invalid object has a message that begins with its name, and the invalid field. A policy has
-    the same code and reason without a field; a webhook's message begins with its own name.
-    """
-    if error.code == BAD_REQUEST:
-        return error.reason == "BadRequest"
-    is_its_own = _IS_INVALID.match(error.message) is not None
-    return error.code == UNPROCESSABLE and is_its_own and bool(error.fields)
 
 
 def _is_about_content(error: ApiError) -> bool:

@@ -72,6 +72,7 @@ VERBS = {
     (JOB.group, JOB.plural): frozenset({"get", "list", "watch", "delete"}),
     (JOB.group, f"{JOB.plural}/status"): frozenset({"update"}),
     ("", "pods"): _ALL | {"patch"},
+    ("", "pods/log"): frozenset({"get"}),
     ("batch", "jobs"): _ALL | {"patch"},
     ("", "services"): _ALL,
     ("", "persistentvolumeclaims"): _ALL - {"delete"} | {"patch"},

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from imagenet_operator.api import ImageNetJob, Manifest
+from imagenet_operator.api.status import Clock
 from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
@@ -32,11 +33,12 @@ from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsisten
 from imagenet_operator.clusters.kubernetes.refusals import Refusals
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile import attempt_size, explanation, observe, rejection
+from imagenet_operator.reconcile.context import EVENT_MAXIMUM
 from imagenet_operator.reconcile.decide import decide, is_finished, is_resuming
 from imagenet_operator.reconcile.policies import gang, rebuild
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Capacity, Decision, Observed
+from imagenet_operator.reconcile.types import Capacity, Decision, Event, Observed
 
 LOGGER = logging.getLogger(__name__)
 
@@ -138,6 +140,8 @@ class Reconciler:
                 named = await self._read_before_start(key, job)
                 consistency = ReadConsistency.LIVE_JOB
                 continue
+            if named is not None and not _has_created(job):
+                await self._try_pods(key, job)
             view = await self._observe(found, stored, named)
             consistency, requeue_after = await self._round(key, job, view, consistency)
             if requeue_after != AT_ONCE:
@@ -176,6 +180,24 @@ class Reconciler:
             self._cluster.named_claims.read(key[0], names), self._cluster.refresh_job(key)
         )
         return _NamedClaims(names, found)
+
+    async def _try_pods(self, key: JobKey, job: ImageNetJob) -> None:
+        """Have the pods of a job judged, before anything is created for this generation of it.
+
+        Raises:
+            ApiError: The API server cannot judge them now.
+        """
+        if self._cluster.dry_runs.verdict(job) is not None:
+            return
+        try:
+            verdict = await self._cluster.dry_runs.run(job, self._settings.manifests)
+        except ApiError as error:
+            await self._report(key, job, error)
+            await self._explain(key, job, error)
+            raise
+        for note in verdict.notes:
+            event = Event("Warning", "DryRunSkipped", note[:EVENT_MAXIMUM])
+            await self._cluster.record_event(job, event)
 
     async def _round(
         self, key: JobKey, job: ImageNetJob, view: _View, consistency: ReadConsistency
@@ -225,6 +247,10 @@ class Reconciler:
             if faults:
                 reason, message = rejection.reason_of(faults), stored_job.in_words(faults)
                 return rejection.reject(job, reason, message, time, self._settings)
+        is_tried = not is_finished(job.status) and not _has_created(job)
+        verdict = self._cluster.dry_runs.verdict(job) if is_tried else None
+        if verdict is not None and verdict.rejection is not None:
+            return rejection.reject(job, *verdict.rejection, time, self._settings)
         key = key_of(job)
         observed = replace(view.observed, free=free, refusal=self._refusals.latest.get(key))
         return decide(job, observed, self._latest(key, view.stored.uid), time, self._settings)
@@ -237,6 +263,9 @@ class Reconciler:
 
     async def _apply(self, key: JobKey, job: ImageNetJob, decision: Decision) -> Decision:
         """Apply a decision, or one that fails the job; return the one that was applied."""
+        last_lines = await self._cluster.last_lines(job, decision.status)
+        if last_lines is not None:
+            decision = replace(decision, events=(*decision.events, last_lines))
         try:
             applied = await apply(self._cluster, job, decision)
         except Invalid as error:
@@ -295,6 +324,12 @@ class Reconciler:
 
 def _is_new(job: ImageNetJob) -> bool:
     return not rebuild.was_started(job.status) and not is_finished(job.status)
+
+
+def _has_created(job: ImageNetJob) -> bool:
+    """Whether objects were created for a job; a job that starts suspended has none."""
+    status = job.status
+    return status.training is not None or status.preparation not in (None, Clock())
 
 
 def _claims_of(job: ImageNetJob) -> frozenset[str]:

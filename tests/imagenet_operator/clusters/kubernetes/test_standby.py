@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from imagenet_operator.clusters.kubernetes import leader_election, metrics
 from imagenet_operator.clusters.kubernetes.fence import LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaseLost
-from support.api_requests import Request
+from support.api_requests import Request, creates_a_pod
 from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import FIRST, QUICK, Harness, cluster_of, job, node, running
@@ -63,8 +63,7 @@ async def test_a_second_replica_is_ready_with_warm_caches_and_has_nothing_to_do(
         assert {"loop", "sampler", "events", "lease"} <= names
         assert sum(task.get_name() == "loop" for task in asyncio.all_tasks()) == 1
         assert sum(task.get_name() == "sampler" for task in asyncio.all_tasks()) == 1
-        created = [item for item in server.requests if (item.verb, item.kind) == ("create", "Pod")]
-        assert len(created) == len(FIRST)
+        assert sum(map(creates_a_pod, server.requests)) == len(FIRST)
 
 
 @asynchronous
@@ -124,7 +123,7 @@ async def test_the_next_leader_goes_on_where_the_last_one_was(
                 await standby.end_pods()
                 await server.until(lambda: standby.status().get("phase") == "Succeeded")
         assert standby.status()["restarts"] == 0
-        assert sum(item.verb == "create" and item.kind == "Pod" for item in server.requests) == 5
+        assert sum(map(creates_a_pod, server.requests)) == 5
 
 
 @asynchronous
@@ -136,7 +135,7 @@ async def test_a_leader_that_ends_amid_its_writes_leaves_the_lease_to_the_next(
     creating, answer = asyncio.Event(), asyncio.Event()
 
     async def slow(asked: Request) -> None:
-        if (asked.verb, asked.kind) == ("create", "Pod"):
+        if creates_a_pod(asked):
             creating.set()
             await answer.wait()
 
