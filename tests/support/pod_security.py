@@ -68,6 +68,8 @@ def below_the_table(template: Manifest) -> list[str]:
         sources = volume.get("projected", {}).get("sources", [])
         if any("serviceAccountToken" in source for source in sources):
             found.append(f"a token is in the volume {volume['name']}")
+        if any("podCertificate" in source for source in sources):
+            found.append(f"a certificate of the pod is in the volume {volume['name']}")
     if spec.get("shareProcessNamespace", False):
         found.append("processes are shared")
     context = spec["securityContext"]

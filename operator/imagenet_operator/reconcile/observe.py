@@ -2,7 +2,8 @@
 
 A cluster returns every object that has the job's name label or holds a name that the job needs.
 `sort` finds the job's own among them, their kind and their state. `decide` reads the buckets, never
-a manifest. An object is the job's if the UID of its owner is the job's. If it has a
+a manifest. An object is the job's if the UID of its owner is the job's, and the number of its
+attempt is one that the job can have reached: users can forge both. If it has a
 deletionTimestamp it stays in its bucket as terminating, because the next attempt waits for it, but
 no action names it.
 """
@@ -19,7 +20,7 @@ from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile import waiting_objects
-from imagenet_operator.reconcile.policies import capacity, memory, restart, storage, taints
+from imagenet_operator.reconcile.policies import capacity, memory, rebuild, restart, storage, taints
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -84,9 +85,12 @@ def sort(
     """
     owned: list[Manifest] = []
     others: list[Manifest] = []
-    asked_for = volumes.claim_names(job)
+    asked_for, last = volumes.claim_names(job), rebuild.last_attempt(job.status)
     for item in children:
-        (owned if _is_ours(item, job, asked_for) else others).append(item)
+        is_ours = _is_ours(item, job, asked_for) and not (
+            _has_attempt(item) and _attempt(item) > last
+        )
+        (owned if is_ours else others).append(item)
     pods_by_job, foreign = _apart(owned, others)
     jobs = [
         _preparation_job(item, pods_by_job[item["metadata"]["uid"]], unreachable_nodes)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.manifests import attempt, dataset, labels, protection, volumes
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.observe import sort
@@ -33,6 +35,13 @@ from support.observed_objects import (
 
 def pods(number: int = 0) -> list[Manifest]:
     return [item for item in attempt.build(JOB, number) if item["kind"] == "Pod"]
+
+
+def job_at_attempt(number: int | None) -> ImageNetJob:
+    """A job whose status records an attempt."""
+    members = (MemberStatus(name=f"digits-r{number}-worker-0", role="worker"),)
+    training = None if number is None else TrainingStatus(attempt=number, members=members)
+    return JOB.model_copy(update={"status": Status(training=training)})
 
 
 def worker(status: Manifest | None = None, spec: Manifest | None = None, **metadata: Any) -> Any:
@@ -259,7 +268,7 @@ def test_attempts_are_sorted_by_number_role_and_index() -> None:
     children = [
         living(item) for number in (10, 2) for item in attempt.build(JOB, number, EVERYTHING)
     ]
-    observed = sort(JOB, reversed(children))
+    observed = sort(job_at_attempt(9), reversed(children))
     assert list(observed.attempts) == [2, 10]
     names = [member.name.removeprefix("digits-r2-") for member in observed.attempts[2].members]
     assert names == ["scheduler-0", "server-0", "server-1", *(f"worker-{n}" for n in range(4))]
@@ -343,6 +352,29 @@ def test_a_pod_of_a_forged_generation_is_another_owners(value: str) -> None:
     assert list(sort(JOB, [forged]).foreign) == [("Pod", forged["metadata"]["name"])]
 
 
+@pytest.mark.parametrize(
+    ("recorded", "number", "is_ours"),
+    [
+        (None, 0, True),
+        (None, 1, False),
+        (None, 99999999, False),
+        (3, 2, True),
+        (3, 4, True),
+        (3, 5, False),
+        (3, 99999999, False),
+    ],
+)
+def test_the_attempt_of_a_child_is_one_that_its_job_can_have_reached(
+    recorded: int | None, number: int, is_ours: bool
+) -> None:
+    children = [living(item) for item in attempt.build(JOB, number, EVERYTHING)]
+
+    observed = sort(job_at_attempt(recorded), children)
+
+    assert list(observed.attempts) == ([number] if is_ours else [])
+    assert len(observed.foreign) == (0 if is_ours else len(children))
+
+
 def test_an_attempt_on_what_protects_the_preparation_is_forged() -> None:
     (forged,) = map(living, protection.of_preparation(JOB, EVERYTHING))
     forged["metadata"]["labels"][labels.ATTEMPT] = "7"
@@ -358,9 +390,12 @@ def test_claims_are_ours_or_were_a_namesakes() -> None:
     leaving = living(kept, deletionTimestamp="2026-01-02T03:04:05Z")
     observed = sort(drop, [living(ours), leaving])
     owner = labels.owner(drop)
+    facts: Manifest = {"pending": True, "modes": ("ReadWriteMany",)}
     assert observed.claims == {
-        "digits-dataset": Claim("digits-dataset", "uid-of-digits-dataset", (owner,)),
-        "digits-output": Claim("digits-output", "uid-of-digits-output", (), terminating=True),
+        "digits-dataset": Claim("digits-dataset", "uid-of-digits-dataset", (owner,), **facts),
+        "digits-output": Claim(
+            "digits-output", "uid-of-digits-output", (), terminating=True, **facts
+        ),
     }
     kept["metadata"]["labels"] = {}
     ours["metadata"]["ownerReferences"] = [{**owner, "uid": "former"}]

@@ -27,6 +27,8 @@ from imagenet_operator.api.templates.own_program import MAIN_CONTAINER, OwnProgr
 from imagenet_operator.errors import Problem
 
 GPU_RESOURCE = "nvidia.com/gpu"
+METRICS_PORT = "metrics"
+"""The port of a pod that serves the program's metrics."""
 
 _OWNED_LABELS = re.compile(
     r"training\.imagenet\.dev/.*|app\.kubernetes\.io/(managed-by|name)"
@@ -127,14 +129,23 @@ def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:
         if name == MAIN_CONTAINER:
             yield from _main_container(container, place)
             yield from _program(container, place, own_program)
+        yield from _metrics_port(container, place)
     for _, place, container in items(spec, "initContainers", path):
         yield from security_floor.of_container(container, place)
+        yield from _metrics_port(container, place)
     for name, place, volume in items(spec, "volumes", path):
         if name in _OWNED_VOLUMES:
             yield conflict(place, f"the volume {name} belongs to the operator", "use another name")
         yield from security_floor.of_volume(volume, place)
     for field in _LISTS_WITH_OWN_ITEMS:
         yield from _list_directives(spec, field, path, _OWNED_VOLUMES | {MAIN_CONTAINER})
+
+
+def _metrics_port(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    for name, place, port in items(container, "ports", path):
+        if name == METRICS_PORT and "$patch" not in port:
+            why = "Prometheus finds the program's metrics by this name"
+            yield conflict(f"{place}.name", why, "write another name")
 
 
 def _ephemeral_containers(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:

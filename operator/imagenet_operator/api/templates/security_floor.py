@@ -119,6 +119,9 @@ def of_volume(volume: Mapping[str, Any], path: str) -> Iterator[Problem]:
     for _, place, source in items(_within(volume, "projected"), "sources", f"{path}.projected"):
         if "serviceAccountToken" in source:
             yield conflict(f"{place}.serviceAccountToken", f"{_FLOOR} mounts no token")
+        if "podCertificate" in source:
+            why = f"{_FLOOR} mounts no credentials of the pod"
+            yield conflict(f"{place}.podCertificate", why)
 
 
 def _security(parent: Mapping[str, Any], path: str) -> Iterator[Problem]:

@@ -31,12 +31,30 @@ _BEFORE_AN_ATTEMPT = frozenset(
 )
 """Reasons that Running may have without any attempt."""
 
+_UNRECORDED = 1000
+"""Attempts of which a status may have lost the record."""
+
 _ENDS: tuple[ConditionType, ...] = ("Succeeded", "Failed")
 
 
 def was_started(status: Status) -> bool:
     """Whether an operator has accepted the job."""
     return status.start_time is not None or conditions.holds(status.conditions, "Created")
+
+
+def last_attempt(status: Status) -> int:
+    """Return the highest number that an attempt of the job can have.
+
+    An attempt may exist that is not recorded yet: the one after the recorded one.
+    """
+    training = status.training
+    if training is not None and training.members:
+        return training.attempt + 1
+    if training is None and not _had_an_attempt(status.conditions):
+        return 0
+    # Nothing that is recorded says how many attempts there were.
+    recorded = 0 if training is None else training.attempt
+    return max(recorded, _latest_named(status.conditions)) + _UNRECORDED
 
 
 def rebuilt(status: Status, attempts: Mapping[int, Attempt], now: datetime) -> Status:

@@ -100,6 +100,7 @@ CONFLICTS = {
     "spec.containers[0].env[1]": main(env=[{"name": "A"}, {"name": "POD_IP", "value": "10.0.0.1"}]),
     "spec.containers[0].env[0]": main(env=[{"name": "PORT", "value": "1"}]),
     "spec.containers[0].env[0].$patch": main(env=[{"$patch": "replace"}]),
+    "spec.containers[0].ports[0].name": main(ports=[{"name": "metrics", "containerPort": 8000}]),
     "spec.containers[0].volumeMounts[0].mountPath": main(
         volumeMounts=[{"name": "scratch", "mountPath": "/dev/shm"}]
     ),

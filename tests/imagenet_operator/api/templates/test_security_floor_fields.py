@@ -121,7 +121,10 @@ OF_VOLUME: dict[tuple[str, ...], tuple[list[Any], list[Any]]] = {
     ("gitRepo",): ([], [{"repository": "a"}]),
     ("projected",): (
         [{"sources": [{"secret": {"name": "a"}}]}],
-        [{"sources": [{"secret": {"name": "a"}}, {"serviceAccountToken": {"path": "a"}}]}],
+        [
+            {"sources": [{"secret": {"name": "a"}}, {"serviceAccountToken": {"path": "a"}}]},
+            {"sources": [{"podCertificate": {"signerName": "a/b", "keyType": "ED25519"}}]},
+        ],
     ),
 }
 OF_ANNOTATIONS: dict[tuple[str, ...], tuple[list[Any], list[Any]]] = {
@@ -232,7 +235,13 @@ def test_no_template_that_is_taken_lowers_the_floor(template: Manifest) -> None:
 NAMES = {
     *(name for _, field in FIELDS for name in field),
     *("name", "type", "host", "httpGet", "tcpSocket", "drop", "add", "sources"),
-    *("serviceAccountToken", "$patch", "$retainKeys", "$deleteFromPrimitiveList/drop"),
+    *(
+        "serviceAccountToken",
+        "podCertificate",
+        "$patch",
+        "$retainKeys",
+        "$deleteFromPrimitiveList/drop",
+    ),
 }
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["", "RuntimeDefault", "a"]),
