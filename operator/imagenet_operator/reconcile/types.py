@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
@@ -383,6 +383,10 @@ class Sharer:
     packs: bool = False
     goes_on: bool = True
     sealed_at: datetime | None = None
+
+    def packing(self) -> Sharer:
+        """Return the same job with a Job that packs or seals."""
+        return replace(self, packs=True)
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,9 @@ class Cache:
         announce: Called with the job of each object whose kept parts changed, and whether that
             change may be debounced.
         debounce: Whether the change of an object, as the API server sent it, may be debounced.
+
+    Attributes:
+        revision: Grows with every change of what is kept.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Cache:
         self._objects: dict[JobKey, Stored] = {}
         self._by_job: dict[JobKey, set[JobKey]] = {}
         self._tombstones: OrderedDict[str, int] = OrderedDict()
+        self.revision = 0
 
     def __len__(self) -> int:
         """How many objects are known."""
@@ -220,6 +224,7 @@ class Cache:
         if known is not None and known.uid != stored.uid:
             self._add_tombstone(known.uid, stored.version)
         self._objects[key] = stored
+        self.revision += known is None or known.text != stored.text
         if stored.job is not None:
             self._by_job.setdefault(stored.job, set()).add(key)
 
@@ -229,6 +234,7 @@ class Cache:
         if known is None or known.uid != uid or known.version > version:
             return
         del self._objects[key]
+        self.revision += 1
         if known.job is not None:
             self._remove_from_job(known.job, key)
             if not silently:

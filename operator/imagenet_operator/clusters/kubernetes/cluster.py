@@ -29,6 +29,7 @@ from imagenet_operator.clusters.kubernetes.dry_run import DryRuns
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.object_events import ObjectEvents
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
+from imagenet_operator.clusters.kubernetes.sharers import Sharers
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
 
@@ -70,6 +71,7 @@ class KubernetesCluster:
         capacity_lock: The free capacity, for one gang at a time.
         named_claims: Claims of any owner, by name.
         object_events: The Events of pods and Jobs that wait.
+        sharers: The jobs that share datasets.
         dry_runs: What the API server says of the pods of new jobs.
     """
 
@@ -95,6 +97,7 @@ class KubernetesCluster:
         self.named_claims = NamedClaims(client, self.children[_CLAIM])
         self.object_events = ObjectEvents(client)
         self.dry_runs = DryRuns(client)
+        self.sharers = Sharers(self.jobs, self.children["Job"])
         self._reachable: set[str] = set()
         self._foreign: dict[JobKey, dict[tuple[str, str], Manifest]] = {}
 

@@ -21,7 +21,7 @@ from imagenet_operator.api.status import Clock
 from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
-from imagenet_operator.clusters.kubernetes import metrics, sharers, stored_job
+from imagenet_operator.clusters.kubernetes import metrics, stored_job
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
@@ -166,7 +166,7 @@ class Reconciler:
             observed,
             unsupported=found.problems,
             events=events,
-            sharers=sharers.find(found.job, self._cluster.jobs, self._cluster.children["Job"]),
+            sharers=self._cluster.sharers.find(found.job),
         )
         return _View(stored, found, children, observed)
 

@@ -12,6 +12,7 @@ shard appears as a whole, and one that exists is not made again.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -27,6 +28,14 @@ REASON: Final = "WaitingForJob"
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True)
+class Need:
+    """A dataset that a job needs: its claim and its key."""
+
+    claim: str | None
+    key: str
+
+
 def needs_turn(status: Status) -> bool:
     """Whether the next step of a job is to pack a dataset that it knows."""
     found = status.listed
@@ -38,19 +47,19 @@ def needs_turn(status: Status) -> bool:
     )
 
 
-def sharer(job: ImageNetJob, other: ImageNetJob, *, packs: bool, is_run: bool) -> Sharer | None:
-    """Return another job of the namespace as a sharer; None if it needs another dataset.
+def need(job: ImageNetJob) -> Need | None:
+    """Return the dataset that a job needs; None before it knows it."""
+    found = job.status.listed
+    return None if found is None else Need(volumes.dataset_claim(job), found.key)
+
+
+def sharer(other: ImageNetJob, *, is_run: bool) -> Sharer:
+    """Return a job as the others see it.
 
     Args:
-        job: Which is reconciled.
-        other: The other one, with its recorded status.
-        packs: Whether the other one has a Job that packs or seals.
-        is_run: Whether this operator runs the other one, and understands it.
+        other: The job, with its recorded status.
+        is_run: Whether this operator runs it, and understands it.
     """
-    mine, theirs = job.status.listed, other.status.listed
-    is_same = mine is not None and theirs is not None and mine.key == theirs.key
-    if not is_same or volumes.dataset_claim(job) != volumes.dataset_claim(other):
-        return None
     ready = conditions.find(other.status.conditions, "DatasetReady")
     is_ready = ready is not None and ready.status == "True"
     is_stopped = other.spec.run_policy.suspend or other.status.completion_time is not None
@@ -58,10 +67,30 @@ def sharer(job: ImageNetJob, other: ImageNetJob, *, packs: bool, is_run: bool) -
         name=other.metadata.name,
         uid=other.metadata.uid,
         created=_created(other),
-        packs=packs,
         goes_on=is_run and not is_stopped,
         sealed_at=ready.last_transition_time if ready is not None and is_ready else None,
     )
+
+
+def decisive(sharers: Iterable[Sharer]) -> tuple[Sharer, ...]:
+    """Return the jobs that decide about the turn of any one of them.
+
+    Those are the first two that prepare, since one of them may ask, and the two that sealed last.
+    """
+    found = list(sharers)
+    sealed = [item for item in found if item.sealed_at is not None]
+    return (
+        *sorted((item for item in found if _prepares(item)), key=_rank)[:2],
+        *sorted(sealed, key=lambda item: str(item.sealed_at))[-2:],
+    )
+
+
+def _prepares(item: Sharer) -> bool:
+    return item.goes_on and item.sealed_at is None
+
+
+def _rank(item: Sharer) -> tuple[bool, datetime, str]:
+    return (not item.packs, item.created, item.uid)
 
 
 def first(job: ImageNetJob, sharers: Iterable[Sharer]) -> Sharer | None:
@@ -72,13 +101,8 @@ def first(job: ImageNetJob, sharers: Iterable[Sharer]) -> Sharer | None:
         sharers: The others.
     """
     mine = (True, _created(job), job.metadata.uid)
-    before = {
-        (not item.packs, item.created, item.uid): item
-        for item in sharers
-        if item.goes_on and item.sealed_at is None
-    }
-    rank = min(before, default=mine)
-    return before[rank] if rank < mine else None
+    found = min(filter(_prepares, sharers), key=_rank, default=None)
+    return found if found is not None and _rank(found) < mine else None
 
 
 def is_sealed(job: ImageNetJob, sharers: Iterable[Sharer]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -79,12 +80,7 @@ def test_of_any_number_of_jobs_one_has_its_turn() -> None:
     turns = [
         shared_dataset.first(
             job,
-            [
-                found
-                for item in jobs
-                if item is not job
-                and (found := shared_dataset.sharer(job, item, packs=False, is_run=True))
-            ],
+            [shared_dataset.sharer(item, is_run=True) for item in jobs if item is not job],
         )
         for job in jobs
     ]
@@ -101,8 +97,7 @@ def test_of_any_number_of_jobs_one_has_its_turn() -> None:
     ],
 )
 def test_a_dataset_is_shared_by_its_key_on_one_claim(theirs: ImageNetJob, shares: bool) -> None:
-    found = shared_dataset.sharer(listed(), theirs, packs=False, is_run=True)
-    assert (found is not None) is shares
+    assert (shared_dataset.need(listed()) == shared_dataset.need(theirs)) is shares
 
 
 def test_a_claim_that_a_job_has_made_can_be_named_by_another_one() -> None:
@@ -113,7 +108,7 @@ def test_a_claim_that_a_job_has_made_can_be_named_by_another_one() -> None:
     dataset = maker.spec.dataset.model_copy(update={"volume": made})
     maker = maker.model_copy(update={"spec": maker.spec.model_copy(update={"dataset": dataset})})
     mine = listed(claim="other-dataset")
-    assert shared_dataset.sharer(mine, maker, packs=False, is_run=True) is not None
+    assert shared_dataset.need(mine) == shared_dataset.need(maker)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +125,7 @@ def test_a_seal_counts_if_it_is_newer_than_the_job(
     conditions: tuple[tuple[str, datetime], ...], sealed: bool
 ) -> None:
     theirs = listed("other", conditions=conditions, sealed=True)
-    found = shared_dataset.sharer(listed(), theirs, packs=False, is_run=True)
-    assert found is not None
+    found = shared_dataset.sharer(theirs, is_run=True)
     assert shared_dataset.is_sealed(listed(), [found]) is sealed
 
 
@@ -148,3 +142,25 @@ def test_a_seal_counts_if_it_is_newer_than_the_job(
 def test_a_job_needs_its_turn_between_index_and_seal(status: Any, needs: bool) -> None:
     job = ImageNetJob.model_validate(manifest() | {"status": status})
     assert shared_dataset.needs_turn(job.status) is needs
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_decisive_jobs_decide_as_all_of_them_would(seed: int) -> None:
+    random = Random(seed)
+    sharers = [
+        other(
+            NOW + timedelta(seconds=random.randint(-2, 2)),
+            str(number),
+            packs=random.random() < 0.2,
+            goes_on=random.random() < 0.7,
+            sealed_at=NOW + timedelta(seconds=random.randint(-9, 9)) if seed % 3 == 0 else None,
+        )
+        for number in range(6)
+    ]
+    for mine in sharers:
+        job = listed(created=mine.created, uid=mine.uid)
+        others = [item for item in sharers if item is not mine]
+        few = [item for item in shared_dataset.decisive(sharers) if item.uid != mine.uid]
+        assert len(few) <= 4
+        assert shared_dataset.first(job, few) == shared_dataset.first(job, others)
+        assert shared_dataset.is_sealed(job, few) == shared_dataset.is_sealed(job, others)
