@@ -128,7 +128,7 @@ class SimulatedCluster(SimulatedWorld):
             job,
             await self.observe(job),
             unreachable_nodes=await self.unreachable_nodes(job),
-            free=await self.free_capacity(),
+            free=await self.free_capacity(job),
         )
         sample = self.sample()
         decision = decide(job, observed, sample, self.now, self.settings)
@@ -252,7 +252,7 @@ class SimulatedCluster(SimulatedWorld):
         """Nodes that are down."""
         return frozenset(self.unreachable)
 
-    async def free_capacity(self) -> Capacity | None:
+    async def free_capacity(self, job: ImageNetJob) -> Capacity | None:
         """Places for pods on reachable nodes, if this cluster reports them."""
         if not self._tells_capacity:
             return None

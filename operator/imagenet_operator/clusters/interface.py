@@ -58,8 +58,8 @@ class Cluster(Protocol):
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
         """Return the nodes of its pods and members that are not ready, gone or out of service."""
 
-    async def free_capacity(self) -> Capacity | None:
-        """Return what each node has left for pods; None if that is not known."""
+    async def free_capacity(self, job: ImageNetJob) -> Capacity | None:
+        """Return what each node has left for a job's pods; None if that is not known."""
 
     async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
         """Create an object; nothing happens if the job has it already.

@@ -10,14 +10,16 @@ from functools import cache
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob, elastic_workers
-from imagenet_operator.api.status import MemberStatus, TrainingStatus
+from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.manifests import labels, worker
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import capacity, elastic, gang, waiting
 from imagenet_operator.reconcile.policies.capacity import PlannedPod
 from imagenet_operator.reconcile.policies.elastic import Choice
+from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import (
+    Capacity,
     Charge,
     End,
     Manifest,
@@ -114,6 +116,36 @@ def growth(context: ReconcileContext) -> End | None:
     most = elastic_workers.policy(context.job.spec.training).max_changes_per_hour
     shortage = _shortage(context, training.attempt, running=elastic.workers_of(training))
     return elastic.growth(_counts(context), training, most, shortage, context.now)
+
+
+def grows(job: ImageNetJob, after: Status) -> bool:
+    """Whether a new status ends an attempt so that the job goes on with more workers."""
+    former, training = job.status.training, after.training
+    has_ended = former is not None and former.outcome is None
+    outcome = None if training is None else training.outcome
+    return has_ended and outcome is not None and outcome.reason == elastic.GROWING
+
+
+def further_pods(job: ImageNetJob, free: Capacity, settings: ReconcileSettings) -> list[Manifest]:
+    """Return the workers that a job which grows will have beside those of its last attempt.
+
+    Args:
+        job: With the status of that attempt.
+        free: The free capacity that the job grows into.
+        settings: The operator's.
+    """
+    training = job.status.training
+    assert training is not None
+    before = elastic.workers_of(training)
+    built = builder.build(job, training.attempt, settings.manifests)
+    workers = [item for item in built if item["kind"] == "Pod" and _is_worker(item)]
+    fitting = [
+        count
+        for count in elastic_workers.worker_counts(job.spec.training)
+        if count > before
+        if capacity.shortage(list(map(capacity.planned, workers[before:count])), free) is None
+    ]
+    return workers[before : max(fitting, default=before)]
 
 
 def started(context: ReconcileContext, planned: tuple[MemberStatus, ...]) -> dict[str, Any]:

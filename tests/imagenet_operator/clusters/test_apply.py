@@ -71,7 +71,7 @@ class RecordingCluster:
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
         return frozenset()
 
-    async def free_capacity(self) -> None:
+    async def free_capacity(self, job: ImageNetJob) -> None:
         return None
 
 

@@ -5,6 +5,9 @@ that one gang has just been given must not count as free for the next gang. So o
 the lock until its decision is applied. A few others wait for the lock. Any further one returns at
 once, and its job is enqueued when the line has moved, so waiting gangs never use up the workers.
 
+A job that grows stops first, and needs the capacity minutes later. So its further pods are reserved
+before it stops, until they exist: two jobs that see one free node do not both stop for it.
+
 The free capacity takes a list of all pods of the cluster. That list is cached for a short time, so
 it costs the same for any number of gangs. Our own pods come from the watch cache, and the list is
 invalidated when a gang is released.
@@ -30,6 +33,9 @@ MAX_WAITERS: Final = 4
 
 MAX_AGE_SECONDS: Final = 10.0
 """How long the list of bound pods is used; a waiting gang is reconciled every 30 s."""
+
+RESERVED_SECONDS: Final = 600.0
+"""How long a reservation counts: a job that grows saves a checkpoint and ends its pods first."""
 
 _BOUND_AND_RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -71,6 +77,7 @@ class CapacityLock:
         self._waiters = 0
         self._turned_away: dict[JobKey, None] = {}
         self._bound: _Bound | None = None
+        self._reserved: dict[JobKey, tuple[float, list[Manifest]]] = {}
 
     @contextlib.asynccontextmanager
     async def acquire(self, key: JobKey) -> AsyncIterator[bool]:
@@ -99,8 +106,19 @@ class CapacityLock:
         """Drop the cached list: a gang was released."""
         self._bound = None
 
-    async def free(self) -> Capacity:
-        """Return the free capacity of each node.
+    def reserve(self, key: JobKey, pods: list[Manifest]) -> None:
+        """Count pods that a job will create; only while the lock is held."""
+        self._reserved[key] = time.monotonic() + RESERVED_SECONDS, pods
+
+    def release(self, key: JobKey) -> None:
+        """End the reservation of a job: its pods exist, or it is gone."""
+        self._reserved.pop(key, None)
+
+    async def free(self, key: JobKey) -> Capacity:
+        """Return the free capacity of each node, without what is reserved for other jobs.
+
+        Args:
+            key: The job that asks.
 
         Raises:
             ApiError: The pods cannot be read.
@@ -108,9 +126,11 @@ class CapacityLock:
         bound = self._bound
         if bound is None or time.monotonic() >= bound.until:
             bound = self._bound = await self._list()
-        return nodes.free(
-            (node.manifest() for node in self._nodes.all()), self._ours(bound.known), bound.taken
-        )
+        now = time.monotonic()
+        self._reserved = {job: item for job, item in self._reserved.items() if now < item[0]}
+        reserved = [pod for job, (_, pods) in self._reserved.items() if job != key for pod in pods]
+        pods = [*self._ours(bound.known), *reserved]
+        return nodes.free((node.manifest() for node in self._nodes.all()), pods, bound.taken)
 
     async def _list(self) -> _Bound:
         until = time.monotonic() + MAX_AGE_SECONDS

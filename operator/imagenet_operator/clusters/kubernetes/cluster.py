@@ -203,6 +203,7 @@ class KubernetesCluster:
         """Drop what is known of a job that is gone."""
         self._foreign.pop(key, None)
         self.capacity_lock.forget(key)
+        self.capacity_lock.release(key)
         self.object_events.forget(key)
         self.dry_runs.forget(key)
 
@@ -228,8 +229,11 @@ class KubernetesCluster:
             for job in self.children["Pod"].jobs_on(name):
                 self._enqueue(job, False)
 
-    async def free_capacity(self) -> Capacity | None:
+    async def free_capacity(self, job: ImageNetJob) -> Capacity | None:
         """Return the free capacity of each node; None if the operator may not list nodes or pods.
+
+        Args:
+            job: The job that asks; what is reserved for it is free.
 
         Raises:
             ApiError: It cannot be read.
@@ -237,7 +241,7 @@ class KubernetesCluster:
         if not self.knows_nodes:
             return None
         try:
-            return await self.capacity_lock.free()
+            return await self.capacity_lock.free(key_of(job))
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise

@@ -21,7 +21,7 @@ from imagenet_operator.api.status import Clock
 from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
-from imagenet_operator.clusters.kubernetes import metrics, stored_job
+from imagenet_operator.clusters.kubernetes import kinds, metrics, stored_job
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
@@ -213,7 +213,12 @@ class Reconciler:
             decision = self._decide(job, view, room.free)
             wanted = required(job.status, decision)
             if wanted <= consistency:
+                if room.free is not None and attempt_size.grows(job, decision.status):
+                    pods = attempt_size.further_pods(job, room.free, self._settings)
+                    self._cluster.capacity_lock.reserve(key, pods)
                 decision = await self._apply(key, job, decision)
+                if any(item["kind"] == kinds.POD.name for item in decision.create):
+                    self._cluster.capacity_lock.release(key)
                 return _after(job, decision), decision.requeue_after
         await self._refresh(key, wanted)
         return wanted, AT_ONCE
@@ -237,7 +242,7 @@ class Reconciler:
             if starts:
                 # The list may still hold the pods of the attempt before.
                 lock.invalidate()
-            yield _Room(await self._cluster.free_capacity())
+            yield _Room(await self._cluster.free_capacity(job))
 
     def _decide(self, job: ImageNetJob, view: _View, free: Capacity | None) -> Decision:
         time = self._clock()

@@ -86,8 +86,9 @@ class LocalCluster:
         del job
         return frozenset()
 
-    async def free_capacity(self) -> Capacity | None:
+    async def free_capacity(self, job: ImageNetJob) -> Capacity | None:
         """Return None: `preflight` checks before the start that the job fits."""
+        del job
         return None
 
     async def create(self, job: ImageNetJob, manifest: Manifest) -> None:

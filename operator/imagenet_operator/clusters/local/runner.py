@@ -154,7 +154,7 @@ class LocalRun:
             job,
             self._children,
             unreachable_nodes=await self._cluster.unreachable_nodes(job),
-            free=await self._cluster.free_capacity(),
+            free=await self._cluster.free_capacity(job),
         )
         decision = decide(job, observed, sample, datetime.now(UTC), self._settings)
         self.job = (await apply(self._cluster, job, decision)).job

@@ -106,6 +106,35 @@ async def test_a_quota_that_admits_fewer_workers_makes_the_job_smaller() -> None
 
 
 @asynchronous
+async def test_of_two_jobs_that_see_one_free_node_one_stops_for_it() -> None:
+    nodes = (node("a", pods=6), node("b", pods=6))
+    names = ("digits", "other")
+    async with cluster_of(*nodes) as server, running(server) as harness:
+        for name in names:
+            await server.add(job(name, training=TRAINING))
+        await harness.settle()
+        await place(harness, *"aaaaaabbbbbb")
+        for name, where in zip(names, "ab", strict=True):
+            await server.remove("Node", where, "")
+            await server.add(node(where, pods=4))
+            await lose(harness, f"{name}-r0-worker-3")
+            await place(harness, *(where * 4))
+            assert harness.status(name)["training"]["workers"] == 2
+        await server.add(node("c", pods=2))
+        await harness.heard()
+        harness.operator.cluster.capacity_lock.invalidate()
+        await harness.let_pass(31)
+        await harness.let_pass(31)
+
+        stopped = [name for name in names if "outcome" in harness.status(name)["training"]]
+        assert len(stopped) == 1
+        await finish(harness)
+        grown = [name for name in names if harness.status(name)["training"]["workers"] == 4]
+        assert grown == stopped
+        assert harness.events().count("Growing") == 1
+
+
+@asynchronous
 async def test_a_job_that_has_all_workers_reads_no_capacity() -> None:
     async with cluster_of(node("a")) as server, running(server) as harness:
         await server.add(job(training=TRAINING))
