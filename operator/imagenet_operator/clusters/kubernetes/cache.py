@@ -9,6 +9,7 @@ Objects are kept as JSON text without the parts that are never read. That takes 
 memory of dictionaries, and each reader gets a copy.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ import orjson
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes.kinds import Kind
+
+LOGGER = logging.getLogger(__name__)
 
 _NEWEST = 2**64
 """A resource version beyond all others."""
@@ -67,6 +70,8 @@ class Cache:
         announce: Called with the job of each object whose kept parts changed, and whether that
             change may be debounced.
         debounce: Whether the change of an object, as the API server sent it, may be debounced.
+        limit: Bytes of the kept parts of an object. A larger one belongs to no job: none that the
+            operator creates is so large, and users may create many.
 
     Attributes:
         revision: Grows with every change of what is kept.
@@ -79,8 +84,10 @@ class Cache:
         project: Callable[[Manifest], Manifest],
         announce: Callable[[JobKey, bool], None],
         debounce: Callable[[Manifest], bool] = lambda manifest: False,
+        limit: int | None = None,
     ) -> None:
         self.kind = kind
+        self._limit = limit
         self._job_of = job_of
         self._project = project
         self._announce = announce
@@ -144,12 +151,19 @@ class Cache:
     def entry(self, manifest: Manifest) -> Entry:
         """Return what `put` would store of an object."""
         metadata = manifest["metadata"]
+        text, job = self._text(manifest), self._job_of(manifest)
+        if self._limit is not None and len(text) > self._limit:
+            name = "/".join(_key(metadata))
+            LOGGER.warning("%s %s is left out: it has %d bytes", self.kind.name, name, len(text))
+            identity = {field: metadata[field] for field in ("name", "namespace", "uid")}
+            text = orjson.dumps({"metadata": identity, "spec": {}, "status": {}})
+            job = None
         stored = Stored(
             uid=str(metadata["uid"]),
             version=_version(metadata),
-            job=self._job_of(manifest),
+            job=job,
             node=manifest.get("spec", {}).get("nodeName"),
-            text=self._text(manifest),
+            text=text,
             debounce=self._may_debounce(manifest),
         )
         return _key(metadata), stored

@@ -38,6 +38,9 @@ LOGGER = logging.getLogger(__name__)
 MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 """The label selector of everything that the operator has created."""
 
+CHILD_BYTES: Final = 131072
+"""The limit of the kept parts of a child: a pod of the operator takes one or two KiB."""
+
 CONFLICT: Final = 409
 TOO_LARGE: Final = 413
 _CLAIM: Final = "PersistentVolumeClaim"
@@ -82,11 +85,18 @@ class KubernetesCluster:
         self._recorder = recorder
         self._enqueue = enqueue
         self.jobs = Cache(kinds.JOB, _itself, projection.job, lambda key, debounce: None)
-        pods = Cache(kinds.POD, job_of_child, projection.pod, enqueue, projection.may_debounce)
+        pods = Cache(
+            kinds.POD,
+            job_of_child,
+            projection.pod,
+            enqueue,
+            projection.may_debounce,
+            limit=CHILD_BYTES,
+        )
         self.children = {
             kind.name: pods
             if kind is kinds.POD
-            else Cache(kind, job_of_child, projection.child, enqueue)
+            else Cache(kind, job_of_child, projection.child, enqueue, limit=CHILD_BYTES)
             for kind in kinds.CHILDREN
         }
         self.nodes = Cache(

@@ -10,6 +10,8 @@ from imagenet_operator.api.base import Manifest
 
 _POD_SPEC = ("nodeName", "schedulingGates", "overhead", "resources")
 _POD_STATUS = ("phase", "reason", "message", "podIP", "conditions")
+_CHILD_SPEC = ("suspend", "completions", "accessModes", "storageClassName")
+_CHILD_STATUS = ("active", "succeeded", "failed", "conditions", "phase")
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 _CONTAINER_STATUS = ("name", "state")
 _STATUSES = ("containerStatuses", "initContainerStatuses")
@@ -78,8 +80,12 @@ def _has_failed(container_status: Manifest) -> bool:
 
 
 def child(manifest: Manifest) -> Manifest:
-    """Return all of any other child: these are few."""
-    return {**manifest, "metadata": _metadata(manifest)}
+    """Return the parts of any other child that a reconcile reads: its identity and its state."""
+    return {
+        "metadata": _metadata(manifest),
+        "spec": _some(manifest.get("spec") or {}, _CHILD_SPEC),
+        "status": _some(manifest.get("status") or {}, _CHILD_STATUS),
+    }
 
 
 def job(manifest: Manifest) -> Manifest:

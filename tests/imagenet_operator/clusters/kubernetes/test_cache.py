@@ -240,3 +240,23 @@ def test_any_order_of_hearing_ends_in_the_same(
         getattr(cache, what)(item)
 
     assert phases(cache) == ([f"at {len(history)}"] if is_alive else [])
+
+
+def test_an_object_that_is_too_large_belongs_to_no_job(
+    enqueued: Enqueued, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = Cache(kinds.POD, job_of_child, projection.pod, enqueued, limit=1000)
+    cache.put(pod(5))
+    assert len(cache.of_job(JOB)) == 1
+
+    large = pod(6)
+    large["spec"]["containers"] *= 1000
+    cache.put(large)
+    assert cache.of_job(JOB) == []
+    (stored,) = cache.all()
+    assert len(stored.text) < 1000
+    assert "Pod vision/a is left out" in caplog.text
+    assert enqueued == [(JOB, False)] * 2
+
+    cache.put(pod(7))
+    assert len(cache.of_job(JOB)) == 1

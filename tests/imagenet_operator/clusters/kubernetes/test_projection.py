@@ -73,6 +73,19 @@ def test_where_a_pod_could_go_is_of_no_interest_once_it_is_there() -> None:
     assert "tolerations" not in projection.pod(pod(nodeName="n"))["spec"]
 
 
+def test_only_identity_and_state_are_kept_of_a_job_or_a_claim() -> None:
+    large = {"template": {"spec": {"containers": [{"args": ["x" * 1_000_000]}]}}}
+    kept = {"suspend": False, "completions": 8, "accessModes": ["ReadWriteOnce"]}
+    metadata = {"name": "j", "labels": {"a": "b"}, "ownerReferences": [{"uid": "u"}]}
+    whole = {"metadata": {**metadata, "annotations": {"a": "b"}}, "spec": {**large, **kept}}
+    whole["status"] = {"active": 1, "conditions": [], "uncountedTerminatedPods": {}}
+    assert projection.child(whole) == {
+        "metadata": metadata,
+        "spec": kept,
+        "status": {"active": 1, "conditions": []},
+    }
+
+
 def test_the_taints_of_a_node_are_kept() -> None:
     taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
     node = {
