@@ -19,11 +19,11 @@ import uvloop
 
 from imagenet_operator import handlers
 from imagenet_operator.clusters.kubernetes import connection, health
-from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.fence import Fence
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
-from imagenet_operator.clusters.kubernetes.operator import Operator
+from imagenet_operator.clusters.kubernetes.operator import NOT_DEFINED, Operator
 from imagenet_operator.configuration import Configuration, read
 from imagenet_operator.errors import ImageNetJobError
 
@@ -66,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_news)
     try:
         configured = (
             Configuration() if options.configuration is None else read(options.configuration)
@@ -77,6 +79,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImageNetJobError as error:
         print(f"imagenet-operator: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a record is logged: `_report` says in a sentence what kopf says in two tracebacks."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (record.name.startswith("kopf.") and _is_not_found(error))
+
+
+def _is_not_found(error: BaseException | None) -> bool:
+    """Whether an error, such as one of kopf's, is the API server's 404."""
+    return getattr(error, "status", None) == NOT_FOUND
 
 
 def _collect_seldom() -> None:
@@ -103,8 +116,10 @@ async def run(configured: Configuration, where: Connection, port: int) -> int:
         server = health.Server(operator.troubles, operator.pending, operator.measure, port)
         await server.start()
         work = asyncio.create_task(operator.run(), name="operator")
-        kopf = await handlers.start(operator, where, configured.namespaces)
-        terminated = _termination_signal()
+        terminated = asyncio.get_running_loop().create_future()
+        _listen(terminated)
+        watch = _watch_jobs(operator, where, configured, terminated)
+        kopf = asyncio.create_task(watch, name="kopf")
         try:
             await asyncio.wait({work, kopf, terminated}, return_when=asyncio.FIRST_COMPLETED)
             return _report(work, kopf)
@@ -116,13 +131,24 @@ async def run(configured: Configuration, where: Connection, port: int) -> int:
             await server.stop()
 
 
-def _termination_signal() -> asyncio.Future[None]:
-    """Return a future that is done when a signal arrives."""
-    loop = asyncio.get_running_loop()
-    terminated: asyncio.Future[None] = loop.create_future()
+async def _watch_jobs(
+    operator: Operator,
+    where: Connection,
+    configured: Configuration,
+    terminated: asyncio.Future[None],
+) -> None:
+    """Let kopf watch the jobs once the API server serves them."""
+    await operator.find_definition()
+    watch = await handlers.start(operator, where, configured.namespaces)
+    # kopf has installed handlers of its own.
+    _listen(terminated)
+    await watch
+
+
+def _listen(terminated: asyncio.Future[None]) -> None:
+    """Let a signal complete a future."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _terminate, terminated)
-    return terminated
+        asyncio.get_running_loop().add_signal_handler(number, _terminate, terminated)
 
 
 def _terminate(terminated: asyncio.Future[None]) -> None:
@@ -136,6 +162,10 @@ def _report(*tasks: asyncio.Task[None]) -> int:
         if task.done() and not task.cancelled():
             if isinstance(task.exception(), LeaseLost):
                 LOGGER.error("stopping: %s", task.exception())
+                return FAILURE
+            if _is_not_found(task.exception()):
+                # The next process waits for the definition.
+                LOGGER.error("stopping: %s", NOT_DEFINED)
                 return FAILURE
             LOGGER.error("%s ended unexpectedly", task.get_name(), exc_info=task.exception())
             return FAILURE

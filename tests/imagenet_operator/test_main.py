@@ -114,6 +114,36 @@ async def test_it_ends_with_a_reason_when_another_operator_takes_its_lease(tmp_p
     assert log.decode().endswith(reason)
 
 
+@asynchronous
+async def test_it_is_ready_only_with_the_definition_and_ends_in_a_sentence_without_it(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    missing = "the definition imagenetjobs.imagenet.dev is missing; install it with the chart"
+    async with cluster_of(node("n1")) as server:
+        server.is_defined = False
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "imagenet_operator.main", "--port", str(port)),
+            env={**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path, server.url))},
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await until(lambda: has_nothing_to_do(port), pause=0.05)
+        code, words = await answer(port, "/readyz")
+        assert (code, missing in words) == (503, True)
+        assert (await answer(port, "/healthz"))[0] == 200
+
+        server.is_defined = True
+        await server.add(job())
+        await server.until(lambda: len(server.all("Pod")) == 5)
+        server.is_defined = False
+        await server.drop_watches()
+        _, log = await process.communicate()
+
+    assert process.returncode == 1
+    assert log.decode().endswith(f"ERROR stopping: {missing}\n")
+    assert "Traceback" not in log.decode()
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "words"),
     [

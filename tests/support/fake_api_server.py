@@ -38,6 +38,7 @@ class FakeApiServer:
         faults: Asked in turn before each request.
         effects: Asked in turn after each request that was carried out, before it is answered.
         delay_news: Awaited before a watch is sent events.
+        is_defined: Whether there is a definition of ImageNetJob.
         logs: The name of a pod → its log.
         verbs: What may be asked for: what the chart lets the operator do.
         lets_in: Whether a request is answered by something else than 401.
@@ -53,6 +54,7 @@ class FakeApiServer:
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.effects: list[Effect] = []
+        self.is_defined = True
         self.delay_news: Fault | None = None
         self.logs: dict[str, str] = {}
         self.verbs = dict(kinds.VERBS)
@@ -208,6 +210,8 @@ class FakeApiServer:
         parts = [part for part in request.path.split("/") if part]
         if not self.lets_in(request):
             return Refusal(401, "Unauthorized").response()
+        if not self.is_defined and kinds.JOB.group in parts:
+            return Refusal(404, "NotFound", "404 page not found").response()
         if (discovered := discovery(parts)) is not None:
             return web.json_response(discovered)
         try:

@@ -234,13 +234,14 @@ async def running(
         operator = Operator(client, configured, clock, election)
         operator.loop.debounce_seconds = 0
         work = asyncio.create_task(operator.run())
+        definition = asyncio.create_task(operator.find_definition())
         kopf = await handlers.start(operator, connection, configured.namespaces)
         try:
             yield Harness(server, operator, clock, work)
         finally:
-            for task in (work, kopf):
+            for task in (work, definition, kopf):
                 task.cancel()
-            await asyncio.gather(work, kopf, return_exceptions=True)
+            await asyncio.gather(work, definition, kopf, return_exceptions=True)
             if election is not None:
                 await operator.close()
 

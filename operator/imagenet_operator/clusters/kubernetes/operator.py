@@ -21,7 +21,7 @@ from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import health, kinds, metrics
 from imagenet_operator.clusters.kubernetes.cache import Stored
-from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler, now
@@ -38,6 +38,13 @@ LOGGER = logging.getLogger(__name__)
 
 DENIED_AGAIN: Final = timedelta(seconds=30)
 """The time to the next reconcile of a job whose namespace the operator may not read."""
+
+DEFINITION_SECONDS: Final = 5.0
+"""The time between two looks for the definition of the jobs."""
+
+NOT_DEFINED: Final = (
+    f"the definition {kinds.JOB.plural}.{kinds.JOB.group} is missing; install it with the chart"
+)
 
 FLUSH_TIMEOUT_SECONDS: Final = 0.5
 """How long the end may wait for events to be sent."""
@@ -87,6 +94,8 @@ class Operator:
         ]
         self._nodes = Reflector(client, kinds.NODE, self.cluster.nodes)
         self.watch_liveness = WatchLiveness(client, self.cluster.jobs, namespaces, self._gone)
+        self._client = client
+        self._is_defined = False
         self._began = time.monotonic()
         self._is_at_work = False
 
@@ -142,6 +151,19 @@ class Operator:
             if lost := failures.subgroup(LeaseLost):
                 raise lost.exceptions[0] from None
             raise
+
+    async def find_definition(self) -> None:
+        """Wait until the API server serves the jobs; kopf never watches what it does not find."""
+        while not self._is_defined:
+            try:
+                found = await self._client.get(f"/apis/{kinds.JOB.api_version}")
+                resources = [item["name"] for item in found.get("resources") or ()]
+                self._is_defined = kinds.JOB.plural in resources
+            except ApiError as error:
+                LOGGER.debug("the definition of the jobs cannot be read: %s", error)
+            if not self._is_defined:
+                LOGGER.warning("%s", NOT_DEFINED)
+                await asyncio.sleep(DEFINITION_SECONDS)
 
     async def _fill_caches(self, tasks: asyncio.TaskGroup) -> None:
         """Start the watches, and wait until all caches are synced."""
@@ -215,13 +237,15 @@ class Operator:
                 yield f"the watch of {reflector.name} is dead"
         if self.watch_liveness.missed:
             yield f"the watch of {kinds.JOB.plural} is dead: {sorted(self.watch_liveness.missed)}"
-        if health.is_silent(self.watch_liveness.heard_at or self._began):
+        if self._is_defined and health.is_silent(self.watch_liveness.heard_at or self._began):
             yield f"{kinds.JOB.plural} cannot be listed"
         if self.loop.is_stuck:
             yield "a reconcile hangs"
 
     def pending(self) -> Iterator[str]:
         """Yield what is not ready yet."""
+        if not self._is_defined:
+            yield NOT_DEFINED
         for reflector in self._children:
             is_denied = reflector.namespace in self.watch_liveness.denied
             if not reflector.synced.is_set() and not is_denied:
