@@ -51,8 +51,10 @@ def test_nothing_sensitive_can_be_read_or_written(values: Manifest) -> None:
         "nodes",
         "persistentvolumeclaims",
         "pods",
+        "pods/log",
         "services",
     }
+    assert granted(of_operator(values))["", "pods/log"] == {"get"}
     assert {group for group, _ in reachable} == {
         "",
         "batch",
