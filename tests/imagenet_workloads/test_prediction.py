@@ -16,9 +16,11 @@ import numpy.typing as npt
 import pytest
 
 from imagenet_workloads.commands import predict
+from imagenet_workloads.dataset import Packing
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prediction import Classifier, InputTransform, read_image
-from support.pictures import jpeg, tiff, webp, with_exif
+from imagenet_workloads.prediction import Classifier, decode_image, prepare, read_file
+from imagenet_workloads.train.inputs import Inputs
+from support.pictures import jpeg, png, tiff, webp, with_exif
 
 RGB = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 Image = npt.NDArray[np.uint8]
@@ -94,13 +96,21 @@ def test_one_classifier_serves_many_images_in_turn(attempt: Path, tmp_path: Path
         assert [one.name for one in classifier.classify(image, top=1)] == [colour]
 
 
-@pytest.mark.parametrize("given", ["attempt", "result", "job"])
+@pytest.mark.parametrize("given", ["attempt", "result", "job", "workdir"])
 def test_the_model_is_named_by_its_attempt_its_result_or_its_job(
     attempt: Path, tmp_path: Path, given: str
 ) -> None:
     job = attempt.parent.parent
     (job / "attempts" / "r1").mkdir()  # One that has not finished.
-    path = {"attempt": attempt, "result": attempt / "result.json", "job": job}[given]
+    # As imagenetctl leaves it in a working directory.
+    (tmp_path / "work/jobs/colours").mkdir(parents=True)
+    (tmp_path / "work/jobs/colours/model").symlink_to(attempt)
+    path = {
+        "attempt": attempt,
+        "result": attempt / "result.json",
+        "job": job,
+        "workdir": tmp_path / "work/jobs/colours",
+    }[given]
     image = write_image(tmp_path / "image.png", RGB["blue"])
     assert Classifier.load(path).classify(image, top=1)[0].name == "blue"
 
@@ -154,9 +164,8 @@ def test_an_image_is_prepared_as_image_record_iter_does(
         **more,
     )
     expected = next(batches).data[0].asnumpy()
-    (tmp_path / "one.png").write_bytes(content.tobytes())
-    image = read_image(tmp_path / "one.png", channels)
-    prepared = InputTransform(channels, 56, 60, mean, std, resize).prepare(image)
+    inputs = Inputs((channels, 56, 60), mean, std, resize, antialias=False)
+    prepared = prepare(content.tobytes(), "one.png", inputs)
     assert prepared.shape == expected.shape == (1, channels, 56, 60)
     # One step of 255, since two builds of OpenCV may round differently.
     np.testing.assert_allclose(prepared, expected, atol=1.01 / 56.5)
@@ -166,21 +175,77 @@ def test_an_image_is_prepared_as_image_record_iter_does(
 @pytest.mark.parametrize(("height", "width"), [(10, 20), (20, 10), (1, 1), (15, 300), (8, 400)])
 @pytest.mark.parametrize("resize", [0, 12, 24])
 def test_an_image_smaller_than_the_crop_is_enlarged(height: int, width: int, resize: int) -> None:
-    inputs = InputTransform(3, 16, 28, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), resize)
-    image = np.full((height, width, 3), 7, np.uint8)
-    prepared = inputs.prepare(image)
+    inputs = Inputs((3, 16, 28), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), resize, ())
+    image = png(np.full((height, width, 3), 7, np.uint8))
+    prepared = prepare(image, "small.png", inputs)
     assert prepared.shape == (1, 3, 16, 28)
     assert (prepared == 7).all()
 
 
-def test_a_large_image_for_a_network_that_was_validated_on_small_ones_is_a_warning(
-    attempt: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("packings", "resize", "message"),
+    [
+        (None, 0, "pixels are looked at, and so for other images: validation did not resize"),
+        ((Packing(None, 90, "opencv"),), 0, "images: neither preparation nor validation resized"),
+        ((Packing(24, 90, "opencv"),), 0, None),
+        ((Packing(None, 90, "opencv"),), 24, None),
+    ],
+)
+def test_a_large_image_of_which_the_centre_is_looked_at_is_a_warning(
+    attempt: Path,
+    tmp_path: Path,
+    packings: tuple[Packing, ...] | None,
+    resize: int,
+    message: str | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    inputs = {**RESULT["inputs"], "resize": 0}
-    (attempt / "result.json").write_text(json.dumps({**RESULT, "inputs": inputs}))
-    image = write_image(tmp_path / "photo.png", RGB["red"], height=375, width=500)
-    assert Classifier.load(attempt).classify(image, top=1)[0].name == "red"
-    assert "only the central 16 by 16 of its 500 by 375 pixels" in caplog.text
+    """Red in the middle, green around it: only what is not resized is red."""
+    inputs = Inputs((3, 16, 16), (87.0,) * 3, (80.0,) * 3, resize, packings)
+    change_result(inputs=inputs.document())(attempt)
+    pixels = np.full((375, 500, 3), RGB["green"], np.uint8)
+    pixels[175:200, 237:263] = RGB["red"]
+    (tmp_path / "photo.png").write_bytes(png(pixels))
+    classifier = Classifier.load(attempt)
+    for _ in range(2):
+        (found,) = classifier.classify(tmp_path / "photo.png", top=1)
+        assert found.name == ("green" if message is None else "red")
+    warnings = [one for one in caplog.messages if "only the central 16 by 16 of its 500" in one]
+    assert len(warnings) == (message is not None)
+    assert message is None or message in warnings[0]
+    says_unknown = any("does not say to which size" in one for one in caplog.messages)
+    assert says_unknown == (packings is None)
+
+
+def test_a_folder_is_all_its_images(
+    attempt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos = tmp_path / "photos"
+    (photos / "b" / ".cache").mkdir(parents=True)
+    write_image(photos / "b" / "2.png", RGB["blue"])
+    write_image(photos / "1.jpg", RGB["red"])
+    write_image(photos / "b" / ".cache" / "3.png", RGB["red"])
+    (photos / "notes.txt").write_text("of the holidays")
+    arguments = ["--model", str(attempt), "--output", "json", str(photos)]
+    assert predict.main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["image"], one["predictions"][0]["class"]) for one in found] == [
+        (str(photos / "1.jpg"), "red"),
+        (str(photos / "b/2.png"), "blue"),
+    ]
+    (photos / "b" / "0.jpg").write_bytes(b"no image")
+    assert predict.main(arguments) == 1
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)) == 2
+    assert f"imagenet-predict: error: {photos}/b/0.jpg: is no image" in captured.err
+    assert predict.main(["--model", str(attempt), str(photos / "b" / ".cache" / "..")]) == 1
+    assert predict.main(["--model", str(attempt), str(attempt)]) == 3
+    assert f"{attempt}: has no file with the name of an image" in capsys.readouterr().err
+
+
+def test_a_truncated_jpeg_is_damaged_as_in_preparation(attempt: Path) -> None:
+    inputs = Inputs((3, 16, 16), (87.0,) * 3, (80.0,) * 3, 0, (Packing(24, 90, "opencv"),))
+    with pytest.raises(InputError, match=r"photo\.jpg: .*[Pp]remature end of JPEG"):
+        prepare(jpeg(0, 200, 300)[:-500], "photo.jpg", inputs)
 
 
 def test_an_image_is_turned_upright(tmp_path: Path) -> None:
@@ -192,13 +257,13 @@ def test_an_image_is_turned_upright(tmp_path: Path) -> None:
     exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
     segment = b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif
     (tmp_path / "turned.jpg").write_bytes(content.tobytes()[:2] + segment + content.tobytes()[2:])
-    upright = read_image(tmp_path / "turned.jpg")
+    upright = decode_image((tmp_path / "turned.jpg").read_bytes(), "turned.jpg", 3)
     assert upright.shape == (20, 10, 3)
     assert upright[:8, :, 0].min() > 200
     assert upright[12:, :, 0].max() < 50
 
 
-def test_every_orientation_that_preparation_applies_is_applied(tmp_path: Path) -> None:
+def test_every_orientation_that_preparation_applies_is_applied() -> None:
     image = np.zeros((10, 20, 3), np.uint8)
     image[:, :10] = (255, 0, 0)
     contents = (
@@ -206,23 +271,23 @@ def test_every_orientation_that_preparation_applies_is_applied(tmp_path: Path) -
         webp(image, tiff(6, long=True)),
     )  # fmt: skip
     for content in contents:
-        (tmp_path / "image").write_bytes(content)
-        assert read_image(tmp_path / "image").shape == (20, 10, 3)
-        assert read_image(tmp_path / "image", channels=1).shape == (20, 10, 1)
-    assert read_image(tmp_path / "image")[:8, :, 0].min() == 255
+        assert decode_image(content, "image", 3).shape == (20, 10, 3)
+        assert decode_image(content, "image", 1).shape == (20, 10, 1)
+    assert decode_image(content, "image", 3)[:8, :, 0].min() == 255
 
 
 def test_an_image_of_too_many_pixels_or_a_pipe_is_not_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cv2, "imdecode", None)
-    (tmp_path / "large.ppm").write_bytes(b"P6 20000 10000 255\n")
-    with pytest.raises(InputError, match=r"large\.ppm: claims 20000x10000 pixels; at most 128"):
-        read_image(tmp_path / "large.ppm")
+    for packings in (None, (Packing(36, 90, "opencv"),)):
+        inputs = Inputs((3, 16, 16), (0.0,) * 3, (1.0,) * 3, 0, packings)
+        with pytest.raises(InputError, match=r"l\.ppm: claims 20000x10000 pixels; at most 128"):
+            prepare(b"P6 20000 10000 255\n", "l.ppm", inputs)
     os.mkfifo(tmp_path / "pipe")
     for path, what in ((tmp_path / "pipe", "is a pipe"), (tmp_path, "cannot be read: Is a dir")):
         with pytest.raises(InputError, match=what):
-            read_image(path)
+            read_file(path)
 
 
 def change_result(**changes: Any) -> Callable[[Path], None]:

@@ -15,9 +15,10 @@ from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOp
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies.single import Single
-from imagenet_workloads.train.data import Batch, Inputs, plain_inputs
+from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.inputs import Inputs, plain_inputs
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.schedule import Schedule
 

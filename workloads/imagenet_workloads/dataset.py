@@ -5,7 +5,7 @@ a class's name in `classes`. This module only knows the file's shape; `prepare` 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -67,6 +67,35 @@ class WriterVersion:
 
 
 @dataclass(frozen=True)
+class Packing:
+    """How a preparation converted images for their records.
+
+    Attributes:
+        resize: the shorter edge in pixels; None is as in the source.
+        quality: of the JPEGs that it encoded, 1 to 100.
+        codec: that converted them.
+    """
+
+    resize: int | None
+    quality: int
+    codec: str
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"resize": self.resize, "quality": self.quality, "codec": self.codec}
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Reads what `document` made.
+
+        Raises:
+            InputError: a field is missing or wrong.
+        """
+        resize = fields.integer("resize", minimum=1) if fields.has("resize") else None
+        return cls(resize, fields.integer("quality", minimum=1), fields.text("codec"))
+
+
+@dataclass(frozen=True)
 class Skipped:
     """Damaged images that were left out.
 
@@ -114,6 +143,8 @@ class Dataset:
         class_words: what people call a class, such as `tench` for n01440764; of some classes.
         bounding_boxes: of its images; None without any.
         format: of the shards, RECORD_IO or TF_RECORD.
+        packed_before: the preparations of the dataset that this one was made from, oldest first;
+            None if that one does not know them.
     """
 
     key: str
@@ -131,6 +162,16 @@ class Dataset:
     class_words: Mapping[str, str] = field(default_factory=dict)
     bounding_boxes: BoundingBoxes | None = None
     format: str = RECORD_IO
+    packed_before: tuple[Packing, ...] | None = ()
+
+    @property
+    def packings(self) -> tuple[Packing, ...] | None:
+        """The preparations of its images, oldest first; None if they are unknown."""
+        # Another program's dataset.json may lack these options.
+        if self.packed_before is None or not {"resize", "quality"} <= self.options.keys():
+            return None
+        own = Fields({**self.options, "codec": self.writer.codec}, "options")
+        return (*self.packed_before, Packing.read(own))
 
     @property
     def other_files(self) -> tuple[str, ...]:
@@ -155,6 +196,7 @@ class Dataset:
             "droppedClasses": dict(sorted(self.dropped_classes.items())),
             **left_out_document(self.passed_over, self.unknown_labels),
             **_boxes_document(self.bounding_boxes),
+            **packed_before_document(self.packed_before),
             "splits": {
                 "train": _split_document(self.train),
                 "validation": _split_document(self.validation),
@@ -204,6 +246,7 @@ class Dataset:
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             class_words=read_class_words(fields),
             bounding_boxes=_read_boxes(fields) if fields.has("boundingBoxes") else None,
+            packed_before=read_packed_before(fields),
             train=_read_split(splits.object("train"), len(classes), format),
             validation=_read_split(splits.object("validation"), len(classes), format),
             mean=fields.three_numbers("mean"),
@@ -300,6 +343,26 @@ def read_class_words(fields: Fields) -> dict[str, str]:
         return {}
     words = fields.object("classWords")
     return {name: words.text(name) for name in words.values}
+
+
+def packed_before_document(packings: Sequence[Packing] | None) -> dict[str, Any]:
+    """Earlier preparations as JSON values; empty if there are none."""
+    if packings is None:
+        return {"packedBefore": "unknown"}
+    return {"packedBefore": [one.document() for one in packings]} if packings else {}
+
+
+def read_packed_before(fields: Fields) -> tuple[Packing, ...] | None:
+    """Reads what `packed_before_document` made.
+
+    Raises:
+        InputError: it is wrong.
+    """
+    if not fields.has("packedBefore"):
+        return ()
+    if fields.values["packedBefore"] == "unknown":
+        return None
+    return tuple(Packing.read(one) for one in fields.objects("packedBefore"))
 
 
 def _boxes_document(boxes: BoundingBoxes | None) -> dict[str, Any]:

@@ -12,18 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
-from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.exported_files import SUFFIXES
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prediction import (
-    InputTransform,
-    decode_image,
     find_result,
     framework_of,
     load_module,
+    normalize,
     require_export,
 )
+from imagenet_workloads.reading.augmentation import central_pixels
+from imagenet_workloads.reading.decode import JpegImage, Size
 from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.result import put
 
 IMAGES = 16
@@ -84,10 +86,11 @@ class Export:
         self._folder, self._format, self._result = file.parent, format, Fields.read(file)
         framework = framework_of(self._result)
         require_export(framework, format)
-        self._inputs = InputTransform.read(self._result.object("inputs"))
-        shape = (self._inputs.channels, self._inputs.height, self._inputs.width)
+        self._inputs = Inputs.read(self._result.object("inputs"))
         module = load_module(framework, "exporter", self._folder)
-        self._exporter: Exporter = module.load(self._folder, self._result.object("model"), shape)
+        self._exporter: Exporter = module.load(
+            self._folder, self._result.object("model"), self._inputs.image_shape
+        )
 
     def write(self, path: Path | None) -> Path:
         """Write the file, renamed into place when complete.
@@ -134,7 +137,7 @@ class Export:
             found = _validation_images(folder, self._inputs)
             if len(found):
                 return found, "validation images"
-        shape = (IMAGES, self._inputs.channels, self._inputs.height, self._inputs.width)
+        shape = (IMAGES, *self._inputs.image_shape)
         return np.random.default_rng(0).standard_normal(shape, np.float32), "synthetic images"
 
     def _own_dataset(self) -> Path | None:
@@ -147,7 +150,8 @@ class Export:
         return folder if (folder / FILE_NAME).exists() else None
 
 
-def _validation_images(folder: Path, inputs: InputTransform) -> Images:
+def _validation_images(folder: Path, inputs: Inputs) -> Images:
+    channels, target = inputs.image_shape[0], Size(*inputs.image_shape[1:])
     dataset = read_dataset(folder)
     records = open_split(dataset.validation, dataset.format, folder)
     try:
@@ -155,8 +159,12 @@ def _validation_images(folder: Path, inputs: InputTransform) -> Images:
         for number in range(min(IMAGES, records.count)):
             (record,) = records.read(range(number, number + 1))
             encoded = records.parse(number, record).encoded
-            origin = f"{folder}: validation image {number}"
-            images.append(inputs.prepare(decode_image(encoded, origin, inputs.channels)))
+            try:
+                image = JpegImage(encoded, channels)
+                pixels = central_pixels(image, target, inputs.resize, antialias=inputs.antialias)
+            except ValueError as error:
+                raise InputError(f"{folder}: validation image {number}: {error}") from error
+            images.append(normalize(pixels, inputs))
         return np.concatenate(images) if images else np.empty(0, np.float32)
     finally:
         records.close()

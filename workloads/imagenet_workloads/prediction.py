@@ -1,8 +1,9 @@
 """Classifies images with what a training left: its model, its labels, its result.json.
 
-The work of `imagenet-predict`. An image is prepared as in the validation, which result.json
-describes: shorter edge, central crop, mean and standard deviation. The framework that trained the
-network loads it. A file of `imagenet-export` can take the model's place. Imports OpenCV.
+The work of `imagenet-predict`. An image goes the way of a validation image, which result.json
+describes (`train.inputs`): preparation, shorter edge, central crop, mean and standard deviation.
+The framework that trained the network loads it. A file of `imagenet-export` can take the model's
+place. Imports OpenCV.
 """
 
 import logging
@@ -11,30 +12,37 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, Self
 
 import cv2
 import numpy as np
-import numpy.typing as npt
+import simplejpeg
+from numpy.typing import NDArray
 
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
 from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
-from imagenet_workloads.prepare import image_metadata, image_size
+from imagenet_workloads.prepare import codecs, image_metadata, image_size
 from imagenet_workloads.prepare.codecs import opencv
-from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS
+from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
+from imagenet_workloads.prepare.sources.source import is_image
+from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.reading.augmentation import central_pixels
+from imagenet_workloads.reading.decode import JpegImage, Pixels, Size
+from imagenet_workloads.reading.layouts import Normalized
+from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options import FrameworkDescription
 
 _log = logging.getLogger(__name__)
 
 RESULT_NAME = "result.json"
 LABELS_NAME = "labels.json"
-
-Pixels = npt.NDArray[Any]
 
 
 class Predictor(Protocol):
@@ -48,82 +56,8 @@ class Predictor(Protocol):
     classes: int
     origin: str
 
-    def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def classify(self, images: NDArray[Any]) -> NDArray[np.float32]:
         """Return (images, classes) of (images, channels, height, width), normalised."""
-
-
-@dataclass(frozen=True)
-class InputTransform:
-    """How an image becomes what the network sees.
-
-    Attributes:
-        height: of the network's input, in pixels.
-        width: likewise.
-        channels: 3 for RGB, 1 for grey.
-        mean: red, green, blue in 0..255, subtracted; the first alone from grey.
-        std: likewise, divides.
-        resize: shorter edge in pixels before the central crop; 0 is as it comes.
-    """
-
-    channels: int
-    height: int
-    width: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    resize: int
-
-    @classmethod
-    def read(cls, fields: Fields) -> Self:
-        """Reads the `inputs` of a result.json.
-
-        Raises:
-            InputError: a field is missing or wrong.
-        """
-        shape = fields.integers("imageShape")
-        if len(shape) != 3 or shape[0] not in (1, 3) or min(shape) < 1:
-            raise fields.wrong(
-                "imageShape", f"must be 1 or 3 channels, height, width, not {list(shape)}"
-            )
-        return cls(
-            channels=shape[0],
-            height=shape[1],
-            width=shape[2],
-            mean=fields.three_numbers("mean"),
-            std=fields.three_numbers("std"),
-            resize=fields.integer("resize"),
-        )
-
-    def prepare(self, image: Pixels) -> npt.NDArray[np.float32]:
-        """The network's input, 1 x channels x height x width, of an image.
-
-        Args:
-            image: height x width x channels, as `read_image` gives it.
-
-        The arithmetic is that of MXNet's ImageRecordIter with these settings, but that an image
-        smaller than the crop, which that refuses, is enlarged.
-        """
-        height, width = self._resized(*image.shape[:2])
-        if (height, width) != image.shape[:2]:
-            image = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
-            image = image.reshape(height, width, self.channels)  # OpenCV drops the axis of grey
-        top, left = (height - self.height) // 2, (width - self.width) // 2
-        crop = image[top : top + self.height, left : left + self.width].astype(np.float32)
-        mean, std = self.mean[: self.channels], self.std[: self.channels]
-        normal = (crop - np.asarray(mean)) / np.asarray(std)
-        return np.ascontiguousarray(normal.transpose(2, 0, 1)[np.newaxis], np.float32)
-
-    def _resized(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width before the crop; the longer edge is rounded down."""
-        shorter = min(height, width)
-        target = self.resize or shorter
-        if height > width:
-            size = target * height // width, target
-        else:
-            size = target, target * width // height
-        if size[0] >= self.height and size[1] >= self.width:
-            return size
-        scale = max(self.height / height, self.width / width)
-        return max(round(height * scale), self.height), max(round(width * scale), self.width)
 
 
 @dataclass(frozen=True)
@@ -157,9 +91,15 @@ class Classifier:
         Raises:
             InputError: a file is missing or damaged, or they do not fit together.
         """
-        self.inputs = InputTransform.read(result.object("inputs"))
-        shape = (self.inputs.channels, self.inputs.height, self.inputs.width)
-        self._model = load_model(folder, result, shape, exported)
+        self.inputs = Inputs.read(result.object("inputs"))
+        self._has_warned = False
+        if self.inputs.packings is None:
+            _log.warning(
+                "%s does not say to which size the dataset's images were packed: give images of "
+                "that size, or train again with a dataset of imagenet-index",
+                folder / RESULT_NAME,
+            )
+        self._model = load_model(folder, result, self.inputs.image_shape, exported)
         self.names = _read_names(folder / LABELS_NAME)
         if self.names is not None and len(self.names) != self._model.classes:
             raise InputError(
@@ -172,7 +112,7 @@ class Classifier:
         """Loads a training's result.
 
         Args:
-            path: a result.json, its folder (…/attempts/rN), or the job's folder above attempts.
+            path: a result.json, its folder (…/attempts/rN), or the job's folder.
             exported: as for the class.
 
         Raises:
@@ -187,16 +127,10 @@ class Classifier:
         Raises:
             InputError: the file is no image that can be read.
         """
-        image = read_image(path, self.inputs.channels)
-        if not self.inputs.resize and min(image.shape[:2]) > 2 * max(
-            self.inputs.height, self.inputs.width
-        ):
-            _log.warning(
-                "%s: only the central %d by %d of its %d by %d pixels are looked at, since the "
-                "network was validated on images of their original size",
-                path, self.inputs.width, self.inputs.height, image.shape[1], image.shape[0],
-            )  # fmt: skip
-        probabilities = self._model.classify(self.inputs.prepare(image))[0]
+        encoded = read_file(path)
+        image = prepare(encoded, str(path), self.inputs)
+        self._warn_of_crop(path, encoded)
+        probabilities = self._model.classify(image)[0]
         order = np.argsort(-probabilities, kind="stable")[:top]
         return [
             Prediction(int(label), name, float(probabilities[label]), words)
@@ -204,32 +138,117 @@ class Classifier:
             for name, words in (self._name(int(label)),)
         ]
 
+    def _warn_of_crop(self, path: Path, encoded: bytes) -> None:
+        """Say once what is looked at of a large image that no step resizes."""
+        _, height, width = self.inputs.image_shape
+        packings = self.inputs.packings
+        resizes = self.inputs.resize or any(one.resize for one in packings or ())
+        size = image_size.claimed(encoded)
+        if resizes or size is None or min(size) <= 2 * max(height, width) or self._has_warned:
+            return
+        self._has_warned = True
+        _log.warning(
+            "%s: only the central %d by %d of its %d by %d pixels are looked at, and so for other "
+            "images: %s",
+            path, width, height, size[1], size[0],
+            "validation did not resize the packed images" if packings is None
+            else "neither preparation nor validation resized the images of this network",
+        )  # fmt: skip
+
     def _name(self, label: int) -> tuple[str, str]:
         return (str(label), "") if self.names is None else self.names[label]
 
 
-def read_image(path: Path, channels: int = 3) -> Pixels:
-    """Decodes an image file: height x width x channels in 0..255, upright by its EXIF orientation.
-
-    Args:
-        path: of a file in any format that OpenCV reads.
-        channels: 3 for RGB, 1 for grey (luminance).
+def images_in(folder: Path) -> list[Path]:
+    """Return the images in a folder and those below it, by name; hidden files are left out.
 
     Raises:
-        InputError: it cannot be read or is no image.
+        InputError: it has no image, or cannot be read.
+    """
+    found: list[Path] = []
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+    for place, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in sorted(files) if is_image(name)]
+    if not found:
+        raise InputError(f"{folder}: has no file with the name of an image, such as .jpg or .png")
+    return found
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of an image file.
+
+    Raises:
+        InputError: it cannot be read.
     """
     try:
-        data = regular_files.read_bytes(path)
+        return regular_files.read_bytes(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    return decode_image(data, str(path), channels)
+
+
+def prepare(encoded: bytes, origin: str, inputs: Inputs) -> NDArray[np.float32]:
+    """Return the network's input, 1 x channels x height x width, of an image file.
+
+    Args:
+        encoded: the file's content.
+        origin: of it, for messages.
+        inputs: how the validation images were prepared.
+
+    Raises:
+        InputError: it is no image, or is damaged.
+    """
+    channels, *target = inputs.image_shape
+    antialias = inputs.antialias
+    try:
+        for packing in inputs.packings or ():
+            encoded = transcode(
+                encoded, Recipe(packing.resize, packing.quality), _codec(packing.codec)
+            ).jpeg
+        if inputs.packings is not None or (antialias and _is_upright_jpeg(encoded)):
+            image = JpegImage(encoded, channels)
+        else:
+            # The decoder cannot reduce these pixels any more.
+            pixels, antialias = decode_image(encoded, origin, channels), False
+            image = JpegImage(encoded, channels, pixels)
+        found = central_pixels(image, Size(*target), inputs.resize, antialias=antialias)
+    except (DamagedImageError, ValueError) as error:
+        raise InputError(f"{origin}: {error}") from error
+    return normalize(found, inputs)
+
+
+def normalize(pixels: Pixels, inputs: Inputs) -> NDArray[np.float32]:
+    """Return the network's input, 1 x channels x height x width, of an image of its size."""
+    layout = Normalized(inputs.mean, inputs.std, channels_first=True)
+    images = layout.allocate(1, Size(*pixels.shape[:2]), pixels.shape[2])
+    layout.put(images, 0, pixels)
+    return images
+
+
+@cache
+def _codec(name: str) -> Codec:
+    """Return the codec that packed the images, or the one that needs no library."""
+    return codecs.choose("opencv" if name == "opencv" else "auto")
+
+
+def _is_upright_jpeg(encoded: bytes) -> bool:
+    size = image_size.claimed(encoded)
+    return (
+        simplejpeg.is_jpeg(encoded)
+        and _orientation(encoded) == image_metadata.UPRIGHT
+        and size is not None
+        and size[0] * size[1] <= MOST_PIXELS
+    )
 
 
 def decode_image(data: bytes, origin: str, channels: int) -> Pixels:
-    """Decodes an image, as `read_image`.
+    """Decodes an image file: height x width x channels in 0..255, upright by its orientation.
 
     Args:
-        data: an image file's content.
+        data: its content, in any format that OpenCV reads.
         origin: of it, for messages.
         channels: 3 for RGB, 1 for grey (luminance).
 
@@ -250,7 +269,9 @@ def decode_image(data: bytes, origin: str, channels: int) -> Pixels:
     if image is None:
         raise InputError(f"{origin}: is no image that OpenCV can read")
     image = opencv.turned(image.astype(np.uint8, copy=False), _orientation(data))
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB) if channels == 3 else image[:, :, np.newaxis]
+    if channels == 1:
+        return image[:, :, np.newaxis]
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB).astype(np.uint8, copy=False)
 
 
 def _orientation(data: bytes) -> int:
@@ -262,7 +283,9 @@ def _orientation(data: bytes) -> int:
 
 
 def find_result(path: Path, option: str = "--model ") -> Path:
-    """Finds a result.json: the path itself, in its folder, or in the newest attempt below it.
+    """Finds a result.json: the path itself, in its folder, or that of a job's newest attempt.
+
+    A job's folder has attempts, or in a working directory of imagenetctl the link `model`.
 
     Args:
         path: as for `Classifier.load`.
@@ -276,12 +299,14 @@ def find_result(path: Path, option: str = "--model ") -> Path:
         return path
     if regular_files.exists(path / RESULT_NAME):
         return path / RESULT_NAME
+    if regular_files.exists(path / "model" / RESULT_NAME):
+        return path / "model" / RESULT_NAME
     attempts = path.glob(f"attempts/r[0-9]*/{RESULT_NAME}")
     found = max(attempts, key=lambda file: (len(file.parent.name), file.parent.name), default=None)
     if found is None:
         raise InputError(
             f"{option}{path}: holds no {RESULT_NAME}, which a training writes when it is done; "
-            "give the folder of the attempt that finished (…/attempts/rN)"
+            "give the folder of the attempt that finished (…/attempts/rN), or of its job"
         )
     return found
 

@@ -24,6 +24,7 @@ PROGRAM = "imagenet-predict"
 _EXAMPLES = """examples:
   imagenetctl predict photo.jpg                     with the newest result in ./imagenet-work
   imagenetctl predict a.jpg b.png --model FOLDER    with the model in a folder
+  imagenetctl predict photos --model jobs/digits    all images of a folder, a job's model
   imagenetctl predict a.jpg --from model.onnx       with a file of imagenetctl export
 """
 
@@ -37,12 +38,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("images", type=not_empty, nargs="+", metavar="IMAGE", help="an image file")
+    parser.add_argument(
+        "images",
+        type=not_empty,
+        nargs="+",
+        metavar="IMAGE",
+        help="an image file, or a folder with images",
+    )
     parser.add_argument(
         "--model",
         type=path,
         metavar="FOLDER",
-        help="the folder of a result (default: the newest one)",
+        help="the folder of a result or of its job (default: the newest result)",
     )
     parser.add_argument(
         "--from",
@@ -89,8 +96,7 @@ def framework_of(model: Path) -> str:
     """Return the framework in a result's result.json, or the default.
 
     Args:
-        model: As for imagenet-predict: a result's folder, its result.json, or the job's folder
-            above `attempts`.
+        model: As for imagenet-predict: a result's folder, its result.json, or the job's folder.
     """
     return str(result_of(model).get("framework", DEFAULT_FRAMEWORK))
 
@@ -102,7 +108,12 @@ def result_of(model: Path) -> dict[str, Any]:
         model: As for `framework_of`.
     """
     try:
-        places = (model, model / "result.json", *model.glob("attempts/r[0-9]*/result.json"))
+        attempts = sorted(
+            model.glob("attempts/r[0-9]*/result.json"),
+            key=lambda file: (len(file.parent.name), file.parent.name),
+            reverse=True,
+        )
+        places = (model, model / "result.json", model / "model" / "result.json", *attempts)
         file = next(place for place in places if place.is_file())
         written = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, StopIteration):

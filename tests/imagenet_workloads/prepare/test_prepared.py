@@ -77,6 +77,27 @@ def test_images_are_smaller_and_the_rest_is_the_same(
         assert (heights(was), heights(now)) == ({32}, {16})
 
 
+def test_the_preparations_before_are_known(tmp_path: Path) -> None:
+    source = sealed(tmp_path)
+    first = read_dataset(source).packings
+    copied = resized(source, tmp_path / "copied", "--quality", "80")
+    small = resized(copied, tmp_path / "small", "--resize", "16")
+    assert [
+        [one.resize for one in read_dataset(dataset).packings or ()]
+        for dataset in (source, copied, small)
+    ] == [[32], [32, None], [32, None, 16]]
+    assert (read_dataset(small).packings or ())[:1] == first
+    arguments = ["--prepared", str(copied), "--data", str(tmp_path / "x"), "--resize", "33"]
+    assert index.main(arguments) == 3, "the images of the first dataset have 32 pixels"
+
+
+def test_a_dataset_of_one_that_does_not_know_its_size_does_not_either(tmp_path: Path) -> None:
+    source = sealed(tmp_path)
+    document = json.loads((source / "dataset.json").read_text())
+    (source / "dataset.json").write_text(json.dumps(document | {"options": {}}))
+    assert read_dataset(resized(source, tmp_path / "copied")).packings is None
+
+
 def test_a_dataset_without_validation_images_gets_none(tmp_path: Path) -> None:
     source = prepare(
         write_tar_of_tars(tmp_path / "x.tar", IMAGES), tmp_path / "raw", "--shards", "1"

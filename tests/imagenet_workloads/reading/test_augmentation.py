@@ -7,7 +7,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_workloads.prediction import InputTransform
+from imagenet_workloads.prediction import prepare
 from imagenet_workloads.reading.augmentation import (
     DRAWS,
     Recipe,
@@ -15,6 +15,7 @@ from imagenet_workloads.reading.augmentation import (
     validation_pixels,
 )
 from imagenet_workloads.reading.decode import Pixels
+from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options.groups import AugmentationOptions
 from support.pictures import difference, jpeg, pixels, png
 
@@ -142,12 +143,8 @@ def test_colours_change_as_one_linear_map() -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_validation_images_are_prepared_as_for_prediction(channels: int) -> None:
     image = png(pixels(7, 60, 91))
-    transform = InputTransform(channels, 28, 28, (0, 0, 0), (1, 1, 1), 32)
-    whole = pixels(7, 60, 91)
-    if channels == 1:
-        grey = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_GRAYSCALE)
-        whole = np.asarray(grey, np.uint8)[:, :, None]
-    expected = transform.prepare(whole)[0].transpose(1, 2, 0)
+    inputs = Inputs((channels, 28, 28), (0, 0, 0), (1, 1, 1), 32)
+    expected = prepare(image, "image.png", inputs)[0].transpose(1, 2, 0)
     found = validation_pixels(image, Recipe((channels, 28, 28), resize=32))
     assert (found == expected).all()
 

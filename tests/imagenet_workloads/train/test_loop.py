@@ -13,9 +13,10 @@ from imagenet_workloads.telemetry.events import EpochFinished, Event
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.data import Batch, Data, plain_inputs
+from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.loop import TrainingLoop
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule

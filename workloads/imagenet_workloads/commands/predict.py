@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagenet_workloads import arguments as types
-from imagenet_workloads.errors import InputError
+from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         metavar="PATH",
         help="the folder of a finished attempt (…/attempts/rN), its result.json, "
-        "or the job's folder above attempts",
+        "or the job's folder",
     )
     parser.add_argument(
         "--from",
@@ -42,7 +42,11 @@ def build_parser() -> argparse.ArgumentParser:
         "(torchscript) or .onnx",
     )
     parser.add_argument(
-        "images", nargs="+", type=types.path, metavar="IMAGE", help="a JPEG, PNG, …"
+        "images",
+        nargs="+",
+        type=types.path,
+        metavar="IMAGE",
+        help="a JPEG, PNG, …, or a folder with images",
     )
     parser.add_argument(
         "--top", type=_count, default=5, metavar="N", help="number of classes to print (default: 5)"
@@ -65,25 +69,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(parsed: argparse.Namespace) -> None:
     # Imported here: the parser must be importable without OpenCV.
     from imagenet_workloads.frameworks import FRAMEWORKS
-    from imagenet_workloads.prediction import Classifier
+    from imagenet_workloads.prediction import Classifier, images_in
 
     for framework in FRAMEWORKS.values():
         framework.before_import()
     classifier = Classifier.load(parsed.model, parsed.exported)
     found: list[tuple[Path, Sequence[Prediction]]] = []
     refused: list[InputError] = []
-    for path in parsed.images:
-        try:
-            found.append((path, classifier.classify(path, parsed.top)))
-        except InputError as error:
-            refused.append(error)
+    # A file that was named is a mistake of the command line if it is no image.
+    failure: type[WorkloadError] = WorkloadError
+    count = 0
+    for given in parsed.images:
+        is_folder = given.is_dir()
+        for path in images_in(given) if is_folder else [given]:
+            count += 1
+            try:
+                found.append((path, classifier.classify(path, parsed.top)))
+            except InputError as error:
+                refused.append(error)
+                failure = failure if is_folder else InputError
     if found:
         _print(found, parsed.output)
     if len(refused) > 1:
-        what = f"{len(refused)} of {len(parsed.images)} images cannot be classified"
-        raise InputError("\n  ".join((what, *map(str, refused))))
+        what = f"{len(refused)} of {count} images cannot be classified"
+        raise failure("\n  ".join((what, *map(str, refused))))
     if refused:
-        raise refused[0]
+        raise failure(str(refused[0]))
 
 
 def _print(found: Sequence[tuple[Path, Sequence["Prediction"]]], output: str) -> None:

@@ -15,6 +15,7 @@ from imagenet_workloads import dataset as datasets
 from imagenet_workloads import regular_files
 from imagenet_workloads.dataset import Dataset, Shard, Split
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files, limits, shards
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
@@ -310,6 +311,7 @@ def _dataset(
         std=(std[0], std[1], std[2]),
         skipped=datasets.Skipped(len(skipped), REPORT if skipped else None),
         bounding_boxes=boxes,
+        packed_before=datasets.read_packed_before(Fields(plan.sources[TRAIN], "sources.train")),
     )
 
 

@@ -133,14 +133,30 @@ def validation_pixels(encoded: bytes, recipe: Recipe) -> Pixels:
         ValueError: the image is damaged.
     """
     image = JpegImage(encoded, recipe.image_shape[0])
-    target = recipe.target
+    return central_pixels(image, recipe.target, recipe.resize)
+
+
+def central_pixels(
+    image: JpegImage, target: Size, resize: int, *, antialias: bool = True
+) -> Pixels:
+    """Resize an image and return its centre, (height, width, channels).
+
+    Args:
+        image: the image.
+        target: height and width of the centre; a smaller image is enlarged.
+        resize: the shorter edge before; 0 is as it comes.
+        antialias: whether the decoder may shrink it first.
+
+    Raises:
+        ValueError: the image is damaged.
+    """
     shorter = min(image.size)
-    edge = recipe.resize or shorter
+    edge = resize or shorter
     # The longer edge is rounded down.
     resized = Size(*(side * edge // shorter for side in image.size))
     if resized.height < target.height or resized.width < target.width:
         resized = _enlarged(resized, target)
-    image.resize(resized)
+    image.resize(resized, antialias=antialias)
     top, left = (resized.height - target.height) // 2, (resized.width - target.width) // 2
     return image.crop(Region(top, left, *target), target)
 

@@ -40,23 +40,25 @@ class JpegImage:
         size: of the image.
     """
 
-    def __init__(self, encoded: bytes, channels: int) -> None:
+    def __init__(self, encoded: bytes, channels: int, pixels: Pixels | None = None) -> None:
         """Read the header; images other than grey or colour JPEGs are decoded at once.
 
         Args:
             encoded: the image.
             channels: 3 for RGB, 1 for grey.
+            pixels: the image, if it is decoded already: height x width x channels.
 
         Raises:
             ValueError: it is no image.
         """
         self._encoded, self._channels = encoded, channels
-        self._pixels: Pixels | None = None
+        self._pixels = pixels
         colours = None
-        if simplejpeg.is_jpeg(encoded):
+        if pixels is None and simplejpeg.is_jpeg(encoded):
             height, width, colours, _ = simplejpeg.decode_jpeg_header(encoded)
         if colours is None or colours in ("CMYK", "YCCK"):
-            self._pixels = _decode_other(encoded, channels)
+            if self._pixels is None:
+                self._pixels = _decode_other(encoded, channels)
             height, width = self._pixels.shape[:2]
         self.size = Size(height, width)
 
@@ -75,18 +77,27 @@ class JpegImage:
         )
         self.size = Size(*padded.shape[:2])
 
-    def resize(self, target: Size) -> None:
+    def resize(self, target: Size, *, antialias: bool = True) -> None:
         """Resize the image as a whole.
+
+        Args:
+            target: height and width.
+            antialias: whether the decoder may shrink it first.
 
         Raises:
             ValueError: the image is damaged.
         """
         if target != self.size:
-            self._pixels = self.crop(Region(0, 0, *self.size), target)
+            self._pixels = self.crop(Region(0, 0, *self.size), target, antialias=antialias)
             self.size = target
 
-    def crop(self, region: Region, target: Size) -> Pixels:
+    def crop(self, region: Region, target: Size, *, antialias: bool = True) -> Pixels:
         """Return a region, resized to (height, width, channels).
+
+        Args:
+            region: the part.
+            target: height and width.
+            antialias: whether the decoder may shrink it first.
 
         Raises:
             ValueError: the image is damaged.
@@ -95,7 +106,9 @@ class JpegImage:
             (
                 factor
                 for factor in _FACTORS
-                if target.height * factor <= region.height and target.width * factor <= region.width
+                if antialias
+                and target.height * factor <= region.height
+                and target.width * factor <= region.width
             ),
             1,
         )

@@ -1,10 +1,10 @@
 """Opens the ordered reader for the command line of a worker, whatever the framework."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from imagenet_workloads.arguments import available_cores
-from imagenet_workloads.dataset import read_dataset, require_whole
+from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import (
@@ -16,7 +16,8 @@ from imagenet_workloads.reading.batches import (
 from imagenet_workloads.reading.layouts import Layout
 from imagenet_workloads.reading.records import Records, open_paths, open_split
 from imagenet_workloads.reading.remote_dataset import open_remote_dataset
-from imagenet_workloads.train.data import Batch, Data, Inputs, RecordsRead, choose_inputs
+from imagenet_workloads.train.data import Batch, Data, RecordsRead
+from imagenet_workloads.train.inputs import Inputs, choose_inputs
 from imagenet_workloads.train.options import Options
 
 Convert = Callable[[ImageBatch], Batch]
@@ -62,10 +63,7 @@ class Validation:
 class _Found:
     train: Records
     validation: Records
-    inputs: Inputs
-    classes: tuple[str, ...] = ()
-    key: str | None = None
-    class_words: Mapping[str, str] = field(default_factory=dict)
+    dataset: Dataset | None = None
 
 
 def open_ordered(
@@ -91,7 +89,8 @@ def open_ordered(
     """
     found = _find(options, rank, ranks)
     size = options.optimizer.batch_size
-    recipe = _recipe(options, found.inputs, layout(found.inputs))
+    inputs = choose_inputs(options, found.dataset)
+    recipe = _recipe(options, inputs, layout(inputs))
     share = WorkerShare(rank, ranks, size, accumulation_steps, options.cluster.seed)
     # More threads than cores would only take turns.
     threads = min(options.data.data_nthreads, available_cores())
@@ -100,10 +99,10 @@ def open_ordered(
     if found.validation.count:
         ordered = OrderedValidation(found.validation, recipe, size, threads)
         validation = Validation(ordered, convert)
-    count = len(found.classes) or options.model.num_classes
-    return Data(
-        training, validation, found.inputs, found.classes, count, found.key, found.class_words
-    )
+    if found.dataset is None:
+        return Data(training, validation, inputs, (), options.model.num_classes, None)
+    classes, words = found.dataset.classes, found.dataset.class_words
+    return Data(training, validation, inputs, classes, len(classes), found.dataset.key, words)
 
 
 def _recipe(options: Options, inputs: Inputs, layout: Layout) -> Recipe:
@@ -123,25 +122,14 @@ def _find(options: Options, rank: int, ranks: int) -> _Found:
     data = options.data
     if data.dataset_url is not None:
         remote = open_remote_dataset(data, options.cluster.seed, rank, ranks)
-        dataset = remote.dataset
-        return _Found(
-            remote.train,
-            remote.validation,
-            choose_inputs(options, dataset.mean, dataset.std),
-            dataset.classes,
-            dataset.key,
-            dataset.class_words,
-        )
+        return _Found(remote.train, remote.validation, remote.dataset)
     if data.dataset is not None:
         dataset = read_dataset(data.dataset)
         require_whole(dataset, data.dataset)
         return _Found(
             open_split(dataset.train, dataset.format, data.dataset),
             open_split(dataset.validation, dataset.format, data.dataset),
-            choose_inputs(options, dataset.mean, dataset.std),
-            dataset.classes,
-            dataset.key,
-            dataset.class_words,
+            dataset,
         )
     if not data.data_train:
         raise InputError(
@@ -150,5 +138,4 @@ def _find(options: Options, rank: int, ranks: int) -> _Found:
     return _Found(
         open_paths(data.data_train, data.data_train_idx),
         open_paths(data.data_val or "", data.data_val_idx),
-        choose_inputs(options),
     )

@@ -7,7 +7,8 @@ import numpy as np
 
 from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.ordered_data import Convert
-from imagenet_workloads.train.data import Batch, Data, plain_inputs
+from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.sharding import MOST_BATCHES, batches_per_epoch, draw
 

@@ -25,7 +25,7 @@ from imagenet_workloads.errors import output_error
 from imagenet_workloads.telemetry.events import Read
 from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.data import Inputs
+from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import Receipt
 from imagenet_workloads.train.reporter import finite
 
@@ -90,12 +90,7 @@ class Result:
             "validation": None if self.validation is None else _validation(self.validation),
             "train": {"images": self.images, "imagesPerSecond": self.images_per_second},
             "model": dict(model),
-            "inputs": {
-                "imageShape": list(self.inputs.image_shape),
-                "mean": list(self.inputs.mean),
-                "std": list(self.inputs.std),
-                "resize": self.inputs.resize,
-            },
+            "inputs": self.inputs.document(),
             "resumedFrom": self.resumed_from,
             "checkpoints": [receipt.document() for receipt in self.receipts],
             "dataset": {"key": self.dataset_key},

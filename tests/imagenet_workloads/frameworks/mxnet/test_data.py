@@ -73,6 +73,18 @@ def test_a_benchmark_needs_no_data(tmp_path: Path, examples: str, ranks: int, ba
     assert len(rest) == 1
 
 
+@pytest.mark.parametrize(("reader", "antialias"), [("Ordered", "dct"), ("ImageRecordIter", "none")])
+def test_result_json_says_whether_the_reader_reduces_while_it_decodes(
+    tmp_path: Path, reader: str, antialias: str
+) -> None:
+    data = write_dataset(tmp_path / "data", train=4, validation=0)
+    arguments = ["--dataset", str(data.folder), "--reader", reader, "--validation-resize", "32"]
+    inputs = choose(parse(arguments), 0, 1, 1, tmp_path).inputs
+    packing, validation = (step for step in inputs.document()["steps"] if step["step"] == "resize")
+    assert packing["shorterEdge"] == "unknown", "its options have no resize"
+    assert (validation["shorterEdge"], validation["antialias"]) == (32, antialias)
+
+
 def test_without_data_there_is_a_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="write --dataset FOLDER, --dataset-url URL, --data-train"):
         choose(parse([]), 0, 1, 1, tmp_path)

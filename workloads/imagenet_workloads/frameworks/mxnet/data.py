@@ -1,12 +1,11 @@
 """Opens the training and validation data of the command line for MXNet. Imports MXNet."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import mxnet as mx
 
-from imagenet_workloads.dataset import read_dataset, require_whole
+from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles, of_paths, of_split
 from imagenet_workloads.frameworks.mxnet.records import (
@@ -19,13 +18,8 @@ from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Normalized
 from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
-from imagenet_workloads.train.data import (
-    IMAGENET_MEAN,
-    Batch,
-    Data,
-    Inputs,
-    choose_inputs,
-)
+from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.inputs import Inputs, choose_inputs
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.reader import is_ordered
 
@@ -34,11 +28,7 @@ from imagenet_workloads.train.options.reader import is_ordered
 class _Found:
     train: RecordFiles
     validation: RecordFiles | None
-    classes: tuple[str, ...] = ()
-    key: str | None = None
-    mean: tuple[float, float, float] = IMAGENET_MEAN
-    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    class_words: Mapping[str, str] = field(default_factory=dict)
+    dataset: Dataset | None = None
 
 
 def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scratch: Path) -> Data:
@@ -61,7 +51,7 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
     if is_ordered(options):
         return _ordered(options, rank, ranks, accumulation_steps)
     found = _find(options, scratch)
-    inputs = choose_inputs(options, found.mean, found.std)
+    inputs = choose_inputs(options, found.dataset)
     reader = Reader(
         inputs.image_shape,
         options.optimizer.batch_size,
@@ -79,8 +69,10 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
     validation = None
     if found.validation is not None and found.validation.images:
         validation = RecordValidation(reader, found.validation, inputs.resize)
-    count = len(found.classes) or options.model.num_classes
-    return Data(training, validation, inputs, found.classes, count, found.key, found.class_words)
+    if found.dataset is None:
+        return Data(training, validation, inputs, (), options.model.num_classes, None)
+    classes, words = found.dataset.classes, found.dataset.class_words
+    return Data(training, validation, inputs, classes, len(classes), found.dataset.key, words)
 
 
 def _ordered(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:
@@ -103,11 +95,7 @@ def _find(options: Options, scratch: Path) -> _Found:
         return _Found(
             of_split(dataset.train, dataset.format, data.dataset, train_index),
             of_split(dataset.validation, dataset.format, data.dataset, validation_index),
-            dataset.classes,
-            dataset.key,
-            dataset.mean,
-            dataset.std,
-            dataset.class_words,
+            dataset,
         )
     if not data.data_train:
         raise InputError("no data: write --dataset FOLDER, --data-train FILE.rec or --benchmark 1")

@@ -25,9 +25,10 @@ from imagenet_workloads.frameworks.pytorch.strategies import Strategy
 from imagenet_workloads.frameworks.pytorch.transfer import Transfer
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.counts import check_labels
-from imagenet_workloads.train.data import Batch, Inputs
+from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.moving_statistics import (
     DeviceStatistics,
     MovingStatistics,

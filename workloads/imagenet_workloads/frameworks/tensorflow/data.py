@@ -6,7 +6,8 @@ from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Normalized
 from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
-from imagenet_workloads.train.data import Batch, Data, Inputs
+from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options import Options
 
 

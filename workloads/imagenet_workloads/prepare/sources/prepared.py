@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagenet_workloads import arguments as types
-from imagenet_workloads.dataset import RECORD_IO, Dataset, read_dataset, require_whole
+from imagenet_workloads.dataset import (
+    RECORD_IO,
+    Dataset,
+    packed_before_document,
+    read_dataset,
+    require_whole,
+)
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.source import (
@@ -48,7 +54,7 @@ class SealedSplit(Source):
 
         content = dataset.train if split == TRAIN else dataset.validation
         self.where = str(folder)
-        self.plan_fields = {"split": split}
+        self.plan_fields = {"split": split, **packed_before_document(dataset.packings)}
         self.version = {"key": dataset.key}
         self.sealed: Dataset = dataset
         self._records: Records = open_split(content, dataset.format, folder)
@@ -160,8 +166,9 @@ class PreparedKind(SourceKind):
                 --resize.
         """
         folder, dataset = parsed.prepared, read_dataset(parsed.prepared)
-        stored = dataset.options.get("resize")
-        if None not in (stored, parsed.resize) and parsed.resize > stored:
+        edges = [one.resize for one in dataset.packings or () if one.resize is not None]
+        stored = edges[-1] if edges else None
+        if stored is not None and parsed.resize is not None and parsed.resize > stored:
             raise InputError(
                 f"--resize (preprocessing.resize): {parsed.resize} pixels are more than the "
                 f"{stored} of {folder}, whose images cannot grow; write at most {stored}, or "
