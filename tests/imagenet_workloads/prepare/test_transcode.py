@@ -200,6 +200,60 @@ def test_a_damaged_image_is_refused_with_a_reason(
         transcode(image, recipe, codec)
 
 
+def of_revision(image: bytes, major: int, minor: int) -> bytes:
+    version = image.index(b"JFIF\0") + 5
+    return image[:version] + bytes((major, minor)) + image[version + 2 :]
+
+
+def with_bytes_before(image: bytes, marker: bytes, more: bytes) -> bytes:
+    place = image.index(marker)
+    return image[:place] + more + image[place:]
+
+
+SOUND = jpeg(4, 64, 80)
+TABLES, FRAME, SCAN = b"\xff\xdb", b"\xff\xc0", b"\xff\xda"
+
+
+@pytest.mark.parametrize("recipe", [AS_IT_IS, Recipe(32, 90)])
+@pytest.mark.parametrize(
+    "image",
+    [
+        of_revision(SOUND, 0, 0),
+        of_revision(SOUND, 2, 1),
+        with_bytes_before(SOUND, TABLES, b"\0\0\0"),
+        with_bytes_before(SOUND, FRAME, b"xmp"),
+        with_bytes_before(of_revision(SOUND, 0, 0), SCAN, b"\x12" * 40),
+        with_bytes_before(with_bytes_before(SOUND, TABLES, b"a"), FRAME, b"bc"),
+    ],
+)
+def test_two_warnings_of_libjpeg_are_harmless(image: bytes, recipe: Recipe, codec: Codec) -> None:
+    packed, sound = transcode(image, recipe, codec), transcode(SOUND, recipe, codec)
+    assert (decode(packed.jpeg) == decode(sound.jpeg)).all()
+    simplejpeg.decode_jpeg(packed.jpeg)  # without a warning, so training reads it
+
+
+def test_an_orientation_behind_bytes_too_many_is_applied(codec: Codec) -> None:
+    segment = with_exif(SOUND, 6)[2 : 2 - len(SOUND)]
+    image = with_bytes_before(SOUND, TABLES, b"\0\0" + segment)
+    assert transcode(image, AS_IT_IS, codec)[1:3] == (80, 64)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        of_revision(SOUND[:-300], 0, 0),
+        with_bytes_before(SOUND, TABLES, b"\0\0")[:-300],
+        of_revision(SOUND[: len(SOUND) // 2] + b"\xff\xd9" * 4 + SOUND[-300:], 0, 0),
+        with_bytes_before(SOUND, TABLES, b"\0" * 3)[:40],
+        of_revision(SOUND, 0, 0)[:25],
+    ],
+)
+def test_a_harmless_warning_hides_no_damage(image: bytes, codec: Codec) -> None:
+    for recipe in (AS_IT_IS, Recipe(32, 90)):
+        with pytest.raises(DamagedImageError):
+            transcode(image, recipe, codec)
+
+
 def test_damage_in_the_middle_is_refused(codec: Codec) -> None:
     image = bytearray(encode(pixels(1, 200, 200)))
     middle = len(image) // 2

@@ -27,7 +27,12 @@ def jpeg_orientation(data: bytes) -> int:
     """Return the orientation of a JPEG, 1 to 8; 1 by default."""
     position, last = 2, len(data) - 4
     # Hot path: no function is called for a skipped segment.
-    while position <= last and data[position] == 0xFF:
+    while position <= last:
+        if data[position] != 0xFF:
+            # `jpeg_warnings` drops the bytes before the marker.
+            position = data.find(b"\xff", position)
+            if not 0 <= position <= last:
+                break
         marker = data[position + 1]
         if marker in _ENDS:
             break

@@ -11,13 +11,14 @@ The rules:
   decoded. It is also damaged if libjpeg reports an error or a warning, because a truncated image is
   only a warning. So is a PNG with wrong checksums, and an image that no decoder can read. Copied
   images are decoded too, as a check.
+- Two warnings of libjpeg are harmless (`jpeg_warnings`). Such a JPEG is corrected first.
 """
 
 import cv2
 import numpy as np
 import simplejpeg
 
-from imagenet_workloads.prepare import image_metadata, image_size
+from imagenet_workloads.prepare import image_metadata, image_size, jpeg_warnings
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import (
     MOST_PIXELS,
@@ -64,6 +65,24 @@ def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
 
 
 def _from_jpeg(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
+    try:
+        return _from_sound_jpeg(data, recipe, codec)
+    except DamagedImageError:
+        sound = jpeg_warnings.corrected(data, _warning)
+        if sound is None:
+            raise
+    return _from_sound_jpeg(sound, recipe, codec)
+
+
+def _warning(data: bytes) -> str | None:
+    try:
+        opencv.decode(_header(data))
+    except DamagedImageError as error:
+        return str(error)
+    return None
+
+
+def _from_sound_jpeg(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
     image = _header(data)
     if recipe.resize is None and image.colours in ("YCbCr", "RGB") and image.orientation == 1:
         pixels = opencv.decode(image)
