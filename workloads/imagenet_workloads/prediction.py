@@ -208,7 +208,7 @@ def prepare(encoded: bytes, origin: str, inputs: Inputs) -> NDArray[np.float32]:
             encoded = transcode(
                 encoded, Recipe(packing.resize, packing.quality), _codec(packing.codec)
             ).jpeg
-        if inputs.packings is not None or (antialias and _is_upright_jpeg(encoded)):
+        if inputs.packings or (antialias and _is_upright_jpeg(encoded)):
             image = JpegImage(encoded, channels)
         else:
             # The decoder cannot reduce these pixels any more.

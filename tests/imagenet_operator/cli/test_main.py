@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes, predict
 from imagenet_operator.cli.argument_types import path
 from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
@@ -221,6 +222,20 @@ def test_the_newest_of_many_results_is_the_one_linked_last(tmp_path: Path) -> No
         os.utime(link, ns=(number, moment), follow_symlinks=False)
 
     assert predict.newest_model(tmp_path) == tmp_path / "volumes" / "new"
+
+
+def test_the_framework_is_that_of_the_jobs_newest_result(tmp_path: Path) -> None:
+    attempts = {"r2": "TensorFlow", "r10": "PyTorch", "r9": "MXNet"}
+    for name, framework in attempts.items():
+        folder = tmp_path / "volumes/digits-1/attempts" / name
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps({"framework": framework}))
+    job = tmp_path / "jobs" / "digits"
+    job.mkdir(parents=True)
+    (job / "model").symlink_to(folder)
+    assert predict.framework_of(tmp_path / "volumes/digits-1") == "PyTorch"
+    assert predict.framework_of(job) == "MXNet"
+    assert predict.framework_of(tmp_path) == DEFAULT_FRAMEWORK
 
 
 def test_predict_without_a_result_says_what_to_name(tmp_path: Path) -> None:
