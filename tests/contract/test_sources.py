@@ -3,7 +3,7 @@
 import re
 
 from imagenet_operator.api.sources import SOURCES
-from imagenet_workloads.prepare.sources import KINDS
+from imagenet_workloads.prepare.sources.kinds import KINDS
 from support.pod_subset import REPOSITORY
 
 PACKAGES = (

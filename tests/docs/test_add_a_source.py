@@ -43,7 +43,7 @@ def command(folder: Path, server: str, workdir: str) -> list[str | Path]:
 def test_it_changes_only_the_two_registries() -> None:
     assert set(PAGE.changes) == {
         "operator/imagenet_operator/api/sources/__init__.py",
-        "workloads/imagenet_workloads/prepare/sources/__init__.py",
+        "workloads/imagenet_workloads/prepare/sources/kinds.py",
     }
     others = {path for path in PAGE.new if not path.endswith("/sources/webdav.py")}
     assert others == {MANIFEST}

@@ -139,6 +139,7 @@ class Dataset:
         dropped_classes: classes left out for having too few images, with their counts.
         skipped: damaged images.
         passed_over: files of the source that are no images, by suffix.
+        decision: how the source was read; empty for a fixed layout, or in older datasets.
         unknown_labels: validation images left out, by the class that the training images lack.
         class_words: what people call a class, such as `tench` for n01440764; of some classes.
         bounding_boxes: of its images; None without any.
@@ -158,6 +159,7 @@ class Dataset:
     dropped_classes: Mapping[str, int] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    decision: Mapping[str, Any] = field(default_factory=dict)
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
     class_words: Mapping[str, str] = field(default_factory=dict)
     bounding_boxes: BoundingBoxes | None = None
@@ -195,6 +197,7 @@ class Dataset:
             **class_words_document(self.class_words),
             "droppedClasses": dict(sorted(self.dropped_classes.items())),
             **left_out_document(self.passed_over, self.unknown_labels),
+            **({"decision": dict(self.decision)} if self.decision else {}),
             **_boxes_document(self.bounding_boxes),
             **packed_before_document(self.packed_before),
             "splits": {
@@ -243,6 +246,7 @@ class Dataset:
             classes=classes,
             dropped_classes=fields.counts("droppedClasses"),
             passed_over=fields.counts("passedOver") if fields.has("passedOver") else {},
+            decision=fields.object("decision").values if fields.has("decision") else {},
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             class_words=read_class_words(fields),
             bounding_boxes=_read_boxes(fields) if fields.has("boundingBoxes") else None,

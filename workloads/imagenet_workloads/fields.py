@@ -7,6 +7,7 @@ damaged or foreign file raises one clear `InputError`, not a KeyError far from i
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,7 +133,8 @@ class Fields:
         """A list of exactly three numbers, one a colour channel."""
         values = self._typed(name, list, "a list")
         if len(values) != 3 or not all(
-            isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
+            isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+            for value in values
         ):
             raise self.wrong(name, f"must be three numbers, one a channel, not {values!r}")
         red, green, blue = (float(value) for value in values)
@@ -166,6 +168,8 @@ class Fields:
 def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
+    except RecursionError:
+        raise InputError(f"{where}: is not valid JSON: its values are nested too deeply") from None
     except ValueError as error:
         raise InputError(f"{where}: is not valid JSON: {error}") from error
 

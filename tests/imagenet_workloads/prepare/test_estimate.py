@@ -10,13 +10,13 @@ from imagenet_workloads.prepare import atomic_files, estimate, formats
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Recipe
 from imagenet_workloads.prepare.scan import scan
-from imagenet_workloads.prepare.sources.folder import Folder
+from imagenet_workloads.prepare.sources.folder import FolderListing
 from support.pictures import Collection, collection, jpeg, write_folder
 from support.preparation import prepare
 
 
 def estimated(source: Path, scratch: Path, format: str, recipe: Recipe) -> int:
-    folder = Folder(source)
+    folder = FolderListing(source)
     with atomic_files.unnamed_file(scratch) as rows:
         found = scan(folder, rows, lambda *_: None)
         numbers = np.arange(len(found), dtype=np.uint32)
@@ -52,13 +52,13 @@ def test_damaged_images_count_as_they_are(tmp_path: Path) -> None:
 def test_only_a_sample_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "SAMPLE", 5)
     read: list[str] = []
-    real = Folder.read
+    real = FolderListing.read
 
-    def counted(folder: Folder, name: str, offset: int, size: int) -> bytes:
+    def counted(folder: FolderListing, name: str, offset: int, size: int) -> bytes:
         read.append(name)
         return real(folder, name, offset, size)
 
-    monkeypatch.setattr(Folder, "read", counted)
+    monkeypatch.setattr(FolderListing, "read", counted)
     source = write_folder(tmp_path / "source", collection({"a": 30}))
     told = estimated(source, tmp_path, "RecordIO", Recipe(None, 90))
     assert len(read) == 5

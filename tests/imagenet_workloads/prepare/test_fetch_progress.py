@@ -6,7 +6,8 @@ import pytest
 
 from imagenet_workloads.commands.fetch import build_parser
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import fetch, sources
+from imagenet_workloads.prepare import fetch
+from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.names import Metric
 from imagenet_workloads.telemetry.preparation import NullSink, PreparationRecorder

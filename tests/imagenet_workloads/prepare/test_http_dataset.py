@@ -12,7 +12,7 @@ import pytest
 from imagenet_workloads.commands import index, pack
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import plan as plans
-from imagenet_workloads.prepare import sources
+from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.prepare.sources.source import Notes
 from support.development_kit import GROUND_TRUTH, META, WORDS, kit, unpacked
 from support.file_server import FileServer, Handler, basic

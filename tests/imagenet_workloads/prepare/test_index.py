@@ -39,13 +39,14 @@ def test_says_what_it_planned(
         "shards": 5,
         "droppedClasses": 1,
         "sealed": False,
+        "decision": {"said": "classFolders: classes are the archives"},
     }
     assert "dropped for fewer than 10 images: rare (4)" in caplog.text
 
 
 def test_a_sealed_dataset_says_how_many_images_were_damaged(tmp_path: Path) -> None:
     source = write_folder(tmp_path / "source", {"a": {**IMAGES["n01"], "x.jpg": b"damaged"}})
-    options = ("--shards", "1", "--max-skipped-fraction", "0.1")
+    options = ("--shards", "1", "--max-skipped-fraction", "0.1", "--layout", "classFolders")
     assert "skippedImages" not in run_index(source, tmp_path / "data", *options)
     prepare(source, tmp_path / "data", *options)
     result = run_index(source, tmp_path / "data", *options)
@@ -113,7 +114,8 @@ def test_each_change_of_the_source_changes_the_key(tmp_path: Path) -> None:
     keys = []
 
     def look() -> None:
-        keys.append(run_index(root, tmp_path / "data", "--shards", "1")["key"])
+        options = ("--shards", "1", "--layout", "classFolders")
+        keys.append(run_index(root, tmp_path / "data", *options)["key"])
 
     look()
     os.utime(root / "a/1.jpg", (1, 1))
@@ -168,7 +170,7 @@ def test_a_sealed_dataset_with_more_damage_than_allowed_is_an_error(
 ) -> None:
     images = {"a": {**collection({"a": 9})["a"], "bad.jpg": b"rubbish"}}
     source = write_tar_of_tars(tmp_path / "x.tar", images)
-    options = ("--shards", "1", "--max-skipped-fraction")
+    options = ("--shards", "1", "--layout", "classFolders", "--max-skipped-fraction")
     prepare(source, tmp_path / "data", *options, "0.1")
     message = refused(capfd, "--source", source, "--data", tmp_path / "data", *options, "0.05")
     assert "1 of 10 images were damaged (see skipped.jsonl), and 0 are allowed" in message

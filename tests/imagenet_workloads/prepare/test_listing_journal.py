@@ -12,10 +12,12 @@ import pytest
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.prepare import listing_journal
 from imagenet_workloads.prepare.scan import scan
-from imagenet_workloads.prepare.sources.archive_layouts import ArchiveOfArchives
+from imagenet_workloads.prepare.sources.archive import Archive, Member
+from imagenet_workloads.prepare.sources.archive_layouts import ArchiveListing
+from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.folder_of_archives import FolderOfArchives, open_classes
-from imagenet_workloads.prepare.sources.source import Blob, Image, Source
+from imagenet_workloads.prepare.sources.source import Blob, Image, Notes, Source
 from imagenet_workloads.prepare.sources.volume import open_source
 from support.blobs import BytesBlob
 from support.pictures import collection, tar, write_folder, write_tar_of_tars
@@ -49,23 +51,21 @@ class Listings:
 @pytest.fixture
 def listings(monkeypatch: pytest.MonkeyPatch) -> Listings:
     found = Listings()
-    scan_class, scan_archive = ArchiveOfArchives._scan_class, FolderOfArchives.scan_archive
+    of_outer, of_set = ArchiveListing._inner_images, ArchiveSet._images
     add = listing_journal.ListingJournal._add
 
     def added(journal: listing_journal.ListingJournal, entry: bytes) -> None:
         add(journal, entry)
         found.kept()
 
-    monkeypatch.setattr(
-        ArchiveOfArchives,
-        "_scan_class",
-        lambda self, name, *more: found.of(name, scan_class(self, name, *more)),
-    )
-    monkeypatch.setattr(
-        FolderOfArchives,
-        "scan_archive",
-        lambda self, name, *more: found.of(name, scan_archive(self, name, *more)),
-    )
+    def inner_images(listing: ArchiveListing, outer: Member, notes: Notes) -> Iterator[Image]:
+        return found.of(outer.name.removesuffix(".tar"), of_outer(listing, outer, notes))
+
+    def images(files: ArchiveSet, name: str, archive: Archive, notes: Notes) -> Iterator[Image]:
+        return found.of(name, of_set(files, name, archive, notes))
+
+    monkeypatch.setattr(ArchiveListing, "_inner_images", inner_images)
+    monkeypatch.setattr(ArchiveSet, "_images", images)
     monkeypatch.setattr(listing_journal.ListingJournal, "_add", added)
     return found
 
@@ -73,6 +73,10 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> Listings:
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     return write_tar_of_tars(tmp_path / "x.tar", IMAGES)
+
+
+def set_of(files: FileSet) -> Source:
+    return DecidedSource(ArchiveSet(files, files.names))
 
 
 def fingerprint(source: Source, folder: Path) -> str:
@@ -133,17 +137,17 @@ class Served(FileSet):
 
 
 def test_archives_of_a_server_are_kept_by_their_tags(tmp_path: Path, listings: Listings) -> None:
-    whole = fingerprint(open_classes(Served()), tmp_path)
+    whole = fingerprint(set_of(Served()), tmp_path)
     listings.names.clear()
     listings.is_lost = True
     with pytest.raises(WorkloadError, match="is lost"):
-        fingerprint(open_classes(Served()), tmp_path)
+        fingerprint(set_of(Served()), tmp_path)
     listings.is_lost = False
     listings.names.clear()
 
     files = Served()
     files.versions["n03.tar"] = "2"
-    assert fingerprint(open_classes(files), tmp_path) == whole
+    assert fingerprint(set_of(files), tmp_path) == whole
     assert sorted(listings.names) == ["n03.tar", f"{LAST}.tar"]
 
 

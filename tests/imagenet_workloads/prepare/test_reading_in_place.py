@@ -10,7 +10,7 @@ import pytest
 
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.commands import index, pack
-from imagenet_workloads.prepare import sources
+from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.prepare.sources.source import Notes
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
@@ -71,26 +71,28 @@ def test_a_tree_is_refused_before_it_is_listed_as_a_whole(
         # Without a tag, the server would make a checksum for each answer.
         server.tags["/tree.tar"] = '"1"'
         options = [*reading(server, "tree.tar"), "--data", str(tmp_path / "data")]
-        said = refused(capfd, *options, "--http-max-requests", "2000")
-        # For the splits and labels, and for each split: 600 requests each.
-        found = re.search(r"listing takes about (\d+) requests and packing (\d+), and 2000", said)
+        said = refused(capfd, *options, "--http-max-requests", "1100")
+        # It is listed once, for both splits and the labels.
+        found = re.search(r"listing takes about (\d+) requests and packing (\d+), and 1100", said)
         assert found is not None
-        assert 1750 <= int(found[1]) <= 1850
+        assert 590 <= int(found[1]) <= 610
         assert 590 <= int(found[2]) <= 610
         assert len(server.requests) < 300
 
 
-def test_a_tree_is_listed_for_each_split(tmp_path: Path) -> None:
+def test_a_tree_is_listed_once_for_both_splits(tmp_path: Path) -> None:
     with FileServer({"/tree.tar": tar(LARGE_TREE)}).running() as server:
         server.tags["/tree.tar"] = '"1"'
         parsed = index.build_parser().parse_args(
             [*reading(server, "tree.tar"), "--data", str(tmp_path / "data")]
         )
         source = sources.open_source(parsed)
-        assert source.listing is not None and source.own_validation is not None
         before = TRAFFIC.requests
-        for one in (source, source.own_validation().source):
-            assert sum(1 for _ in one.scan(Notes())) in (500, 100)
+        assert sum(1 for _ in source.scan(Notes())) == 500
+        assert source.listing is not None and source.own_validation is not None
+        validation = source.own_validation()
+        assert validation is not None
+        assert sum(1 for _ in validation.source.scan(Notes())) == 100
         sent = TRAFFIC.requests - before
         assert sent / 1.1 < source.listing.requests < sent * 1.1
 

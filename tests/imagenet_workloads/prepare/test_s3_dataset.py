@@ -248,7 +248,7 @@ def test_more_requests_than_allowed_are_refused(
         ([], 6, 30),
         # A drawn split divides the same images, and others are read besides.
         (["--validation-per-class=1"], 6, 30),
-        (["--s3-validation=val", "--s3-labels=archives/val.txt"], 12, 35),
+        (["--s3-validation=val", "--s3-labels=archives/val.txt"], 11, 35),
     ],
 )
 def test_the_limit_is_heard_for_loose_images(
@@ -288,7 +288,7 @@ def test_the_limit_is_heard_for_parquet_files_of_a_bucket(
         (PREFIX, "nowhere", "there is no such bucket"),
         ("--s3-key=x.tar", "imagenet", "s3://imagenet/x.tar: there is no such object; check key"),
         ("--s3-prefix=x", "imagenet", "s3://imagenet/x/: holds no images"),
-        ("--s3-prefix=val", "imagenet", "are below no prefixes, so they have no classes"),
+        ("--s3-prefix=val", "imagenet", "are in no folders, so they have no classes"),
     ],
 )
 def test_what_is_not_there_is_named(

@@ -244,21 +244,29 @@ def test_splits_behind_a_link_out_of_the_source_are_refused(tmp_path: Path) -> N
         (root / name).rename(root / f"{name}-before")
         (root / name).symlink_to(elsewhere / name)
         with pytest.raises(InputError, match=rf"{root}/{name}: is a link to .*, out of the source"):
-            source = volume.open_source(root)
-            assert source.own_validation
-            source.own_validation()
+            list(volume.open_source(root).scan(Notes()))
 
 
-@pytest.mark.parametrize("names", [("bus", "train"), ("val", "train", "bus"), ("train", "test")])
+@pytest.mark.parametrize("names", [("bus", "train"), ("val", "bus", "dev"), ("prod", "test")])
 @pytest.mark.parametrize("writer", WRITERS)
-def test_folders_of_images_with_the_names_of_splits_are_classes(
+def test_folders_with_the_names_of_splits_are_classes_without_training_and_another(
     writer: str, names: tuple[str, ...], tmp_path: Path
 ) -> None:
     files = {f"{name}/{n}.jpg": jpeg(n) for name in names for n in range(2)}
     source = volume.open_source(WRITERS[writer](tmp_path / "source", files))
     assert source.own_validation is None
-    if "test" not in names:
-        assert {image.class_name for image in source.scan(Notes())} == set(names)
+    assert {image.class_name for image in source.scan(Notes())} == set(names)
+
+
+@pytest.mark.parametrize("names", [("val", "train", "bus"), ("train", "test")])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_splits_whose_images_are_in_no_class_folders_are_refused(
+    writer: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = {f"{name}/{n}.jpg": jpeg(n) for name in names for n in range(2)}
+    source = volume.open_source(WRITERS[writer](tmp_path / "source", files))
+    with pytest.raises(InputError, match="are splits, not classes; train: its images"):
+        list(source.scan(Notes()))
 
 
 def test_the_label_file_of_a_tree_in_a_tar_in_a_tar_is_read(tmp_path: Path) -> None:
@@ -269,7 +277,9 @@ def test_the_label_file_of_a_tree_in_a_tar_in_a_tar_is_read(tmp_path: Path) -> N
     assert dataset_of(tmp_path / "data", sealed.key).exists()
     source = volume.open_source(path, "deep/all.tar")
     assert source.own_validation
-    labels = source.own_validation().labels
+    validation = source.own_validation()
+    assert validation is not None
+    labels = validation.labels
     assert not isinstance(labels, Path)
     assert labels is not None
     assert str(labels) == f"{path}: deep/all.tar: LOC_val_solution.csv"

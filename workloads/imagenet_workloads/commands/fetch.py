@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from imagenet_workloads import arguments as types
-from imagenet_workloads.prepare import sources
+from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.process.program import TERMINATED, run_program, write_termination_message
 
 PROGRAM = "imagenet-fetch"

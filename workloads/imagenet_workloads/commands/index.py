@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads.dataset import FORMATS, RECORD_IO
-from imagenet_workloads.prepare import sources
+from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.process.program import run_program, write_termination_message
 
 if TYPE_CHECKING:
@@ -183,12 +183,8 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
     from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 
     source = sources.open_source(parsed)
-    validation = sources.open_validation(parsed)
     drawn = parsed.validation_per_class
-    if validation is None and drawn is None:
-        validation = source.own_validation() if source.own_validation else None
-        is_drawn = validation is None and source.sealed is None
-        drawn = parsed.default_validation_per_class if is_drawn else None
+    validation = sources.open_validation(parsed)
     kept = {} if source.sealed is None else source.sealed.class_words
     return index.IndexRequest(
         source=source,
@@ -197,10 +193,12 @@ def _request(parsed: argparse.Namespace) -> "IndexRequest":
         options=_options(parsed, drawn or 0, is_sealed=source.sealed is not None),
         codec=parsed.codec,
         max_skipped_fraction=parsed.max_skipped_fraction,
-        class_words=parsed.class_words or sources.class_words(parsed) or source.own_words,
+        takes_own_validation=validation is None and drawn is None,
+        drawn_by_default=parsed.default_validation_per_class or 0,
+        class_words=parsed.class_words or sources.class_words(parsed),
         words_of_classes={**kept, **dict(parsed.class_word)},
         bounding_boxes=sources.bounding_boxes(parsed),
-        own_annotations=sources.own_annotations(source) if parsed.read_annotations else None,
+        reads_annotations=parsed.read_annotations,
         expected=ExpectedClasses(parsed.expected_classes, parsed.expected_class_names),
     )
 

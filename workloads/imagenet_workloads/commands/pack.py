@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from imagenet_workloads import arguments as types
-from imagenet_workloads.prepare import sources
+from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.process.program import run_program, write_termination_message
 
 PROGRAM = "imagenet-pack"

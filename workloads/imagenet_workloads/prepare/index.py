@@ -8,7 +8,7 @@ plan. Only the last step is visible to other programs.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from imagenet_workloads.prepare.sources.source import (
     ReadingEstimate,
     Source,
     Validation,
+    readable,
 )
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
@@ -67,6 +68,8 @@ class IndexRequest:
         source: The source of the training images, and of the validation images unless they have
             another.
         validation: The source of the validation images, if it is another one.
+        takes_own_validation: Whether validation images beside the training images validate.
+        drawn_by_default: The validation images of each class, if the source has none.
         data: The dataset volume.
         options: The options that change bytes.
         codec: `auto`, `opencv` or `planes`.
@@ -75,7 +78,8 @@ class IndexRequest:
         class_words: a file with the words of the classes; None without.
         words_of_classes: words of single classes, in place of the file's.
         bounding_boxes: open the archives of annotations; empty without boxes.
-        own_annotations: those beside the images, if they are wanted.
+        reads_annotations: whether those beside the images are wanted.
+        own_annotations: those, once the source is listed.
     """
 
     source: Source
@@ -88,6 +92,9 @@ class IndexRequest:
     class_words: Path | LabelFile | None = None
     words_of_classes: Mapping[str, str] = field(default_factory=dict)
     bounding_boxes: Sequence[Callable[[], Blob]] = ()
+    takes_own_validation: bool = False
+    drawn_by_default: int = 0
+    reads_annotations: bool = False
     own_annotations: Annotations | None = None
 
 
@@ -108,6 +115,7 @@ class IndexResult:
         skipped: damaged images of a sealed dataset.
         bounding_boxes: the counts of the boxes; empty without boxes.
         packing: what reading the images in place takes, in one pod; None if pack reads none so.
+        decision: how the source was read: `said`, `warnings`, and `leftOut` by rule.
     """
 
     key: str
@@ -122,6 +130,7 @@ class IndexResult:
     skipped: int = 0
     bounding_boxes: Mapping[str, int] = field(default_factory=dict)
     packing: ReadingEstimate | None = None
+    decision: Mapping[str, Any] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
         """As JSON values; the last ones only if there are any."""
@@ -139,6 +148,7 @@ class IndexResult:
             "skippedImages": self.skipped,
             "boundingBoxes": dict(self.bounding_boxes),
             "packing": self.packing and self.packing.to_document(),
+            "decision": dict(self.decision),
         }
         return document | {name: value for name, value in optional.items() if value}
 
@@ -152,7 +162,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     """
     codec = choose(request.codec)
     atomic_files.make_folder(request.data / "datasets")
-    boxes = _boxes(request)
+    request.source.scratch = request.data
     before = TRAFFIC.requests
     with (
         atomic_files.unnamed_file(request.data) as rows,
@@ -161,9 +171,13 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     ):
         found = scan(request.source, rows, recorder.listed)
         _log_notes(found)
+        request = _settled(request)
+        decision = _decision(request.source, found)
+        boxes = _boxes(request)
         classes = _choose_classes(found, request)
         parts = _divide(request, found, classes, own_rows, recorder)
-        plan = _plan(request, found, classes, parts, codec, boxes)
+        plan = _plan(request, found, classes, parts, codec, boxes, decision)
+        request.source.require_classes()
         dataset = plans.folder_of(request.data, plan.key)
         sealed = packing = None
         if regular_files.exists(dataset / datasets.FILE_NAME):
@@ -176,6 +190,64 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     if packing is not None:
         _log.info("packing in one pod takes about %s", packing)
     return _result(plan, sealed, packing)
+
+
+def _settled(request: IndexRequest) -> IndexRequest:
+    """Return the request with what the listing has shown beside the training images."""
+    source, options = request.source, request.options
+    validation = request.validation
+    if request.takes_own_validation:
+        validation = source.own_validation() if source.own_validation else None
+        if validation is None and source.sealed is None:
+            options = replace(options, validation_per_class=request.drawn_by_default)
+    return replace(
+        request,
+        validation=validation,
+        options=options,
+        class_words=request.class_words or source.own_words,
+        own_annotations=own_annotations(source) if request.reads_annotations else None,
+    )
+
+
+def own_annotations(source: Source) -> Annotations:
+    """Return the annotations beside the images of a source.
+
+    Raises:
+        InputError: It cannot have any.
+    """
+    if source.own_annotations is None:
+        raise InputError(
+            f"{source.where}: has no annotations of its own, as Annotations/CLS-LOC beside Data in "
+            "Kaggle's ILSVRC; remove --read-annotations (readAnnotations), or name archives of "
+            "annotations by --bounding-boxes (boundingBoxes)"
+        )
+    return source.own_annotations
+
+
+def _decision(source: Source, found: Scan) -> dict[str, Any]:
+    """Return how the source was read, and log it; empty for a fixed layout."""
+    left_out = {
+        name: {"count": count, "example": _cut(example, 100)}
+        for name, (count, example) in found.notes.left_out.items()
+    }
+    if source.said:
+        _log.info("%s", source.said)
+    for warning in source.warnings:
+        _log.warning("%s", warning)
+    for name, one in left_out.items():
+        _log.info("left out: %s %s, such as %s", one["count"], name, one["example"])
+    # The termination message of a pod has 4,096 bytes.
+    document = {
+        "said": _cut(source.said, 500),
+        "warnings": [_cut(warning, 300) for warning in source.warnings[:2]],
+        "leftOut": dict(list(left_out.items())[:8]),
+    }
+    return {name: value for name, value in document.items() if value}
+
+
+def _cut(text: str, most: int) -> str:
+    shown = readable(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def _boxes(request: IndexRequest) -> Boxes | None:
@@ -205,6 +277,7 @@ def _result(
         skipped=0 if sealed is None else sealed.skipped.count,
         bounding_boxes=plan.bounding_boxes,
         packing=packing,
+        decision=plan.decision,
     )
 
 
@@ -304,6 +377,7 @@ def _plan(
     parts: dict[str, Part],
     codec: Codec,
     boxes: Boxes | None,
+    decision: Mapping[str, Any],
 ) -> Plan:
     writer = datasets.WriterVersion(version=WRITER_VERSION, codec=codec.name)
     validation = _validation_fingerprints(request, parts)
@@ -326,6 +400,7 @@ def _plan(
         unknown_labels=parts[VALIDATION].unknown if VALIDATION in parts else {},
         class_words=words,
         bounding_boxes={} if boxes is None else count_boxes(boxes, classes.names, parts),
+        decision=decision,
         sources={name: part.source.to_document() for name, part in parts.items()},
         shards=tuple(
             shard

@@ -23,6 +23,8 @@ from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.sources.source import Journal, Notes, Source
 
 _PREFIX = ".listing-"
+# Of the lines: others are those of another release.
+_VERSION = 2
 # A job may be suspended for days.
 KEPT_SECONDS = 14 * 24 * 3600
 
@@ -124,7 +126,7 @@ def _name(source: Source) -> str | None:
     """The name of a source's journal; None if it keeps none, or its change would not be noticed."""
     if source.identity is None:
         return None
-    identity: list[Any] = [source.kind, source.where, dict(source.identity)]
+    identity: list[Any] = [_VERSION, source.where, dict(source.identity)]
     if not source.identity:
         try:
             found = Path(source.where).stat()

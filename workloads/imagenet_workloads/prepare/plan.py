@@ -104,6 +104,7 @@ class Plan:
         unknown_labels: validation images left out, by the class that the training images lack.
         class_words: what people call a class, of some classes.
         bounding_boxes: the counts of the boxes; empty without boxes.
+        decision: how the source was read; empty for a fixed layout.
         sources: The source of each split: `{"kind": …}`, with the options of a synthetic one and
             the version of a remote one.
         shards: The shards, training shards first.
@@ -120,6 +121,7 @@ class Plan:
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
     class_words: Mapping[str, str] = field(default_factory=dict)
     bounding_boxes: Mapping[str, int] = field(default_factory=dict)
+    decision: Mapping[str, Any] = field(default_factory=dict)
 
     def images(self, split: str | None = None) -> int:
         """Return the planned images of a split, or of both."""
@@ -137,6 +139,7 @@ class Plan:
             "droppedClasses": dict(self.dropped_classes),
             **datasets.left_out_document(self.passed_over, self.unknown_labels),
             **({"boundingBoxes": dict(self.bounding_boxes)} if self.bounding_boxes else {}),
+            **({"decision": dict(self.decision)} if self.decision else {}),
             "sources": {split: dict(source) for split, source in self.sources.items()},
             "shards": [
                 {"split": shard.split, "name": shard.name, "images": shard.images}
@@ -166,6 +169,7 @@ class Plan:
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             class_words=datasets.read_class_words(fields),
             bounding_boxes=fields.counts("boundingBoxes") if fields.has("boundingBoxes") else {},
+            decision=fields.object("decision").values if fields.has("decision") else {},
             sources={split: sources.object(split).values for split in sources.values},
             shards=_read_shards(fields, formats.named(options.format)),
         )

@@ -127,13 +127,15 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
         InputError: The source cannot be listed, or has no images.
     """
     result = Scan(rows)
+    result.notes.report = listed
     for image in source.scan(result.notes):
         result.add(image)
-        if len(result) % REPORT_EVERY == 0:
+        if len(result) % REPORT_EVERY == 0 and not result.notes.reported:
             listed(REPORT_EVERY, result.notes.share)
     if not len(result):
         raise InputError(f"{source.where}: holds no images{_instead(result.notes)}")
-    listed(len(result) % REPORT_EVERY, 1.0)
+    if not result.notes.reported:
+        listed(len(result) % REPORT_EVERY, 1.0)
     result.finish()
     return result
 

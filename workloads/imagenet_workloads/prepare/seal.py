@@ -303,6 +303,7 @@ def _dataset(
         classes=plan.classes,
         dropped_classes=plan.dropped_classes,
         passed_over=plan.passed_over,
+        decision=plan.decision,
         unknown_labels=plan.unknown_labels,
         class_words=plan.class_words,
         train=_split(plan, sidecars, TRAIN),

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from imagenet_workloads.prepare.sources import folder
-from imagenet_workloads.prepare.sources.folder import Folder
+from imagenet_workloads.prepare.sources.decided import DecidedSource
+from imagenet_workloads.prepare.sources.folder import FolderListing
 from imagenet_workloads.prepare.sources.source import Notes
 
 
@@ -64,7 +65,7 @@ def test_images_of_a_folder_in_parts_are_all_found(
         path = tmp_path / ("a", "b")[number % 2] / f"{number}.jpg"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(bytes(number))
-    images = list(Folder(tmp_path).scan(Notes()))
+    images = list(DecidedSource(FolderListing(tmp_path)).scan(Notes()))
     assert sorted((image.class_name, image.size) for image in images) == sorted(
         (("a", "b")[number % 2], number) for number in range(40)
     )
@@ -76,5 +77,5 @@ def test_a_pipe_or_a_folder_that_is_named_like_an_image_is_none(tmp_path: Path) 
     (tmp_path / "a" / "x.jpg" / "y.jpg").write_bytes(b"y")
     os.mkfifo(tmp_path / "a" / "pipe.jpg")
     notes = Notes()
-    assert [image.name for image in Folder(tmp_path).scan(notes)] == ["a/x.jpg/y.jpg"]
+    assert [image.name for image in FolderListing(tmp_path).scan(notes)] == ["a/x.jpg/y.jpg"]
     assert notes.ignored == 1

@@ -135,10 +135,12 @@ def test_tars_pass_over_what_is_no_image_too(tmp_path: Path) -> None:
     assert [image.name for image in images] == ["n1.tar/a/1.jpg", "n1.tar/2.JPEG"]
     assert (notes.ignored, notes.empty) == (3, ["n2", "n3"])
     assert notes.suffixes == {"hidden": 1, "none": 2}
-    path.write_bytes(tar({"data/a/1.jpg": b"x", "data/list.txt": b"", "stray.jpg": b""}))
-    images, notes = scanned(volume.open_source(path))
-    assert [(image.class_name, image.name) for image in images] == [("a", "data/a/1.jpg")]
-    assert notes.ignored == 2
+    many = {f"data/a/{number}.jpg": b"x" for number in range(100)}
+    path.write_bytes(tar({**many, "data/list.txt": b"", "data/stray.jpg": b""}))
+    images, notes = scanned(volume.open_source(path, "data"))
+    assert [(image.class_name, image.name) for image in images] == [("a", name) for name in many]
+    assert notes.ignored == 1
+    assert notes.left_out == {"beside the class folders": (1, "data/stray.jpg")}
 
 
 def test_compressed_archives_in_an_archive_are_passed_over_and_counted(tmp_path: Path) -> None:
@@ -162,10 +164,13 @@ def test_few_suffixes_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"a/x.tar": tar({}), "b/x.tar": tar({})}, "two archives called x.tar"),
         (
-            {"first/n1/1.jpg": b"", "second/n1/2.jpg": b""},
-            "two folders called n1, first/n1 and second/n1",
+            {"a/x.tar": tar({"1.jpg": b""}), "b/x.tar": tar({"1.jpg": b""})},
+            "two archives called x.tar",
+        ),
+        (
+            {f"{top}/{name}/1.jpg": b"" for top in ("first", "second") for name in ("n1", "n2")},
+            "first and second both hold n1, n2",
         ),
         ({"a\x01/1.jpg": b""}, "control characters"),
         ({b"caf\xe9/1.jpg".decode("utf-8", "surrogateescape"): b""}, "not UTF-8"),
@@ -205,7 +210,7 @@ def test_says_what_is_wrong_with_a_file(content: bytes, message: str, tmp_path: 
     path = tmp_path / "x.tar"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
-        volume.open_source(path)
+        scanned(volume.open_source(path))
 
 
 def test_says_that_there_is_no_such_path(tmp_path: Path) -> None:

@@ -1,18 +1,21 @@
-"""The layouts of archives: an archive of class archives, one of class folders, or a flat one.
+"""The images of one archive: its own, or those of the archives in it.
 
-All three read a `Blob`, so an archive can come from anything that serves ranges of bytes.
-`archives` finds the layout of one.
+It reads a `Blob`, so an archive can come from anything that serves ranges of bytes.
 """
 
+import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import Any
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.in_order import map_in_order
+from imagenet_workloads.prepare.sources import tree as trees
+from imagenet_workloads.prepare.sources import webdataset
 from imagenet_workloads.prepare.sources.archive import (
     Archive,
+    Kind,
     Member,
     holds_image,
     is_file,
@@ -20,9 +23,18 @@ from imagenet_workloads.prepare.sources.archive import (
     prefix,
     require_data,
 )
-from imagenet_workloads.prepare.sources.layout import Layout
-from imagenet_workloads.prepare.sources.source import Image, Notes, Source, class_name_in
+from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
+from imagenet_workloads.prepare.sources.source import (
+    Annotations,
+    Image,
+    Listing,
+    Notes,
+    Source,
+    readable,
+)
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive
+from imagenet_workloads.prepare.sources.tree_annotations import AnnotationsInArchive
 from imagenet_workloads.prepare.sources.zip import ZipArchive
 
 # Inner archives of a volume. A network file system may take 20 ms for each header.
@@ -51,71 +63,35 @@ def require_uncompressed(start: bytes, where: str) -> None:
             )
 
 
-class ArchiveSource(Source):
-    """Images in an archive, which it closes.
+FORMATS: dict[str, type[TarArchive | ZipArchive]] = {".tar": TarArchive, ".zip": ZipArchive}
+FOLDERS = tuple(f"{one.format} of folders" for one in FORMATS.values())
+FLAT = tuple(f"flat {one.format}" for one in FORMATS.values())
+OF_ARCHIVES = tuple(
+    f"{outer.format} of {inner.format}s" for outer in FORMATS.values() for inner in FORMATS.values()
+)
+# Small files are kept by their paths, as they may be tables of labels.
+_MOST_FILES = 100_000
 
-    Attributes:
-        layout: its kind, by the format of the archive.
-        archive: the archive.
-        root: the folder in it that is the source's root; None by default.
+
+class ArchiveListing(Listing):
+    """Every image of an archive, which it closes.
+
+    If its images are in no folders beside them, the archives in it are folders with their names.
     """
-
-    layout: ClassVar[str]
 
     def __init__(self, archive: Archive, root: str | None = None) -> None:
         """Takes over an archive.
 
         Args:
             archive: the archive.
-            root: the folder in it that is the source's root; None by default.
+            root: the folder in it that is listed; None for all.
         """
         self.where = archive.blob.where
-        self.kind = self.layout.format(outer=archive.format)
+        self.kind = f"{archive.format} of folders"
         self.archive = archive
-        self.root = root
-
-    def members(self) -> Iterator[Member]:
-        """The members below the root."""
-        start = prefix(self.root)
-        return (one for one in self.archive.members() if one.name.startswith(start))
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
-        return self.archive.read(name, offset, size)
-
-    def close(self) -> None:
-        """Closes the blob."""
-        self.archive.blob.close()
-
-    def share(self, member: Member) -> float:
-        """The share of the archive before a member."""
-        return min(1.0, member.offset / self.archive.blob.size)
-
-
-class ArchiveOfArchives(ArchiveSource):
-    """One archive a class, as fall11_whole.tar: its name without `.tar` or `.zip` is the class."""
-
-    layout = "{outer} of archives"
-
-    def __init__(
-        self, archive: Archive, inner: type[TarArchive | ZipArchive], root: str | None
-    ) -> None:
-        """Takes over an archive.
-
-        Args:
-            archive: the outer archive.
-            inner: the kind of those in it.
-            root: the folder in it that is the source's root; None by default.
-        """
-        super().__init__(archive, root)
-        self.kind = f"{archive.format} of {inner.format}s"
-        self._inner = inner
-        self._suffix = f".{inner.format}"
-        self._reader = inner(archive.blob)
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image, at its offset in the outer archive."""
-        return self._reader.read(name, offset, size)
+        self.start = root or ""
+        self._inner: type[TarArchive | ZipArchive] | None = None
+        self._files: dict[str, Member] = {}
 
     @property
     def lists_at_once(self) -> int:
@@ -124,85 +100,225 @@ class ArchiveOfArchives(ArchiveSource):
 
     @property
     def identity(self) -> Mapping[str, Any] | None:
-        """The version of the outer archive."""
+        """The version of the archive."""
         return self.version
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images of each inner archive, in the order of the outer one.
+        """Yields the images in the order of the archive, then those of the archives in it.
 
-        Several are listed at a time, because a volume may be behind a network too.
+        Several of these are listed at a time, because a volume may be behind a network too.
         """
-        seen: dict[str, None] = {}
-        found = self._class_archives(seen, notes)
-        for outer, images, own in map_in_order(self._listed, found, self.lists_at_once):
-            notes.share = self.share(outer)
+        archives: list[Member] = []
+        folders: dict[str, None] = {}
+        for image in self._outer_images(archives, notes):
+            folders[image.name.rpartition("/")[0]] = None
+            notes.share = min(1.0, image.offset / self.archive.blob.size)
+            yield image
+        beside = {member.name.rpartition("/")[0] for member in archives}
+        if not folders.keys() <= beside:
+            for member in archives:
+                pass_over(member, notes)
+            return
+        self._inner = self._format_of(archives)
+        for outer, images, own in map_in_order(self._listed, archives, self.lists_at_once):
+            notes.share = min(1.0, outer.offset / self.archive.blob.size)
             notes.add(own)
+            if notes.survey is not None:
+                notes.survey.add_archive(outer.name)
             yield from map(Image._make, json.loads(images))
-        self._require_classes(seen)
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
-        """The images of one inner archive after the other, each with the requests of `scan`."""
-        for class_name, outer in self._class_archives({}, notes):
-            for image in _in_new_thread(self._scan_class(class_name, outer, notes)):
-                notes.share = min(1.0, image.offset / self.archive.blob.size)
-                yield image
+        """The images in order, those of inner archives each with the requests of `scan`."""
+        for member in self._members(notes):
+            if _is_archive(member):
+                self._inner = self._format_of([member])
+                for image in _in_new_thread(self._inner_images(member, notes)):
+                    notes.share = min(1.0, image.offset / self.archive.blob.size)
+                    yield image
+            elif holds_image(member):
+                notes.share = min(1.0, member.offset / self.archive.blob.size)
+                yield Image("", member.name, member.offset, member.size, member.mtime)
 
-    def _listed(self, found: tuple[str, Member]) -> tuple[Member, str, Notes]:
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image, at its offset in the outer archive."""
+        reader = self.archive if self._inner is None else self._inner(self.archive.blob)
+        return reader.read(name, offset, size)
+
+    def close(self) -> None:
+        """Closes the blob."""
+        self.archive.blob.close()
+
+    def file(self, path: str) -> LabelFile | None:
+        """A file in the archive, inside the listed folder or above it."""
+        member = self._files.get(path)
+        return None if member is None else _MemberFile(self.archive, member, self)
+
+    def annotations(self, folder: str) -> Annotations:
+        """The annotations in a folder of the archive."""
+        return AnnotationsInArchive(self.archive, folder)
+
+    def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
+        """The kind in plans."""
+        if self._inner is not None:
+            return f"{self.archive.format} of {self._inner.format}s"
+        return f"flat {self.archive.format}" if is_flat else f"{self.archive.format} of folders"
+
+    def _outer_images(self, archives: list[Member], notes: Notes) -> Iterator[Image]:
+        """Yields the images of the archive, and adds the archives in it to a list."""
+        start = prefix(self.start)
+
+        def others() -> Iterator[Member]:
+            for member in self._members(notes):
+                if _is_archive(member):
+                    archives.append(member)
+                else:
+                    yield member
+
+        def may_be_labelled(member: Member) -> bool:
+            # Labels lie beside images that are in no folders; elsewhere, folders are the classes.
+            is_tar = isinstance(self.archive, TarArchive)
+            return is_tar and "/" not in member.name.removeprefix(start)
+
+        yield from webdataset.images(self.archive, others(), "", notes, may_be_labelled)
+
+    def _plain(self, member: Member, notes: Notes) -> Iterator[Image]:
+        if not holds_image(member):
+            pass_over(member, notes)
+            return
+        require_data(member, self.where)
+        yield Image("", member.name, member.offset, member.size, member.mtime)
+
+    def _members(self, notes: Notes) -> Iterator[Member]:
+        """The members below the root that are in no hidden folder; keeps the small files."""
+        start = prefix(self.start)
+        for member in self.archive.members():
+            folder, _, base = member.name.rpartition("/")
+            may_label = base in trees.LABEL_FILE_NAMES or base.endswith(trees.TABLES)
+            if may_label and member.kind is Kind.FILE and len(self._files) < _MOST_FILES:
+                self._files[member.name] = member
+            if not member.name.startswith(start):
+                continue
+            inside = folder.removeprefix(self.start)
+            if is_hidden(inside) or (member.kind is Kind.FOLDER and is_hidden(base)):
+                notes.hide(member.name)
+            else:
+                yield member
+
+    def _format_of(self, archives: list[Member]) -> type[TarArchive | ZipArchive] | None:
+        """The format of the inner archives.
+
+        Raises:
+            InputError: they are of several.
+        """
+        found = {member.name[-4:] for member in archives}
+        if len(found) > 1:
+            raise InputError(
+                f"{self.where}: holds tars and zips; put those of the classes into one archive"
+            )
+        return FORMATS[found.pop()] if found else None
+
+    def _listed(self, outer: Member) -> tuple[Member, str, Notes]:
         """Lists an inner archive: its images as JSON, which takes a fifth of their memory."""
-        class_name, outer = found
 
         def scan(notes: Notes) -> str:
-            return json.dumps(list(self._scan_class(class_name, outer, notes)))
+            return json.dumps(list(self._inner_images(outer, notes)))
 
         images, own = self.journal.listed(json.dumps(outer[:1] + outer[2:]), scan)
         return outer, images, own
 
-    def _class_archives(self, seen: dict[str, None], notes: Notes) -> Iterator[tuple[str, Member]]:
-        """Yields each class with its archive, and adds the class to `seen`."""
-        for outer in self.members():
-            base = outer.name.rpartition("/")[2]
-            if base.startswith(".") or not base.endswith(self._suffix) or not is_file(outer):
-                pass_over(outer, notes)
-                continue
-            require_data(outer, self.where)
-            class_name = class_name_in(base.removesuffix(self._suffix), self.where)
-            if class_name in seen:
-                raise InputError(
-                    f"{self.where}: holds two archives called {base}; a class must be in one"
-                )
-            seen[class_name] = None
-            yield class_name, outer
-
-    def _require_classes(self, seen: Iterable[str]) -> None:
-        layout = Layout()
-        for class_name in seen:
-            layout.add(class_name)
-        mistake = layout.mistake_without_root()
-        if mistake is not None:
-            training = layout.training()
-            inside = "" if training is None else f"{prefix(self.root)}{training}{self._suffix}"
-            raise InputError(f"{self.where}: {mistake[0]}; {_remedy(inside)}")
-
-    def _scan_class(self, class_name: str, outer: Member, notes: Notes) -> Iterator[Image]:
+    def _inner_images(self, outer: Member, notes: Notes) -> Iterator[Image]:
+        require_data(outer, self.where)
         images = 0
         # The archive of a class that was not downloaded can have 0 bytes.
-        for member, start in self._members_of(outer) if outer.size else ():
-            if not holds_image(member):
-                pass_over(member, notes)
-                continue
-            require_data(member, f"{self.where}: {outer.name}")
-            images += 1
-            name = f"{outer.name}/{member.name}"
-            yield Image(class_name, name, start + member.offset, member.size, member.mtime)
+        if outer.size:
+            assert self._inner is not None
+            part = self.archive.part(outer)
+            is_tar = self._inner is TarArchive
+            if is_tar:
+                require_uncompressed(part.read(0, BLOCK), part.where)
+            inner = self._inner(part)
+            members = _not_hidden(inner, notes)
+            found = webdataset.images(inner, members, f"{outer.name}/", notes, lambda _: is_tar)
+            for image in found:
+                images += 1
+                yield image._replace(offset=part.start + image.offset)
         if images == 0:
-            notes.empty.append(class_name)
+            notes.empty.append(outer.name)
 
-    def _members_of(self, outer: Member) -> Iterator[tuple[Member, int]]:
-        """The members of an inner archive, and where that starts."""
-        part = self.archive.part(outer)
-        if self._inner is TarArchive:
-            require_uncompressed(part.read(0, BLOCK), part.where)
-        return ((member, part.start) for member in self._inner(part).members())
+
+def _not_hidden(archive: Archive, notes: Notes) -> Iterator[Member]:
+    """The members of an inner archive that are in no hidden folder; the others are counted."""
+    for member in archive.members():
+        if is_hidden(member.name.rpartition("/")[0]):
+            pass_over(member, notes)
+        else:
+            yield member
+
+
+class ArchiveReader(Source):
+    """The images of a plan in an archive, or in the archives in it."""
+
+    def __init__(self, archive: Archive, kind: str) -> None:
+        """Takes over an archive, with the kind of the plan."""
+        self.where = archive.blob.where
+        self.kind = kind
+        self._archive = archive
+        inner = next((one for one in FORMATS.values() if kind.endswith(f" of {one.format}s")), None)
+        self._reader: Archive = archive if inner is None else inner(archive.blob)
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Is not called: the plan has the images."""
+        raise NotImplementedError
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image, at its offset in the outer archive."""
+        return self._reader.read(name, offset, size)
+
+    def close(self) -> None:
+        """Closes the blob."""
+        self._archive.blob.close()
+
+
+class FlatArchive(ArchiveListing):
+    """Images without classes, as ILSVRC2012_img_val.tar; `labels` reads their classes."""
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__(archive)
+        self.kind = f"flat {archive.format}"
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in the order of the archive."""
+        for member in self._members(notes):
+            for image in self._plain(member, notes):
+                notes.share = min(1.0, image.offset / self.archive.blob.size)
+                yield image
+
+
+class _MemberFile:
+    """A member of an archive as a `LabelFile`."""
+
+    def __init__(self, archive: Archive, member: Member, listing: ArchiveListing) -> None:
+        self._archive = archive
+        self._member = member
+        self._listing = listing
+
+    def __str__(self) -> str:
+        return f"{self._archive.blob.where}: {readable(self._member.name)}"
+
+    def open(self) -> io.BufferedReader:
+        """Its content."""
+        content = self._archive.read(self._member.name, self._member.offset, self._member.size)
+        return io.BufferedReader(io.BytesIO(content))
+
+    def beside(self, name: str) -> LabelFile | None:
+        """The file of this name in the same folder."""
+        folder = self._member.name.rpartition("/")[0]
+        return self._listing.file(trees.join(folder, name))
+
+
+def _is_archive(member: Member) -> bool:
+    base = member.name.rpartition("/")[2]
+    return is_file(member) and base.endswith(tuple(FORMATS)) and not base.startswith(".")
 
 
 def _in_new_thread(images: Iterator[Image]) -> Iterator[Image]:
@@ -214,76 +330,3 @@ def _in_new_thread(images: Iterator[Image]) -> Iterator[Image]:
     with ThreadPoolExecutor(1, thread_name_prefix="in-turn") as thread:
         while (image := thread.submit(next, images, None).result()) is not None:
             yield image
-
-
-class ArchiveOfFolders(ArchiveSource):
-    """The folders of the root are the classes; images may lie deeper in them.
-
-    The default root is the folder that holds all folders with images.
-    """
-
-    layout = "{outer} of folders"
-
-    def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in the order of the archive."""
-        folders: dict[str, str] = {}
-        layout = Layout()
-        start = prefix(self.root)
-        for member in self.members():
-            name = member.name.removeprefix(start)
-            if not holds_image(member) or "/" not in name:
-                pass_over(member, notes)
-                continue
-            require_data(member, self.where)
-            folder = name.rpartition("/")[0]
-            layout.add(folder)
-            class_name = self._class_of(folder, folders)
-            notes.share = self.share(member)
-            yield Image(class_name, member.name, member.offset, member.size, member.mtime)
-        self._require_classes(layout)
-
-    def _class_of(self, folder: str, folders: dict[str, str]) -> str:
-        if self.root is not None:
-            return class_name_in(folder.partition("/")[0], self.where)
-        class_name = folder.rpartition("/")[2]
-        if folders.get(class_name) != folder:
-            # Merging train/n01440764 and val/n01440764 would mix the splits.
-            if class_name in folders:
-                layout = Layout()
-                for found in (*folders.values(), folder):
-                    layout.add(found)
-                _, root = layout.mistake_without_root() or ("", "")
-                raise InputError(
-                    f"{self.where}: holds two folders called {class_name}, "
-                    f"{folders[class_name]} and {folder}; {_remedy(root)}"
-                )
-            folders[class_name_in(class_name, self.where)] = folder
-        return class_name
-
-    def _require_classes(self, layout: Layout) -> None:
-        mistake = layout.mistake_without_root() if self.root is None else layout.mistake()
-        if mistake is not None:
-            what, root = mistake
-            inside = f"{prefix(self.root)}{root}" if root else ""
-            raise InputError(f"{self.where}: {what}; {_remedy(inside)}")
-
-
-def _remedy(root: str) -> str:
-    archive = "make an archive of the training images alone"
-    return f"write --path-in-archive {root} (pathInArchive), or {archive}" if root else archive
-
-
-class FlatArchive(ArchiveSource):
-    """Images without classes, as ILSVRC2012_img_val.tar; `labels` reads their classes."""
-
-    layout = "flat {outer}"
-
-    def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in the order of the archive."""
-        for member in self.members():
-            if not holds_image(member):
-                pass_over(member, notes)
-                continue
-            require_data(member, self.where)
-            notes.share = self.share(member)
-            yield Image("", member.name, member.offset, member.size, member.mtime)

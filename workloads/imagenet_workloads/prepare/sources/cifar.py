@@ -185,9 +185,9 @@ def open_cifar(where: str, files: Mapping[str, Blob], close: Callable[[], None])
 
 def planned_split(planned: Fields, training: Source) -> Source:
     """The training images, or the test images beside them if a plan says so."""
-    if planned.text("kind") == KINDS[1] and training.own_validation is not None:
-        return training.own_validation().source
-    return training
+    validation = None if training.own_validation is None else training.own_validation()
+    is_test = planned.text("kind") == KINDS[1]
+    return validation.source if is_test and validation is not None else training
 
 
 def _layout(blob: Blob, version: _Version) -> _Batch:

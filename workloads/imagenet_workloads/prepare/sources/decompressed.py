@@ -184,6 +184,21 @@ def _through(open_file: Callable[..., Any]) -> Callable[[BinaryIO], Iterator[byt
     return read
 
 
+def _xz(compressed: BinaryIO) -> Iterator[bytes]:
+    """Reads streams of xz, between which and after which there may be bytes of padding."""
+    stream, block = lzma.LZMADecompressor(), b""
+    while block := block or compressed.read(_BLOCK):
+        if stream.eof:
+            block = block.lstrip(b"\0")
+            if not block:
+                continue
+            stream = lzma.LZMADecompressor()
+        yield stream.decompress(block)
+        block = stream.unused_data
+    if not stream.eof:
+        raise EOFError("the last stream is cut off")
+
+
 def _zstd(compressed: BinaryIO) -> Iterator[bytes]:
     """Reads frames of zstd, of which the last must be whole."""
     import zstandard
@@ -204,7 +219,7 @@ def _zstd(compressed: BinaryIO) -> Iterator[bytes]:
 _FORMATS: dict[bytes, tuple[str, Callable[[BinaryIO], Iterator[bytes]]]] = {
     b"\x1f\x8b": ("gzip", _through(gzip.open)),
     b"BZh": ("bzip2", _through(bz2.open)),
-    b"\xfd7zXZ\0": ("xz", _through(lzma.open)),
+    b"\xfd7zXZ\0": ("xz", _xz),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
 }
 

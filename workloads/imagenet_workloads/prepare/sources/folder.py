@@ -1,4 +1,4 @@
-"""Folders of images: class folders, in which images may be deeper, or flat folders."""
+"""The files of a folder: every image below it, by its path."""
 
 import os
 import stat
@@ -9,109 +9,155 @@ from pathlib import Path
 
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.layout import Layout
+from imagenet_workloads.prepare.sources.label_file import FileOnVolume, LabelFile
+from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
 from imagenet_workloads.prepare.sources.links import Links, is_inside, real_path_of
 from imagenet_workloads.prepare.sources.source import (
+    Annotations,
     Image,
+    Listing,
     Notes,
     Source,
     changed,
-    class_name_in,
     is_image,
-    readable,
 )
+from imagenet_workloads.prepare.sources.tree_annotations import AnnotationsInFolder
 
-# Entries of a volume's root that are not the user's data.
-NOT_CLASSES = frozenset(("lost+found",))
+KIND, FLAT = "folder of folders", "flat folder"
 # A folder with this many names is listed in this many parts.
 _MANY, _PARTS = 10_000, 8
+# The levels whose names are counted first, to tell the share.
+_COUNTED = 3
 
 
-class Folder(Source):
-    """Each folder in the root is a class. Holds some names of one folder at a time."""
+class FolderListing(Listing):
+    """Every image below a folder. Holds some names of one folder at a time."""
 
-    kind = "folder of folders"
+    strips = True
 
-    def __init__(self, root: Path) -> None:
-        self.where = str(root)
-        self._root = root
+    def __init__(self, root: Path, start: str = "") -> None:
+        """Reads nothing yet.
+
+        Args:
+            root: the folder from which paths are.
+            start: the folder to list, from there; links out of it are refused.
+        """
+        self.kind = KIND
+        self.start = start
+        self.where = str(root / start)
+        self.remedy = f"write --source {(root / start).parent} (path), or "
+        self._top = root
+        self._root = root / start
+        self._real_root = os.path.realpath(self._root)
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in an order that depends on their names alone."""
+        links = Links(self._root)
+        prefix = f"{self.start}/" if self.start else ""
+        # The folders on the way: their real path, names, and the share of the source they have.
+        below: list[tuple[str | None, Iterator[tuple[str, tuple[float, float]]]]] = [
+            (None, self._named(self._root, "", 0, (0.0, 1.0)))
+        ]
+        found: list[bool] = [False]
+        folders: list[str] = [""]
+        while below:
+            real_path, paths = below[-1]
+            name, span = next(paths, ("", (0.0, 0.0)))
+            if not name:
+                below.pop()
+                folder = folders.pop()
+                has_images = found.pop()
+                if found:
+                    found[-1] |= has_images
+                    if not has_images:
+                        notes.empty.append(prefix + folder)
+                continue
+            notes.share = min(1.0, span[0])
+            path, base = f"{self._root}/{name}", name.rpartition("/")[2]
+            if is_hidden(base) and regular_files.is_folder(Path(path)):
+                notes.hide(prefix + name)
+                continue
+            named_like_image = is_image(name)
+            status = None if base.startswith(".") else links.look(path, named_like_image)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                if self._is_annotations(name):
+                    notes.pass_over(name)
+                    continue
+                entered = links.enter(path, real_path)
+                below.append((entered, self._named(Path(path), f"{name}/", len(below), span)))
+                found.append(False)
+                folders.append(name)
+            elif status is not None and named_like_image and stat.S_ISREG(status.st_mode):
+                found[-1] = True
+                yield Image("", prefix + name, 0, status.st_size, status.st_mtime_ns)
+            else:
+                notes.pass_over(prefix + name)
+
+    def _named(
+        self, folder: Path, prefix: str, depth: int, span: tuple[float, float]
+    ) -> Iterator[tuple[str, tuple[float, float]]]:
+        """The paths in a folder, each with the share before it and after it."""
+        start, end = span
+        total = sum(1 for _ in _listed(folder)) if depth < _COUNTED else 0
+        step = (end - start) / max(1, total) if total else 0.0
+        for number, name in enumerate(names(folder)):
+            place = start + number * step
+            yield prefix + name, (place, place + step)
+
+    def _is_annotations(self, name: str) -> bool:
+        """Whether a folder is that of Kaggle's annotations, which has no images."""
+        above, _, base = name.rpartition("/")
+        return base == "Annotations" and (self._root / above / "Data" / "CLS-LOC").is_dir()
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return _read_file(self._top, self._real_root, name, size)
+
+    def place(self, folder: str) -> str:
+        """A folder in messages."""
+        return str(self._top / folder)
+
+    def file(self, path: str) -> LabelFile | None:
+        """A file of labels, unless it is a link that leads out of the folder."""
+        file = self._top / path
+        if not regular_files.exists(file) or regular_files.is_folder(file):
+            return None
+        is_here = is_inside(os.path.realpath(file), os.path.realpath(self._top))
+        return FileOnVolume(file) if is_here else None
+
+    def annotations(self, folder: str) -> Annotations:
+        """The annotations in a folder."""
+        return AnnotationsInFolder(self._top, folder)
+
+    def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
+        """The kind in plans."""
+        return FLAT if is_flat else KIND
+
+
+class FolderReader(Source):
+    """The images of a plan, in a folder of a folder."""
+
+    def __init__(self, root: Path, within: str, kind: str) -> None:
+        self.kind = kind
+        self.where = str(root / within)
+        self._root = root / within
         self._real_root = os.path.realpath(root)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images by class, and in a class by name."""
-        total = sum(1 for _ in _listed(self._root))
-        links, layout, stray = Links(self._root), Layout(), ""
-        for number, name in enumerate(names(self._root)):
-            notes.share = min(1.0, number / max(1, total))
-            if name in NOT_CLASSES or name.startswith("."):
-                continue
-            status = links.look(f"{self._root}/{name}", is_wanted=False)
-            if status is None or not stat.S_ISDIR(status.st_mode):
-                notes.pass_over(name)
-                stray = stray or (name if is_image(name) else "")
-                continue
-            class_name = class_name_in(name, str(self._root))
-            images = 0
-            for image in self._scan_class(class_name, links, notes):
-                images += 1
-                layout.add(image.name.rpartition("/")[0])
-                yield image
-            if images == 0:
-                notes.empty.append(class_name)
-        self._require_classes(layout, stray)
-
-    def _require_classes(self, layout: Layout, stray: str) -> None:
-        if stray and not layout.has_images:
-            raise InputError(
-                f"{self._root}: its images (such as {readable(stray)}) are in no folders, so they "
-                f"have no classes; write --source {self._root.parent} (path), or give them as "
-                "--validation-source (validation.path) with --validation-labels "
-                "(validation.labels)"
-            )
-        mistake = layout.mistake()
-        if mistake is None:
-            return
-        what, root = mistake
-        remedy = f"write {self._root / root} (path)" if root else "give class folders"
-        raise InputError(f"{self._root}: {what}; {remedy}")
-
-    def _scan_class(self, class_name: str, links: Links, notes: Notes) -> Iterator[Image]:
-        """Yields the images of one class; folders may be nested as deep as paths go."""
-        below = [self._enter(class_name, None, links)]
-        while below:
-            real_path, paths = below[-1]
-            name = next(paths, None)
-            if name is None:
-                below.pop()
-                continue
-            named_like_image = is_image(name)
-            hidden = name.rpartition("/")[2].startswith(".")
-            status = None if hidden else links.look(f"{self._root}/{name}", named_like_image)
-            if status is not None and stat.S_ISDIR(status.st_mode):
-                below.append(self._enter(name, real_path, links))
-            elif status is not None and named_like_image and stat.S_ISREG(status.st_mode):
-                yield _image(class_name, name, status)
-            else:
-                notes.pass_over(name)
-
-    def _enter(self, folder: str, parent: str | None, links: Links) -> tuple[str, Iterator[str]]:
-        real_path = links.enter(f"{self._root}/{folder}", parent)
-        return real_path, (f"{folder}/{base}" for base in names(self._root / folder))
+        """Is not called: the plan has the images."""
+        raise NotImplementedError
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
         return _read_file(self._root, self._real_root, name, size)
 
 
-class FlatFolder(Source):
+class FlatFolder(FolderListing):
     """Images directly in a folder; `labels` reads their classes."""
 
-    kind = "flat folder"
-
     def __init__(self, root: Path) -> None:
-        self.where = str(root)
-        self._root = root
-        self._real_root = os.path.realpath(root)
+        super().__init__(root)
+        self.kind = FLAT
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in an order that depends on their names alone."""
@@ -119,17 +165,9 @@ class FlatFolder(Source):
         for name in names(self._root):
             status = links.look(f"{self._root}/{name}", is_wanted=True) if is_image(name) else None
             if status is not None and stat.S_ISREG(status.st_mode):
-                yield _image("", name, status)
+                yield Image("", name, 0, status.st_size, status.st_mtime_ns)
             else:
                 notes.pass_over(name)
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
-        return _read_file(self._root, self._real_root, name, size)
-
-
-def _image(class_name: str, name: str, status: os.stat_result) -> Image:
-    return Image(class_name, name, 0, status.st_size, status.st_mtime_ns)
 
 
 def names(folder: Path) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from imagenet_workloads.prepare.sources import compressed_names
 from imagenet_workloads.prepare.sources.decompressed import UnnamedFiles
 from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.folder import NOT_CLASSES
+from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
 from imagenet_workloads.prepare.sources.links import require_inside
 from imagenet_workloads.prepare.sources.source import Blob, changed
 
@@ -71,7 +71,7 @@ def _below(root: Path, folder: str, suffix: str, depth: int) -> Iterator[str]:
     try:
         with os.scandir(root / folder) as entries:
             for entry in entries:
-                if entry.name.startswith(".") or entry.name in NOT_CLASSES:
+                if is_hidden(entry.name):
                     continue
                 if entry.name.endswith(suffix):
                     files.append(f"{folder}{entry.name}")

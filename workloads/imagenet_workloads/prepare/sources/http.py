@@ -33,6 +33,7 @@ from imagenet_workloads.prepare.sources.http_files import (
     open_to_fetch,
 )
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
     RemoteBlob,
     RemoteFiles,
@@ -126,9 +127,11 @@ class HttpKind(RemoteKind):
         """Looks for the layout of the archives."""
         name = _archive(parsed)
         if name is None:
-            return open_archives(_folder(parsed), parsed.http_max_requests, CACHE_FIELD)
+            most = parsed.http_max_requests
+            return open_archives(_folder(parsed), most, CACHE_FIELD, choices.of(parsed))
         blob = _files(parsed).blob(name)
-        return open_remote(blob, parsed.http_path_in_archive, parsed.http_max_requests)
+        within, most = parsed.http_path_in_archive, parsed.http_max_requests
+        return open_remote(blob, within, most, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
         """Opens the validation images, and reads their labels and the files beside them."""

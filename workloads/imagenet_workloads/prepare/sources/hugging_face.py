@@ -19,6 +19,7 @@ from imagenet_workloads.prepare.sources import archives, parquet, webdataset
 from imagenet_workloads.prepare.sources.cache import FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
+from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
     RemoteFiles,
     open_remote,
@@ -64,10 +65,11 @@ class HuggingFaceKind(RemoteKind):
     def open(self, parsed: Namespace) -> Source:
         """Asks for the files, and opens the Parquet files among them or the archive."""
         commit, files = _open_listed(parsed)
-        source = parquet.open_files(files)
+        source = parquet.open_files(files, choices.of(parsed))
         if source is None:
             name = _archive(files.names, parsed.hf_dataset)
-            source = open_remote(files.blob(name), None, parsed.hf_max_requests)
+            most = parsed.hf_max_requests
+            source = open_remote(files.blob(name), None, most, choices.of(parsed))
             source.plan_fields = {**source.plan_fields, "file": name}
         elif parsed.cache is None:
             source.limit = limit(parsed.hf_max_requests, _CACHE_FIELD)

@@ -19,6 +19,7 @@ from imagenet_workloads.prepare.sources import parquet, webdataset
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import CacheEntry, FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
+from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
 from imagenet_workloads.prepare.sources.source import Source
@@ -70,10 +71,10 @@ class KaggleKind(RemoteKind):
         """Opens the archive or the Parquet file."""
         within, most = parsed.kaggle_path_in_archive, parsed.kaggle_max_requests
         if parsed.cache is not None:
-            return open_remote(_entry(parsed).open(), within, most)
+            return open_remote(_entry(parsed).open(), within, most, choices.of(parsed))
         client = kaggle.connect(_download(parsed))
         download = kaggle.at_version(_download(parsed), client)
-        source = open_remote(_blob(download, client), within, most)
+        source = open_remote(_blob(download, client), within, most, choices.of(parsed))
         return pinned(source, {} if download.version is None else {_VERSION: download.version})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:

@@ -43,6 +43,30 @@ class FileOnVolume:
         return FileOnVolume(path) if regular_files.exists(path) else None
 
 
+class InMemory:
+    """The content of a file, which is read once."""
+
+    def __init__(self, file: LabelFile) -> None:
+        """Reads the file.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        self._file = file
+        self._content = content(file)
+
+    def __str__(self) -> str:
+        return str(self._file)
+
+    def open(self) -> io.BufferedReader:
+        """Its content."""
+        return io.BufferedReader(io.BytesIO(self._content))
+
+    def beside(self, name: str) -> LabelFile | None:
+        """The file of this name in the same folder."""
+        return self._file.beside(name)
+
+
 def of(file: Path | LabelFile) -> LabelFile:
     """A path or label file as a label file."""
     return FileOnVolume(file) if isinstance(file, Path) else file

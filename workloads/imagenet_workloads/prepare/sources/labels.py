@@ -4,6 +4,9 @@ A line is `NAME CLASS` (or `NAME,CLASS`; more columns are ignored, a heading `Im
 Caffe's val.txt and Kaggle's LOC_val_solution.csv. Or it is `CLASS` alone for the n-th image by
 name, as in ILSVRC2012_validation_ground_truth.txt. NAME may lack its suffix.
 
+A table with a heading, such as filename,width,height,class, is read by its columns. Its cells may
+be quoted, and separated by commas, semicolons or tabs.
+
 CLASS is a class's name or a number. Beside a NAME, the number is the position among the sorted
 names of all classes, from 0. Alone, it is an ID of ILSVRC2012, which meta.mat of the development
 kit, in the same folder, maps to a class. A class's name may hold spaces and commas: the longest
@@ -11,6 +14,7 @@ name at the start of a line's rest counts. The file is UTF-8, or starts with a b
 """
 
 import codecs
+import csv
 import hashlib
 import io
 import re
@@ -19,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +31,7 @@ import numpy.typing as npt
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import label_file, matlab
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.layouts import tables
 from imagenet_workloads.prepare.sources.source import readable
 
 UNKNOWN = -1
@@ -54,11 +60,16 @@ def read(
     Raises:
         InputError: the file cannot be read, a line is wrong, or an image has no line.
     """
+    # Read once: a file of a server would take a request each time.
+    path = label_file.InMemory(label_file.of(path))
     if next(lines(path), None) is None:
         raise InputError(f"{path}: holds no labels")
     classes = _ClassNames(class_names)
-    by_order = _is_by_order(path, classes)
-    labels = (_by_order if by_order else _by_name)(path, names, classes)
+    cells = _cells(path, names)
+    if cells is None and _is_by_order(path, classes):
+        labels = _by_order(path, names, classes)
+    else:
+        labels = _by_name(path, names, classes, cells)
     if unknown is not None:
         numbers, counts = np.unique(-labels[labels < 0], return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
@@ -196,10 +207,75 @@ def _ids(path: Path | LabelFile, line: int, text: str) -> dict[str, str]:
     return {str(number): name for number, name in matlab.read_ids(translation).items()}
 
 
+class _Cells(NamedTuple):
+    """How the lines of a table are divided into cells.
+
+    Attributes:
+        delimiter: between the cells.
+        image: the cell with the image.
+        label: the cell with the class; None for all after the image.
+    """
+
+    delimiter: str
+    image: int
+    label: int | None
+
+
+def _cells(path: Path | LabelFile, names: Callable[[], Iterator[str]]) -> _Cells | None:
+    """The cells of a table of CSV; None for columns that are divided by any space or comma.
+
+    Raises:
+        InputError: which column has the classes is not clear.
+    """
+    file = label_file.of(path)
+    layout = tables.layout_of(file, "")
+    if layout.delimiter not in (",", ";", "\t"):
+        return None
+    heading = [tables.normal(cell) for cell in layout.heading]
+    is_kaggles = heading[:1] == ["imageid"]
+    if heading and not is_kaggles:
+        images = [place for place, one in enumerate(heading) if one in tables.IMAGE_HEADINGS]
+        label = tables.class_column(layout.heading)
+        if label is None or not images:
+            raise InputError(
+                f"{path}: its columns ({', '.join(layout.heading)}) do not say which is the class; "
+                "call the one with the images filename and the one with their classes label"
+            )
+        return _Cells(layout.delimiter, images[0], label)
+    if heading:
+        return None
+    first = next(iter(tables.sample(file, layout)), ())
+    if len(first) < 2:
+        return None
+    # A space may be in a name or between the columns: the images say it.
+    wanted = _stem(first[0].strip())
+    has_space = bool(re.search(r"[\s,\"]", wanted)) or first[0] != first[0].strip()
+    is_named = has_space and any(_base(name) == wanted for name in names())
+    return _Cells(layout.delimiter, 0, None) if is_named else None
+
+
+def _cells_of(text: str, cells: _Cells | None) -> tuple[str, str] | None:
+    """The image and the class of a line; None if it has one column."""
+    if cells is None:
+        columns = [column.span() for column in islice(_COLUMN.finditer(text), 2)]
+        if len(columns) < 2:
+            return None
+        (start, end), (rest, _) = columns
+        return text[start:end], text[rest:]
+    row = next(csv.reader([text], delimiter=cells.delimiter, skipinitialspace=True))
+    if len(row) <= max(cells.image, cells.label or 1):
+        return None
+    label = cells.delimiter.join(row[1:]) if cells.label is None else row[cells.label]
+    return row[cells.image].strip(), label.strip()
+
+
 def _by_name(
-    path: Path | LabelFile, names: Callable[[], Iterator[str]], classes: _ClassNames
+    path: Path | LabelFile,
+    names: Callable[[], Iterator[str]],
+    classes: _ClassNames,
+    cells: _Cells | None,
 ) -> Labels:
-    hashes, numbers = _table(path, classes)
+    hashes, numbers = _table(path, classes, cells)
     labels = array("i")
     for name in names():
         wanted = _hash(_base(name))
@@ -210,23 +286,26 @@ def _by_name(
     return np.frombuffer(labels, np.int32) if labels else np.empty(0, np.int32)
 
 
-def _table(path: Path | LabelFile, classes: _ClassNames) -> tuple[npt.NDArray[np.uint64], Labels]:
+def _table(
+    path: Path | LabelFile, classes: _ClassNames, cells: _Cells | None
+) -> tuple[npt.NDArray[np.uint64], Labels]:
     """The labels by the sorted hashes of their images' names: 12 bytes a line, not the names."""
     hashes, numbers = array("Q"), array("i")
     for line, text in lines(path):
-        columns = [column.span() for column in islice(_COLUMN.finditer(text), 2)]
-        if len(columns) < 2:
+        if line == 1 and cells is not None and cells.label is not None:
+            continue
+        found = _cells_of(text, cells)
+        if found is None or not found[1]:
             raise InputError(f"{path}: line {line} has one column, and the first has two")
-        (start, end), (rest, _) = columns
-        hashes.append(_hash(_stem(text[start:end])))
-        name = classes.named(text[rest:])
+        hashes.append(_hash(_stem(found[0])))
+        name = classes.named(found[1])
         is_rank = name not in classes and _is_number(name)
         numbers.append(classes.at_rank(name, path, line) if is_rank else classes.number(name))
-    found = np.frombuffer(hashes, np.uint64)
-    order = np.argsort(found, kind="stable")
-    if len(found) > 1 and (np.diff(found[order]) == 0).any():
+    keys = np.frombuffer(hashes, np.uint64)
+    order = np.argsort(keys, kind="stable")
+    if len(keys) > 1 and (np.diff(keys[order]) == 0).any():
         raise InputError(f"{path}: names an image twice")
-    return found[order], np.frombuffer(numbers, np.int32)[order]
+    return keys[order], np.frombuffer(numbers, np.int32)[order]
 
 
 def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:

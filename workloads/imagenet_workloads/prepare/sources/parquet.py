@@ -6,8 +6,9 @@ shard needs. An image has no place of its own in a file: its `offset` is its row
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,10 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.layout import by_split
+from imagenet_workloads.prepare.sources.layouts import lines, words
+from imagenet_workloads.prepare.sources.layouts.choice import Choice
+from imagenet_workloads.prepare.sources.layouts.selection import Selection
+from imagenet_workloads.prepare.sources.layouts.survey import Survey
 from imagenet_workloads.prepare.sources.parquet_file import ParquetFile, digest, open_parquet
 from imagenet_workloads.prepare.sources.row_groups import RowGroups
 from imagenet_workloads.prepare.sources.source import (
@@ -70,6 +74,7 @@ class Parquet(Source):
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in the order of the files and rows."""
+        self._share_class_names()
         groups = (
             (number, name, group)
             for number, name in enumerate(self._names)
@@ -130,6 +135,24 @@ class Parquet(Source):
             for row, label in enumerate(labels, start)
         ]
 
+    def _share_class_names(self) -> None:
+        """Gives the names of the labels in some files to those that have none.
+
+        Raises:
+            InputError: two files have different names.
+        """
+        opened = {name: self._open(name) for name in self._names}
+        named = {file.class_names: name for name, file in opened.items() if file.class_names}
+        if len(named) > 1:
+            (_, one), (_, other), *_ = named.items()
+            raise InputError(
+                f"{self.where}: {one} and {other} name their labels differently in their metadata; "
+                "write the files again by one version of the dataset"
+            )
+        for name, file in opened.items():
+            if named and not file.class_names:
+                self._opened[name] = replace(file, class_names=next(iter(named)))
+
     def _open(self, name: str) -> ParquetFile:
         """Reads the footer of a file, once."""
         if name not in self._opened:
@@ -150,26 +173,77 @@ def is_parquet(blob: Blob) -> bool:
     return blob.read(0, len(MAGIC)) == MAGIC
 
 
-def open_files(files: FileSet) -> Source | None:
+def open_files(files: FileSet, choice: Choice | None = None) -> Source | None:
     """Opens the Parquet files of a set for index; None without any.
 
     Those with a split in their paths are of it: the training files, and the validation files beside
     them.
+
+    Raises:
+        InputError: some name a split and others none.
     """
     names = [name for name in files.names if name.endswith(SUFFIX)]
     if not names:
         return None
-    training, validation = by_split(names)
-    source = Parquet(files, training)
-    if validation and training != names:
-        source.own_validation = partial(Validation, Parquet(files, validation), None)
+    of = _splits(names, choice or Choice(), files.where)
+    source = Parquet(files, of[words.TRAINING])
+    source.said = f"parquet: {len(of[words.TRAINING])} files"
+    validation = Parquet(files, of[words.VALIDATION]) if of[words.VALIDATION] else None
+    if validation is None and of[words.TEST] and _has_labels(files, of[words.TEST][0]):
+        validation = Parquet(files, of[words.TEST])
+        source.said += "; validation: the test split, as there is no other with labels"
+    elif validation is not None:
+        source.said += f"; validation: {len(of[words.VALIDATION])} files"
+    if validation is not None:
+        source.own_validation = partial(Validation, validation, None)
     return source
 
 
 def names_to_read(names: Iterable[str]) -> list[str]:
-    """The sorted Parquet files that `open_files` reads: not those of a test split."""
-    training, validation = by_split(name for name in names if name.endswith(SUFFIX))
-    return sorted({*training, *validation})
+    """The sorted Parquet files that `open_files` may read: no test split beside a validation."""
+    of = _splits([name for name in names if name.endswith(SUFFIX)], Choice(), "the files")
+    return sorted({*of[words.TRAINING], *(of[words.VALIDATION] or of[words.TEST])})
+
+
+def _splits(names: Sequence[str], choice: Choice, where: str) -> Mapping[str, Sequence[str]]:
+    """The files of each split, in order."""
+    of: dict[str, list[str]] = {
+        split: [] for split in (words.TRAINING, words.VALIDATION, words.TEST, words.UNLABELLED, "")
+    }
+    if choice.has_splits:
+        selection = Selection.of(choice, Survey(where))
+        for name in names:
+            of[selection.split_of(name)].append(name)
+        if not of[words.TRAINING]:
+            raise InputError(
+                f"{where}: no Parquet file is in the training split of --split-train "
+                f"(source.splits); a path is such as {names[0]}"
+            )
+        return {**of, words.TEST: ()}
+    for name, split in words.splits_of_paths(names).items():
+        of[split].append(name)
+    if of[words.TRAINING] and of[""]:
+        raise InputError(
+            f"{where}: {of[words.TRAINING][0]} names a split and {of[''][0]} none; "
+            f"{lines.splits(of[words.TRAINING][:1], of[words.VALIDATION][:1])}, each with a "
+            "pattern of all its files"
+        )
+    if not of[words.TRAINING]:
+        others = of[words.VALIDATION] or of[words.TEST]
+        of[words.TRAINING] = of[""] or others
+        if not of[""]:
+            of[words.VALIDATION] = of[words.TEST] = []
+    return of
+
+
+def _has_labels(files: FileSet, name: str) -> bool:
+    """Whether the first images of a file have classes; those of a test split may have none."""
+    with closing(files.open(name)) as blob:
+        file = open_parquet(blob)
+        try:
+            return bool(file.groups and file.labels(0, blob))
+        except InputError:
+            return False
 
 
 def open_planned(planned: Fields, files: FileSet) -> Source:

@@ -46,7 +46,7 @@ class ParquetFile:
     metadata: "pq.FileMetaData"
     image: str
     label: str
-    class_names: Sequence[str]
+    class_names: tuple[str, ...]
 
     @property
     def groups(self) -> int:
@@ -100,6 +100,12 @@ class ParquetFile:
         return column
 
     def _class_of(self, value: Any, row: int) -> str:
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, str) and value:
             return value
         if isinstance(value, int) and value >= 0:
@@ -247,7 +253,8 @@ def _image_column(schema: "pa.Schema", features: dict[str, Any], where: str) -> 
     import pyarrow.types as types
 
     def is_binary(type: "pa.DataType") -> bool:
-        return bool(types.is_binary(type) or types.is_large_binary(type))
+        tests = (types.is_binary, types.is_large_binary, types.is_binary_view)
+        return any(test(type) for test in tests)
 
     found: dict[str, str] = {}
     for field in schema:
@@ -272,9 +279,18 @@ def _label_column(schema: "pa.Schema", features: dict[str, Any], where: str) -> 
     def is_label(type: "pa.DataType") -> bool:
         if types.is_dictionary(type):
             type = type.value_type
-        return bool(types.is_integer(type) or types.is_string(type) or types.is_large_string(type))
+        tests = (
+            *(types.is_integer, types.is_string, types.is_large_string, types.is_string_view),
+            *(types.is_boolean, types.is_floating),
+        )
+        return any(test(type) for test in tests)
 
-    found = {field.name: field.name for field in schema if is_label(field.type)}
+    # Names may be written as bytes, in a column that is called like one of labels.
+    found = {
+        field.name: field.name
+        for field in schema
+        if is_label(field.type) or (field.name in LABEL_COLUMNS and types.is_binary(field.type))
+    }
     labels = [name for name in found if _is_a(features.get(name), "ClassLabel")]
     name = _chosen(found, labels, LABEL_COLUMNS, any_single=False)
     if name is None:

@@ -7,19 +7,18 @@ from typing import Any, Protocol
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import decompressed, parquet, webdataset
-from imagenet_workloads.prepare.sources.archive_layouts import ArchiveSource
+from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.archives import (
     IN_ARCHIVE,
     open_archive,
     open_flat_archive,
     open_planned_archive,
 )
+from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.reading_estimate import (
-    limited_estimates,
-    require_few_requests,
-)
+from imagenet_workloads.prepare.sources.layouts.choice import VALIDATION_ALONE, Choice, shard
+from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.sources.request_limit import Limit, limit
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation, changed
 
@@ -170,34 +169,39 @@ class _Kept:
         """Closes nothing."""
 
 
-def open_remote(blob: RemoteBlob, within: str | None, most_requests: int | None = None) -> Source:
+def open_remote(
+    blob: RemoteBlob,
+    within: str | None,
+    most_requests: int | None = None,
+    choice: Choice | None = None,
+) -> Source:
     """Opens an archive with classes for index; closes it on an error.
 
     Args:
         blob: the archive.
         within: the folder or tar in it that holds the classes; None for the default.
         most_requests: for listing it and reading its images; None for 4,000,000.
+        choice: what the user wrote of its layout.
 
     Raises:
-        InputError: its layout is unknown, or reading it takes too many requests.
+        InputError: it is no archive, or reading it takes too many requests.
     """
     allowed = limit(most_requests, blob.cache_field) if blob.at_once > 1 else None
-    source = _open_file(blob, within, allowed)
+    source = _open_file(blob, within, allowed, choice)
     source.limit = allowed
     try:
         # The labels of a Parquet file take a few requests.
-        if allowed is not None and source.kind != parquet.KIND:
-            # The validation images of a tree are found by listing the whole archive again.
-            is_tree = isinstance(source, ArchiveSource) and source.own_validation is not None
-            estimates = limited_estimates(source, allowed, listings=2 if is_tree else 1)
-            source.listing, source.packing = estimates
+        if allowed is not None and not isinstance(source, parquet.Parquet):
+            source.listing, source.packing = limited_estimates(source, allowed)
     except BaseException:
         source.close()
         raise
     return source
 
 
-def _open_file(blob: RemoteBlob, within: str | None, allowed: Limit | None) -> Source:
+def _open_file(
+    blob: RemoteBlob, within: str | None, allowed: Limit | None, choice: Choice | None
+) -> Source:
     """Opens a Parquet file, a shard or an archive."""
     if parquet.is_parquet(blob):
         parquet.require_no_path_in_archive(blob.where, within)
@@ -205,20 +209,14 @@ def _open_file(blob: RemoteBlob, within: str | None, allowed: Limit | None) -> S
         return parquet.Parquet(files, files.names)
     window = _reading(blob)
     try:
-        is_shard = within is None and webdataset.is_shard(window, may_have_folders=False)
+        is_shard = within is None and webdataset.is_shard(window)
     except BaseException:
         window.close()
         raise
     if is_shard:
         files = _single(blob)
-        return webdataset.WebDataset(files, files.names)
-
-    def before_tree(images: Source) -> None:
-        if allowed is not None:
-            # It is listed to find the splits and labels, and then for each split.
-            require_few_requests(images, allowed, listings=3)
-
-    return _remote(open_archive(window, within, before_tree), blob, allowed)
+        return DecidedSource(ArchiveSet(files, files.names), shard(choice))
+    return _remote(open_archive(window, within, choice), blob, allowed)
 
 
 def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:
@@ -238,7 +236,7 @@ def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Sour
         source.plan_fields = {"option": option}
         return source
     window = _reading(blob)
-    source = open_flat_archive(window) if is_flat else open_archive(window)
+    source = open_flat_archive(window) if is_flat else open_archive(window, choice=VALIDATION_ALONE)
     source.plan_fields = {**source.plan_fields, "option": option}
     return _remote(source, blob)
 
@@ -257,7 +255,7 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
     if planned.text("kind") == parquet.KIND and not planned.has(IN_ARCHIVE):
         return parquet.open_planned(planned, _single(blob))
     if planned.text("kind") == webdataset.KIND:
-        return webdataset.WebDataset(_single(blob), (), planned.object("version"))
+        return ArchiveSet(_single(blob), (), planned.object("version"))
     try:
         _require_version(planned, blob.version)
         source = open_planned_archive(planned, _reading(blob), within)
@@ -270,12 +268,14 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
 def pinned(source: Source, fields: Mapping[str, Any]) -> Source:
     """Notes in the plan what pack needs to find the same files, for the validation images too."""
     source.plan_fields = {**source.plan_fields, **fields}
-    open_own = source.own_validation
+    # A decided source has its validation images once it is listed, with its own fields.
+    open_own = None if isinstance(source, DecidedSource) else source.own_validation
     if open_own is not None:
 
-        def own_validation() -> Validation:
+        def own_validation() -> Validation | None:
             validation = open_own()
-            pinned(validation.source, fields)
+            if validation is not None:
+                pinned(validation.source, fields)
             return validation
 
         source.own_validation = own_validation
@@ -318,13 +318,15 @@ def _remote(source: Source, blob: RemoteBlob, allowed: Limit | None = None) -> S
     # Parquet files in an archive have tags of their own.
     source.version = {**source.version, **blob.version.to_document()}
     # Those of an archive are read one after the other.
-    if source.kind != parquet.KIND:
+    if not isinstance(source, parquet.Parquet):
         source.reads_at_once = blob.at_once
-    open_own = source.own_validation
+    open_own = None if isinstance(source, DecidedSource) else source.own_validation
     if open_own is not None:
 
-        def own_validation() -> Validation:
+        def own_validation() -> Validation | None:
             validation = open_own()
+            if validation is None:
+                return None
             return replace(validation, source=_remote(validation.source, blob, allowed))
 
         source.own_validation = own_validation

@@ -2,20 +2,18 @@
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import (
-    compressed_names,
-    folder_of_archives,
-    parquet,
-    webdataset,
-)
-from imagenet_workloads.prepare.sources.folder_of_archives import FolderOfArchives
+from imagenet_workloads.prepare.sources import archive_set, compressed_names, parquet, webdataset
+from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.sources.decided import DecidedSource
+from imagenet_workloads.prepare.sources.layouts import words
+from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.sources.remote import RemoteFiles
 from imagenet_workloads.prepare.sources.request_limit import limit
 from imagenet_workloads.prepare.sources.source import Source
 
 _SUFFIXES = (".tar", ".zip", parquet.SUFFIX)
-KINDS = (*folder_of_archives.KINDS, webdataset.KIND, parquet.KIND)
+KINDS = (*archive_set.KINDS, webdataset.KIND, parquet.KIND)
 
 
 def is_archive(name: str) -> bool:
@@ -23,13 +21,16 @@ def is_archive(name: str) -> bool:
     return name.endswith(_SUFFIXES) or compressed_names.is_compressed_tar(name)
 
 
-def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: str) -> Source:
+def open_archives(
+    files: RemoteFiles, most_requests: int | None, cache_field: str, choice: Choice | None = None
+) -> Source:
     """Opens archives for index; closes them on an error.
 
     Args:
         files: the archives.
         most_requests: for listing them and reading their images; None for 4,000,000.
         cache_field: the field of the manifest that has them stored first.
+        choice: what the user wrote of their layout.
 
     Raises:
         InputError: they are of several kinds, or compressed and in no cache, or reading them
@@ -38,10 +39,10 @@ def open_archives(files: RemoteFiles, most_requests: int | None, cache_field: st
     try:
         files = _by_plain_names(files, cache_field)
         allowed = limit(most_requests, cache_field) if files.reads_at_once > 1 else None
-        source = parquet.open_files(files)
+        source = parquet.open_files(files, choice)
         if source is None:
             _require_no_splits(files)
-            source = webdataset.open_shards(files) or folder_of_archives.open_classes(files)
+            source = DecidedSource(ArchiveSet(files, files.names), choice)
             if allowed is not None:
                 source.listing, source.packing = limited_estimates(source, allowed)
         source.limit = allowed
@@ -57,10 +58,7 @@ def open_planned_archives(planned: Fields, files: RemoteFiles) -> Source:
     kind = planned.text("kind")
     if kind == parquet.KIND:
         return parquet.open_planned(planned, files)
-    version = planned.object("version")
-    if kind == webdataset.KIND:
-        return webdataset.WebDataset(files, (), version)
-    return FolderOfArchives(kind, files, (), planned=version)
+    return ArchiveSet(files, (), planned.object("version"))
 
 
 def _by_plain_names(files: RemoteFiles, cache_field: str = "cache") -> RemoteFiles:
@@ -85,7 +83,7 @@ def _require_no_splits(files: RemoteFiles) -> None:
     Raises:
         InputError: one is.
     """
-    split = next((name for name in files.names if folder_of_archives.split_of(name)), None)
+    split = next((name for name in files.names if words.split_of(name.rpartition(".")[0])), None)
     if split is not None and not webdataset.is_shard(files.open(split)):
         raise InputError(
             f"{files.where}: {split} is the archive of a split, and no class; name it as the one "

@@ -10,6 +10,7 @@ from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, address_of, open_buck
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import matlab, parquet, remote_archives
+from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
     CachedLabels,
@@ -18,7 +19,9 @@ from imagenet_workloads.prepare.sources.cache import (
     cache_entry,
 )
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
+from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
     RemoteBlob,
     RemoteFiles,
@@ -37,8 +40,14 @@ from imagenet_workloads.prepare.sources.remote_kind import (
     add_words_and_boxes,
 )
 from imagenet_workloads.prepare.sources.request_limit import limit
-from imagenet_workloads.prepare.sources.s3_objects import S3Blob, S3FlatFolder, S3Folder, S3Labels
-from imagenet_workloads.prepare.sources.s3_tree import open_at, open_prefix
+from imagenet_workloads.prepare.sources.s3_objects import (
+    S3Blob,
+    S3FlatFolder,
+    S3Folder,
+    S3Labels,
+    S3Reader,
+    open_prefix,
+)
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
 
 _VALIDATION = "--s3-validation"
@@ -104,13 +113,16 @@ class S3Kind(RemoteKind):
         """Opens the archives or the images of the prefix."""
         files = _archives(parsed)
         if files is not None:
-            return open_archives(files, parsed.s3_max_requests, S3Blob.cache_field)
+            most = parsed.s3_max_requests
+            return open_archives(files, most, S3Blob.cache_field, choices.of(parsed))
         if parsed.s3_prefix is not None:
-            source = open_prefix(_bucket(parsed), parsed.s3_prefix)
+            listing = open_prefix(_bucket(parsed), parsed.s3_prefix)
+            source = DecidedSource(listing, choices.of(parsed))
             source.limit = limit(parsed.s3_max_requests, S3Blob.cache_field, is_loose=True)
             return source
         blob = _blob(parsed, parsed.s3_key)
-        return open_remote(blob, parsed.s3_path_in_archive, parsed.s3_max_requests)
+        within, most = parsed.s3_path_in_archive, parsed.s3_max_requests
+        return open_remote(blob, within, most, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
         """Opens what --s3-validation names."""
@@ -139,7 +151,7 @@ class S3Kind(RemoteKind):
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
         if kind in (S3Folder.kind, S3FlatFolder.kind):
             within = planned.text("within") if planned.has("within") else ""
-            return open_at(_bucket(parsed), path, within, is_flat=kind == S3FlatFolder.kind)
+            return S3Reader(_bucket(parsed), trees.join(path.strip("/"), within), kind)
         inside = None if is_validation else parsed.s3_path_in_archive
         return open_remote_planned(planned, _blob(parsed, path), inside)
 
@@ -273,7 +285,12 @@ def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
     path: str = parsed.s3_validation
     if parsed.cache is not None or path.endswith(_ARCHIVES):
         return open_remote_validation(_blob(parsed, path), is_flat, _VALIDATION)
-    source = (S3FlatFolder if is_flat else S3Folder)(_bucket(parsed), path)
+    bucket = _bucket(parsed)
+    source: Source = (
+        S3FlatFolder(bucket, path)
+        if is_flat
+        else DecidedSource(open_prefix(bucket, path), choices.VALIDATION_ALONE)
+    )
     source.plan_fields = {"option": _VALIDATION}
     return source
 

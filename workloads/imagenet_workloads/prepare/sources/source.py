@@ -24,6 +24,11 @@ IMAGE_SUFFIXES = frozenset(
     (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 )
 
+# In a class's name: control characters, ends of lines, replaced bytes, and what turns text around.
+_FORBIDDEN = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ufffd\\u202a-\\u202e\\u2066-\\u2069]"
+)
+
 OTHER = "other"
 _MOST_SUFFIXES = 15
 _SUFFIX = re.compile(r"(?:\.tar)?\.[a-z0-9_+-]{1,15}", re.ASCII)
@@ -81,6 +86,25 @@ class ReadingEstimate(NamedTuple):
         }
 
 
+class Surveyor(Protocol):
+    """What gets the entries of a listing that are no images, by their paths.
+
+    Attributes:
+        unlisted: folders of splits that are left out by their names, and were not listed.
+    """
+
+    unlisted: list[str]
+
+    def add_file(self, path: str) -> None:
+        """Adds a file that is no image."""
+
+    def add_hidden(self, path: str) -> None:
+        """Adds a hidden folder, or an entry in one."""
+
+    def add_archive(self, path: str) -> None:
+        """Says that a folder is an archive."""
+
+
 @dataclass
 class Notes:
     """The state of a scan: the files that it ignored, and its progress.
@@ -90,16 +114,31 @@ class Notes:
         suffixes: the same by suffix, or `hidden`, `none`, and `other` after the first few.
         empty: classes without any image.
         share: the share of the source before the last yielded image, 0 to 1; 0 while it is unknown.
+        survey: of a source whose layout is not yet decided; it gets what is listed besides images.
+        left_out: images left out by each named rule, with the path of one.
+        report: called with the images that a listing finds before any is yielded, and the share.
+        reported: whether it was called.
     """
 
     ignored: int = 0
     suffixes: Counter[str] = field(default_factory=Counter)
     empty: list[str] = field(default_factory=list)
     share: float = 0.0
+    survey: Surveyor | None = None
+    left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+    report: Callable[[int, float], None] | None = None
+    reported: bool = False
 
-    def pass_over(self, name: str) -> None:
+    def pass_over(self, path: str) -> None:
         """Counts a file that is no image."""
-        self._count(_suffix(name), 1)
+        self._count(_suffix(path), 1)
+        if self.survey is not None:
+            self.survey.add_file(path)
+
+    def hide(self, path: str) -> None:
+        """Counts a hidden folder, by the path of it or of an entry in it."""
+        if self.survey is not None:
+            self.survey.add_hidden(path)
 
     def add(self, other: "Notes") -> None:
         """Adds what the scan of a part of the source ignored."""
@@ -191,12 +230,15 @@ class Source(ABC):
         limit: on its requests; None if they need none, as on a volume or in a cache.
         sealed: the sealed dataset of which it is a split; None for raw images.
         journal: where the scan of a source of many archives finds those that are listed already.
+        said: how its images are read, in a sentence, once it is listed; empty for a fixed layout.
+        warnings: what may be meant otherwise.
+        scratch: the folder for what the scan keeps; None for the temporary one.
     """
 
     kind: str
     where: str
     plan_fields: Mapping[str, Any] = {}
-    own_validation: "Callable[[], Validation] | None" = None
+    own_validation: "Callable[[], Validation | None] | None" = None
     own_words: LabelFile | None = None
     own_annotations: Annotations | None = None
     reads_at_once: int = 1
@@ -207,6 +249,9 @@ class Source(ABC):
     limit: Limit | None = None
     sealed: Dataset | None = None
     journal: Journal = Journal()
+    said: str = ""
+    warnings: Sequence[str] = ()
+    scratch: Path | None = None
 
     @property
     def identity(self) -> Mapping[str, Any] | None:
@@ -233,6 +278,13 @@ class Source(ABC):
         """The images of `scan`, each listed when it is asked for."""
         return self.scan(notes)
 
+    def require_classes(self) -> None:  # noqa: B027
+        """Checks, after the scan, that its images are of several classes.
+
+        Raises:
+            InputError: they are of one, which may be a mistake of its layout.
+        """
+
     @abstractmethod
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image of a scan; may be called from several threads.
@@ -254,6 +306,46 @@ class Source(ABC):
         """What the plan says of the source, as JSON values: its kind, and what opens it again."""
         version = {"version": dict(self.version)} if self.version else {}
         return {"kind": self.kind, **self.plan_fields, **version}
+
+
+class Listing(Source):
+    """All images of a folder, archive or bucket by their paths, before their layout is decided.
+
+    Its scan yields each with the label beside it as its class, mostly none.
+
+    Attributes:
+        start: the folder that is listed, as the start of all paths; empty for the root.
+        strips: whether the names of a split's images begin below its folder.
+        remedy: for images in no folders: what to write if the root is too low.
+    """
+
+    start: str = ""
+    strips: bool = False
+    remedy: str = ""
+
+    def file(self, path: str) -> LabelFile | None:
+        """A file beside the images, after the listing; None if there is none."""
+        del path
+        return None
+
+    def place(self, folder: str) -> str:
+        """A folder of it in messages."""
+        return f"{self.where}: {folder}" if folder else self.where
+
+    def annotations(self, folder: str) -> Annotations | None:
+        """The annotations in a folder; None if this kind of source has none."""
+        del folder
+        return None
+
+    def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
+        """The kind in plans of its images, after the listing.
+
+        Args:
+            is_flat: whether they get their classes from a label file.
+            has_labels: whether each has its label beside it.
+        """
+        del is_flat, has_labels
+        return self.kind
 
 
 @dataclass(frozen=True)
@@ -385,6 +477,8 @@ def class_name_in(text: str, where: str) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise InputError(f"{where}: the class name {text!r} is not UTF-8; rename it") from None
-    if not text.isprintable():
-        raise InputError(f"{where}: the class name {text!r} holds control characters; rename it")
+    if wrong := _FORBIDDEN.search(text):
+        raise InputError(
+            f"{where}: the class name {text!r} holds control characters ({wrong[0]!r}); rename it"
+        )
     return text

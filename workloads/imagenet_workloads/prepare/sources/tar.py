@@ -61,7 +61,7 @@ _OCTAL = re.compile(rb"[0-7]*")
 # No archive has so many bytes, and no clock so many seconds.
 _DIGITS = 24
 _COUNT = re.compile(rb"[0-9]{1,%d}" % _DIGITS)
-_SECONDS = re.compile(rb"([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
+_SECONDS = re.compile(rb"(-?)([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
 
 
 class TarArchive:
@@ -124,8 +124,10 @@ def members(region: Region) -> Iterator[Member]:
             position += BLOCK + _padded(size)
             continue
         member = _member(header, size, override, region, position)
-        # Links and folders carry no data, whatever their size field says.
-        held = member.size if member.kind not in (Kind.LINK, Kind.FOLDER) else 0
+        # Links and folders carry no data, whatever their size field says; a folder of an
+        # incremental archive carries the names of its files.
+        has_data = member.kind not in (Kind.LINK, Kind.FOLDER) or kind == b"D"
+        held = member.size if has_data else 0
         if member.offset + held > region.end:
             raise _cut_off(region, f"its member {readable(member.name)} is not whole")
         yield member
@@ -171,7 +173,7 @@ def _member(header: bytes, size: int, override: _Override, region: Region, posit
         kind = Kind.SPARSE
     mtime = override.mtime
     if mtime is None:
-        mtime = _number(header[136:148], region, position) * NANOSECONDS
+        mtime = _time(header[136:148], region, position) * NANOSECONDS
     text = name.decode("utf-8", "surrogateescape").rstrip("/")
     while text.startswith("./"):
         text = text[2:].lstrip("/")
@@ -211,8 +213,9 @@ def _extend_by_record(
         seconds = _SECONDS.fullmatch(value)
         if seconds is None:
             raise _damaged(region, position)
-        whole, fraction = seconds.groups(default=b"")
-        override.mtime = int(whole) * NANOSECONDS + int(fraction[:9].ljust(9, b"0"))
+        sign, whole, fraction = seconds.groups(default=b"")
+        mtime = int(whole) * NANOSECONDS + int(fraction[:9].ljust(9, b"0"))
+        override.mtime = -mtime if sign else mtime
     elif keyword.startswith(b"GNU.sparse."):
         override.sparse = True
 
@@ -251,14 +254,19 @@ def _read(region: Region, position: int, size: int) -> bytes:
 
 
 def _number(field: bytes, region: Region, position: int) -> int:
-    """A size or time. A negative one is damage; a negative size would move the walk back."""
-    try:
-        number = parse_number(field)
-    except ValueError:
-        raise _damaged(region, position) from None
+    """A size. A negative one is damage: it would move the walk back."""
+    number = _time(field, region, position)
     if number < 0:
         raise _damaged(region, position)
     return number
+
+
+def _time(field: bytes, region: Region, position: int) -> int:
+    """A number; a time before 1970 is negative."""
+    try:
+        return parse_number(field)
+    except ValueError:
+        raise _damaged(region, position) from None
 
 
 def _check_sum(header: bytes, region: Region, position: int) -> None:

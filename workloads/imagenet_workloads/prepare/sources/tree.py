@@ -1,16 +1,13 @@
-"""Finds the training and the validation images in a tree that holds both, by its names.
+"""The files of labels and words that public data sets have beside their images, by their names.
 
-Such trees are torchvision's (`train` and `val`, each with class folders), Kaggle's ILSVRC, whose
-validation images are in LOC_val_solution.csv, and Tiny ImageNet, with val/val_annotations.txt.
-Folders and archives alike give a `Listing`.
+Kaggle's ILSVRC has LOC_val_solution.csv above its splits, Tiny ImageNet val_annotations.txt among
+its validation images, and image-net.org a development kit.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
 
 from imagenet_workloads.prepare.sources import matlab
 from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.layout import TRAINING, VALIDATION
 
 # Where Kaggle's ILSVRC has its splits.
 _KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
@@ -37,61 +34,26 @@ UNLABELLED = (
     f"{LABEL_FILES[0]} above them, or write a label file by --validation-labels "
     "(validation.labels), and these images by --validation-source (validation.path)"
 )
-# The folders above a tree's splits.
-_DEEPEST = 8
+# The suffixes of files that may be tables of labels.
+TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".mat")
+
+OpenFile = Callable[[str], LabelFile | None]
+"""Opens a file of a source by its path; None if there is none."""
 
 
-class Listing(Protocol):
-    """The names in a tree; a path is from its root, "" the root itself."""
-
-    def folders(self, path: str) -> Sequence[str]:
-        """The sorted names of the folders in a folder, without hidden ones."""
-
-    def file(self, path: str) -> LabelFile | None:
-        """A file of labels; None if there is none."""
+def words(file: OpenFile, folder: str) -> LabelFile | None:
+    """The file of words above a folder: one of WORDS_FILES, else that of a development kit."""
+    return above(file, folder, WORDS_FILES) or _kit_words(file, folder)
 
 
-class Tree(NamedTuple):
-    """A tree with both splits.
-
-    Attributes:
-        training: the folder of the training classes.
-        validation: the folder of the validation images.
-        labels: their label file; None if their folders are their classes.
-        words: the file with the words of the classes; None without.
-        has_classes: whether the validation images are in class folders.
-    """
-
-    training: str
-    validation: str
-    labels: LabelFile | None
-    words: LabelFile | None
-    has_classes: bool
-
-
-def find(listing: Listing, root: str = "") -> Tree | None:
-    """The tree at or below a folder; None if its folders are no splits."""
-    path = root
-    for _ in range(_DEEPEST):
-        names = listing.folders(path)
-        splits = _splits(listing, path, names)
-        if splits is not None:
-            return _tree(listing, *splits)
-        below = _only(names)
-        if below is None:
-            return None
-        path = join(path, below)
-    return None
-
-
-def kit_words(listing: Listing, folder: str) -> LabelFile | None:
+def _kit_words(file: OpenFile, folder: str) -> LabelFile | None:
     """The file of words of a development kit above a folder, or in the root.
 
     Another file may have the name of the kit's, so the kit's labels must be beside it.
     """
     for path in _paths_above(folder, _KIT_FILES):
-        if listing.file(path) is not None:
-            return listing.file(join(path.rpartition("/")[0], matlab.FILE_NAME))
+        if file(path) is not None:
+            return file(join(path.rpartition("/")[0], matlab.FILE_NAME))
     return None
 
 
@@ -108,43 +70,9 @@ def join(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def _only(names: Sequence[str]) -> str | None:
-    """The one folder in which a tree may be deeper."""
-    if len(names) == 1:
-        return names[0]
-    return next((name for name in _KAGGLE if name in names), None)
-
-
-def _splits(listing: Listing, path: str, names: Sequence[str]) -> tuple[str, str] | None:
-    """The folders of both splits, if a folder holds one of each."""
-    training = [name for name in names if name.lower() in TRAINING]
-    validation = [name for name in names if name.lower() in VALIDATION]
-    if len(training) != 1 or len(validation) != 1:
-        return None
-    found = join(path, training[0])
-    # A network may learn to know trains: then this folder holds images.
-    if not listing.folders(found):
-        return None
-    return found, join(path, validation[0])
-
-
-def _tree(listing: Listing, training: str, validation: str) -> Tree:
-    words = _above(listing, validation, WORDS_FILES) or kit_words(listing, validation)
-    labels = listing.file(join(validation, ANNOTATIONS))
-    folders = listing.folders(validation)
-    if labels is not None:
-        # Its images are in one folder, beside the label file.
-        below = folders[0] if len(folders) == 1 else ""
-        return Tree(training, join(validation, below), labels, words, has_classes=False)
-    if folders:
-        return Tree(training, validation, None, words, has_classes=True)
-    labels = _above(listing, validation, LABEL_FILES)
-    return Tree(training, validation, labels, words, has_classes=False)
-
-
-def _above(listing: Listing, folder: str, names: Sequence[str]) -> LabelFile | None:
+def above(file: OpenFile, folder: str, names: Sequence[str]) -> LabelFile | None:
     """The file of one of these names in a folder above another, the nearest first."""
-    return next(filter(None, map(listing.file, _paths_above(folder, names))), None)
+    return next(filter(None, map(file, _paths_above(folder, names))), None)
 
 
 def _paths_above(folder: str, names: Sequence[str]) -> Iterator[str]:

@@ -12,21 +12,22 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archives, cifar, parquet, webdataset
+from imagenet_workloads.prepare.sources import archives, cifar, folder, parquet, webdataset
+from imagenet_workloads.prepare.sources import tree as trees
+from imagenet_workloads.prepare.sources.archive_layouts import FLAT
+from imagenet_workloads.prepare.sources.archive_set import KINDS as KINDS_OF_FOLDERS
+from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.decompressed import decompressed
-from imagenet_workloads.prepare.sources.folder import FlatFolder, Folder
-from imagenet_workloads.prepare.sources.folder_of_archives import KINDS as KINDS_OF_FOLDERS
-from imagenet_workloads.prepare.sources.folder_of_archives import (
-    FolderOfArchives,
-    open_file_of,
-    open_folder_of_archives,
-)
+from imagenet_workloads.prepare.sources.folder import FlatFolder, FolderListing, FolderReader
+from imagenet_workloads.prepare.sources.folder_of_archives import open_folder_of_archives
 from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder, files_below
-from imagenet_workloads.prepare.sources.folder_tree import open_at, open_folder
+from imagenet_workloads.prepare.sources.layouts import choice as choices
+from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.links import require_inside
 from imagenet_workloads.prepare.sources.source import Blob, Source, SourceKind, Validation, changed
 
-_FLAT = (FlatFolder.kind, *archives.FLAT)
+_FLAT = (folder.FLAT, *FLAT)
 _VALIDATION = "--validation-source"
 
 
@@ -57,32 +58,45 @@ class File:
         os.close(self._descriptor)
 
 
-def open_source(path: Path, within: str | None = None, scratch: Path | None = None) -> Source:
+def open_source(
+    path: Path,
+    within: str | None = None,
+    scratch: Path | None = None,
+    choice: Choice | None = None,
+) -> Source:
     """Opens a source that contains its classes: a folder, or an archive of archives or folders.
 
     Args:
         path: the folder or archive.
         within: the folder or archive in it that holds the classes; None by default.
         scratch: a folder for the content of a compressed archive; None refuses these.
+        choice: what the user wrote of the layout.
 
     Raises:
         InputError: the path does not exist, or is none of these.
     """
     if not regular_files.is_folder(path):
         if within is None and _is_shard(path):
-            return webdataset.WebDataset(_files_of(path), (path.name,))
+            return DecidedSource(ArchiveSet(_files_of(path), (path.name,)), choices.shard(choice))
         if _is_parquet(path):
             parquet.require_no_path_in_archive(str(path), within)
             return parquet.Parquet(_files_of(path), (path.name,))
-        return archives.open_archive(_open_blob(path, scratch), within)
+        return archives.open_archive(_open_blob(path, scratch), within, choice)
     if within is not None:
         raise InputError(f"{path}: is a folder, not an archive; write {path / within} (path)")
     return (
         _open_cifar(path)
-        or open_folder_of_archives(path, File, scratch)
-        or parquet.open_files(_files_of(path))
-        or open_folder(path)
+        or open_folder_of_archives(path, File, scratch, choice)
+        or parquet.open_files(_files_of(path), choice)
+        or DecidedSource(_listing(path), choice)
     )
+
+
+def _listing(path: Path) -> FolderListing:
+    """The files of a folder; in Kaggle's tree, files of labels may lie above it."""
+    above = trees.kaggle_root(path.parts)
+    top = path.parents[above - 1] if above else path
+    return FolderListing(top, "/".join(path.parts[len(path.parts) - above :]))
 
 
 def _is_parquet(path: Path) -> bool:
@@ -92,7 +106,7 @@ def _is_parquet(path: Path) -> bool:
 
 def _is_shard(path: Path) -> bool:
     with closing(File(path)) as file:
-        return webdataset.is_shard(file, may_have_folders=False)
+        return webdataset.is_shard(file)
 
 
 def _files_of(path: Path) -> FilesOfFolder:
@@ -149,7 +163,7 @@ class VolumeKind(SourceKind):
     name = "volume"
     options = "--source"
     planned_as = (
-        *(Folder.kind, FlatFolder.kind, *KINDS_OF_FOLDERS),
+        *(folder.KIND, folder.FLAT, *KINDS_OF_FOLDERS),
         *(webdataset.KIND, parquet.KIND, *archives.KINDS),
     )
 
@@ -206,7 +220,7 @@ class VolumeKind(SourceKind):
 
     def open(self, parsed: Namespace) -> Source:
         """Opens what --source names."""
-        return open_source(parsed.source, parsed.path_in_archive, parsed.data)
+        return open_source(parsed.source, parsed.path_in_archive, parsed.data, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
         """Opens what --validation-source names."""
@@ -216,11 +230,15 @@ class VolumeKind(SourceKind):
         if parsed.validation_labels is not None:
             return Validation(open_flat(path, parsed.data), parsed.validation_labels)
         if regular_files.is_folder(path):
-            source: Source = parquet.open_files(_files_of(path)) or Folder(path)
+            source: Source = parquet.open_files(_files_of(path)) or DecidedSource(
+                _listing(path), choices.VALIDATION_ALONE
+            )
         elif _is_parquet(path):
             source = parquet.Parquet(_files_of(path), (path.name,))
         else:
-            source = archives.open_archive(_open_blob(path, parsed.data))
+            source = archives.open_archive(
+                _open_blob(path, parsed.data), choice=choices.VALIDATION_ALONE
+            )
         source.plan_fields = {**source.plan_fields, "option": _VALIDATION}
         return Validation(source, None)
 
@@ -243,7 +261,7 @@ class VolumeKind(SourceKind):
             return parquet.open_planned(planned, _files_of(path))
         if kind == webdataset.KIND:
             root = path if is_folder else path.parent
-            return webdataset.WebDataset(FilesOfFolder(root, (), File, parsed.data), ())
+            return ArchiveSet(FilesOfFolder(root, (), File, parsed.data), ())
         if not is_folder:
             inside = None if is_validation else parsed.path_in_archive
             blob = _open_blob(path, parsed.data)
@@ -251,22 +269,14 @@ class VolumeKind(SourceKind):
         if kind in cifar.KINDS and (source := _open_cifar(path)) is not None:
             return cifar.planned_split(planned, source)
         if planned.has("file"):
-            file, open_file = planned.file_name("file"), partial(_open_blob, scratch=parsed.data)
-            return _matching(kind, open_file_of(path, file, is_flat, open_file))
+            file = path / planned.file_name("file")
+            require_inside(str(file), str(path))
+            return archives.open_planned_archive(planned, _open_blob(file, parsed.data))
         if kind in KINDS_OF_FOLDERS:
-            return FolderOfArchives(kind, FilesOfFolder(path, (), File, parsed.data), ())
-        folder = FlatFolder if is_flat else Folder
-        if kind != folder.kind:
-            raise changed(str(path), f"is a {folder.kind} in place of a {kind}")
-        return folder(path) if within is None else open_at(path, within, is_flat)
-
-
-def _matching(kind: str, source: Source) -> Source:
-    """The source, if it is of this kind."""
-    if source.kind != kind:
-        source.close()
-        raise changed(source.where, f"is a {source.kind} in place of a {kind}")
-    return source
+            return ArchiveSet(FilesOfFolder(path, (), File, parsed.data), ())
+        if kind not in (folder.KIND, folder.FLAT):
+            raise changed(str(path), f"is a {folder.KIND} in place of a {kind}")
+        return FolderReader(path, within or "", kind)
 
 
 def _within(planned: Fields) -> str | None:

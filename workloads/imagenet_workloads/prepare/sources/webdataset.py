@@ -1,13 +1,11 @@
-"""WebDataset's shards: tars in which the members of a sample have one stem, one after the other.
+"""WebDataset's samples: members of a tar with one stem, one after the other, one of them a label.
 
 The class of 000017.jpg is in 000017.cls, a number or a name, or in 000017.json under one of
-`LABEL_KEYS`. Shards with a split in their names, such as imagenet-val-0000.tar, are those of it.
+`LABEL_KEYS`, or in 000017.target, .label or .txt, if that is one short line.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
-from functools import partial
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,15 +18,10 @@ from imagenet_workloads.prepare.sources.archive import (
     pass_over,
     require_data,
 )
-from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
-from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.layout import by_split
 from imagenet_workloads.prepare.sources.source import (
     Blob,
     Image,
     Notes,
-    Source,
-    Validation,
     class_name_in,
     readable,
 )
@@ -37,10 +30,14 @@ from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive, header_siz
 KIND = "WebDataset"
 LABEL_KEYS = ("label", "cls", "class", "class_name")
 
-_CLASS, _JSON = "cls", "json"
-# The members of a shard that are looked at to recognize it. Each may take a request.
+_CLASS, _JSON, _TEXT = "cls", "json", "txt"
+# Those that say most first.
+_SUFFIXES = (_CLASS, _JSON, "target", "label", _TEXT)
+# The members of a shard that are looked at to recognize it by a single file.
 _FIRST = 10
 _LONGEST = 1 << 20
+# A longer line of text is no class, but says what is on the image.
+_LONGEST_TEXT = 100
 
 
 class _Sample(NamedTuple):
@@ -51,112 +48,138 @@ class _Sample(NamedTuple):
     content: bytes = b""
 
 
-class WebDataset(ArchiveSet):
-    """The images of some shards."""
-
-    kind = KIND
-
-    def scan_archive(self, name: str, archive: Archive, notes: Notes) -> Iterator[Image]:
-        """The images of a shard."""
-        for sample in _samples(archive, notes):
-            class_name = _class_of(archive, sample)
-            if sample.image is not None:
-                image = sample.image
-                require_data(image, archive.blob.where)
-                yield Image(
-                    class_name, f"{name}/{image.name}", image.offset, image.size, image.mtime
-                )
-
-    def archive_in(self, blob: Blob) -> Archive:
-        """A shard."""
-        return TarArchive(blob)
-
-
-def open_shards(files: FileSet) -> Source | None:
-    """Opens the shards of a set; None if its first archive is no shard."""
-    shards = [name for name in files.names if name.endswith(".tar")]
-    if not shards:
-        return None
-    with closing(files.open(shards[0])) as first:
-        if not is_shard(first):
-            return None
-    training, validation = by_split(shards)
-    source = WebDataset(files, training)
-    if validation:
-        source.own_validation = partial(Validation, WebDataset(files, validation), None)
-    return source
-
-
-def is_shard(blob: Blob, may_have_folders: bool = True) -> bool:
-    """Whether an archive's first images have their classes beside them.
+def images(
+    archive: Archive,
+    members: Iterator[Member],
+    prefix: str,
+    notes: Notes,
+    may_be_labelled: Callable[[Member], bool] = lambda member: True,
+) -> Iterator[Image]:
+    """Yields the images of a tar or zip, each with the label beside it as its class, or none.
 
     Args:
-        blob: the archive.
-        may_have_folders: whether its images may be in folders, which otherwise are their classes.
+        archive: the archive.
+        members: of it, in order.
+        prefix: of the images' names.
+        notes: count the other members.
+        may_be_labelled: whether a member is looked at as a part of a sample.
+
+    Raises:
+        InputError: an image cannot be read, or its label is empty or no class's name.
     """
+    for sample in _samples(archive, members, notes, may_be_labelled):
+        if sample.image is not None:
+            image = sample.image
+            require_data(image, archive.blob.where)
+            label = _label_of(archive, sample, image, notes)
+            yield Image(label, f"{prefix}{image.name}", image.offset, image.size, image.mtime)
+        elif sample.label is not None:
+            pass_over(sample.label, notes)
+
+
+def is_shard(blob: Blob) -> bool:
+    """Whether a single tar's first images have their classes beside them, and are in no folders."""
     if header_size(blob.read(0, BLOCK)) is None:
         return False
     first = list(islice(TarArchive(blob).members(), _FIRST))
-    images = {_stem(one.name) for one in first if holds_image(one)}
-    if not may_have_folders and any("/" in name for name in images):
+    stems = {_stem(one.name) for one in first if holds_image(one)}
+    if any("/" in name for name in stems):
         return False
-    return any(_is_label(one) and _stem(one.name) in images for one in first)
+    labels = (_CLASS, _JSON)
+    return any(
+        one.kind is Kind.FILE and one.name.endswith(labels) and _stem(one.name) in stems
+        for one in first
+    )
 
 
-def _samples(archive: Archive, notes: Notes) -> Iterator[_Sample]:
-    stem, sample = "", _Sample()
-    for member in archive.members():
+def _samples(
+    archive: Archive,
+    members: Iterator[Member],
+    notes: Notes,
+    may_be_labelled: Callable[[Member], bool],
+) -> Iterator[_Sample]:
+    stem, sample, twin = "", _Sample(), ""
+    for member in members:
+        if not may_be_labelled(member):
+            yield sample
+            stem, sample, twin = "", _Sample(), ""
+            if holds_image(member):
+                yield _Sample(member)
+            else:
+                pass_over(member, notes)
+            continue
         if _stem(member.name) != stem:
             yield sample
-            stem, sample = _stem(member.name), _Sample()
+            stem, sample, twin = _stem(member.name), _Sample(), ""
         if holds_image(member):
             if sample.image is not None:
-                raise InputError(
-                    f"{archive.blob.where}: the sample {readable(stem)} has two images, "
-                    f"{readable(sample.image.name)} and {readable(member.name)}; keep one"
-                )
+                twin = sample.image.name
+                _require_one(archive, sample._replace(image=member), twin)
+                yield sample
             sample = sample._replace(image=member)
-        elif _is_label(member):
-            # A .cls says nothing but the class.
-            if sample.label is None or member.name.endswith(f".{_CLASS}"):
+        elif _rank(member) < len(_SUFFIXES):
+            if sample.label is None or _rank(member) < _rank(sample.label):
+                if sample.label is not None:
+                    pass_over(sample.label, notes)
                 # Read now: later, the bytes of a server would take another request.
                 is_small = member.size <= _LONGEST
                 content = archive.read(member.name, member.offset, member.size) if is_small else b""
                 sample = sample._replace(label=member, content=content)
+                _require_one(archive, sample, twin)
+            else:
+                pass_over(member, notes)
         else:
             pass_over(member, notes)
     yield sample
 
 
-def _class_of(archive: Archive, sample: _Sample) -> str:
-    """The class of a sample; empty without an image."""
-    if sample.image is None:
-        return ""
-    where = f"{archive.blob.where}: {readable(sample.image.name)}"
+def _require_one(archive: Archive, sample: _Sample, twin: str) -> None:
+    """Checks that a label is of one image: without labels, two images may have one stem."""
+    if twin and sample.label is not None and sample.image is not None:
+        raise InputError(
+            f"{archive.blob.where}: a sample has two images, {readable(twin)} and "
+            f"{readable(sample.image.name)}; keep one"
+        )
+
+
+def _label_of(archive: Archive, sample: _Sample, image: Member, notes: Notes) -> str:
+    """The class of a sample; empty if nothing beside its image says one."""
     if sample.label is None or sample.label.size > _LONGEST:
-        raise InputError(f"{where}: has no class; write it into a .cls or .json of its stem")
+        return ""
+    where = f"{archive.blob.where}: {readable(image.name)}"
     text = sample.content.decode("utf-8", "replace").strip()
-    if sample.label.name.endswith(f".{_JSON}"):
+    suffix = sample.label.name.rpartition(".")[2]
+    if suffix == _JSON:
         text = _label_in(text, f"{archive.blob.where}: {readable(sample.label.name)}")
+    elif suffix != _CLASS and (len(text) > _LONGEST_TEXT or "\n" in text):
+        text = ""
     if not text:
-        raise InputError(f"{where}: its class is empty; write it into its .cls")
+        if suffix == _CLASS:
+            raise InputError(f"{where}: its class is empty; write it into its .cls")
+        pass_over(sample.label, notes)
+        return ""
     return class_name_in(text, where)
 
 
 def _label_in(text: str, where: str) -> str:
+    """The class in the JSON beside an image; empty if it has none."""
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: is not valid JSON: {error}") from None
     if isinstance(values, dict):
         for key in LABEL_KEYS:
-            if isinstance(values.get(key), (str, int)):
-                return str(values[key])
-    raise InputError(f"{where}: has no class; write a .cls, or one of {', '.join(LABEL_KEYS)}")
+            value = values.get(key)
+            if isinstance(value, (str, int)) and not isinstance(value, bool):
+                return str(value)
+    return ""
 
 
-def _is_label(member: Member) -> bool:
-    return member.kind is Kind.FILE and member.name.rpartition(".")[2] in (_CLASS, _JSON)
+def _rank(member: Member) -> int:
+    """The rank of a file as a label; the number of suffixes if it is none."""
+    suffix = member.name.rpartition(".")[2]
+    is_label = member.kind is Kind.FILE and suffix in _SUFFIXES
+    return _SUFFIXES.index(suffix) if is_label else len(_SUFFIXES)
 
 
 def _stem(name: str) -> str:

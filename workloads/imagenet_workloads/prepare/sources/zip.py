@@ -31,7 +31,7 @@ STORED, DEFLATED = 0, 8
 _IS_ENCRYPTED, _IS_STREAMED, _IS_UTF8 = 1, 1 << 3, 1 << 11
 _UNIX, _FAT = 3, 0
 _NANOSECONDS = 10**9
-_ZIP64 = 1
+_ZIP64, _UNICODE_PATH = 1, 0x7075
 _FULL32, _FULL16 = 0xFFFFFFFF, 0xFFFF
 # Bytes of a local header after its name: most have fewer, and the others cost a second read.
 _EXTRA = 64
@@ -143,7 +143,8 @@ class ZipArchive:
         header = _LOCAL_HEADER.unpack_from(block)
         flags, method, checksum, (of_name, of_extra) = header[1], header[2], header[5], header[8:]
         start = _LOCAL_HEADER.size + of_name + of_extra
-        stated = _text(block[_LOCAL_HEADER.size : _LOCAL_HEADER.size + of_name], flags)
+        raw = block[_LOCAL_HEADER.size : _LOCAL_HEADER.size + of_name]
+        stated = _text(raw, flags, block[_LOCAL_HEADER.size + of_name : start])
         if not any(f"/{name}".endswith(f"/{_path(stated, is_fat)}") for is_fat in (False, True)):
             raise changed(self.blob.where, f"{name} is not at byte {offset}")
         if of_extra > _EXTRA:
@@ -198,7 +199,8 @@ def _member(entry: bytes, shift: int, blob: Blob, position: int) -> Member:
             size, _, offset = _zip64(extra, size, held, offset)
         except struct.error:
             raise _damaged(blob, position) from None
-    raw = _text(entry[_ENTRY_HEADER.size : name_end], flags)
+    extra = entry[name_end : name_end + of_extra]
+    raw = _text(entry[_ENTRY_HEADER.size : name_end], flags, extra)
     name = _path(raw, is_fat=system == _FAT)
     return Member(
         name.rstrip("/"),
@@ -211,16 +213,21 @@ def _member(entry: bytes, shift: int, blob: Blob, position: int) -> Member:
 
 def _zip64(extra: bytes, *numbers: int) -> list[int]:
     """The size, the compressed size and the offset, of which any may be in the zip64 field."""
-    position = 0
-    while position + 4 <= len(extra):
-        kind, length = struct.unpack_from("<HH", extra, position)
-        position += 4
+    for kind, position, _ in _extra_fields(extra):
         if kind == _ZIP64:
             count = sum(number == _FULL32 for number in numbers)
             wide = iter(struct.unpack_from(f"<{count}Q", extra, position))
             return [next(wide) if number == _FULL32 else number for number in numbers]
-        position += length
     raise struct.error("no zip64 field")
+
+
+def _extra_fields(extra: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yields the kind of each extra field, where its content starts, and its length."""
+    position = 0
+    while position + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, position)
+        yield kind, position + 4, length
+        position += 4 + length
 
 
 def _kind(name: str, flags: int, method: int, mode: int) -> Kind:
@@ -233,8 +240,13 @@ def _kind(name: str, flags: int, method: int, mode: int) -> Kind:
     return kind
 
 
-def _text(name: bytes, flags: int) -> str:
-    """A name: UTF-8, or of old programs the code page 437, which the format prescribes."""
+def _text(name: bytes, flags: int, extra: bytes = b"") -> str:
+    """A name: that of Info-ZIP's field, else UTF-8, or the code page 437 that is prescribed."""
+    for kind, position, length in _extra_fields(extra):
+        # Of another name, the field is that of an older program that has changed the name since.
+        is_of_name = extra[position + 1 : position + 5] == struct.pack("<I", zlib.crc32(name))
+        if kind == _UNICODE_PATH and length > 5 and is_of_name:
+            return extra[position + 5 : position + length].decode("utf-8", "surrogateescape")
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,0 +1,183 @@
+"""The kinds of sources: one module each, each a `source.SourceKind`.
+
+No kind extracts an archive: a scan yields the location of each image, and `pack` reads it there. A
+new kind adds a module and one line to `KINDS`.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+
+from imagenet_workloads import arguments as types
+from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.sources.cache import FileToFetch
+from imagenet_workloads.prepare.sources.http import HttpKind
+from imagenet_workloads.prepare.sources.hugging_face import HuggingFaceKind
+from imagenet_workloads.prepare.sources.kaggle import KaggleKind
+from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.layouts import choice as choices
+from imagenet_workloads.prepare.sources.prepared import PreparedKind
+from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
+from imagenet_workloads.prepare.sources.s3 import S3Kind
+from imagenet_workloads.prepare.sources.source import (
+    Blob,
+    Source,
+    SourceKind,
+    Validation,
+)
+from imagenet_workloads.prepare.sources.synthetic import SyntheticKind
+from imagenet_workloads.prepare.sources.volume import VolumeKind
+
+KINDS: tuple[SourceKind, ...] = (
+    VolumeKind(),
+    SyntheticKind(),
+    HttpKind(),
+    S3Kind(),
+    HuggingFaceKind(),
+    KaggleKind(),
+    PreparedKind(),
+)
+
+REMOTE_KINDS = tuple(kind for kind in KINDS if isinstance(kind, RemoteKind))
+
+
+def add_index_options(parser: ArgumentParser) -> None:
+    """Adds the options by which imagenet-index opens a source of any kind."""
+    for kind in KINDS:
+        kind.add_index_options(parser)
+    _add_cache_option(parser, required=False)
+    _add_annotations_option(parser)
+    choices.add_options(parser)
+
+
+def add_pack_options(parser: ArgumentParser) -> None:
+    """Adds the options by which imagenet-pack opens a planned source again."""
+    for kind in KINDS:
+        kind.add_pack_options(parser)
+    _add_cache_option(parser, required=False)
+
+
+def add_fetch_options(parser: ArgumentParser) -> None:
+    """Adds the options by which imagenet-fetch stores the files of a source."""
+    for kind in REMOTE_KINDS:
+        kind.add_fetch_options(parser)
+    _add_cache_option(parser, required=True)
+    _add_annotations_option(parser)
+    # Only index draws validation images.
+    parser.set_defaults(validation_per_class=None)
+
+
+def mistake(parsed: Namespace) -> str | None:
+    """The mistake in the options of imagenet-index; None without one."""
+    if len(_given(parsed)) != 1:
+        *others, last = (kind.options for kind in KINDS)
+        return f"give either {', '.join(others)} or {last}"
+    if parsed.cache is not None and not isinstance(_given(parsed)[0], RemoteKind):
+        return "--cache goes with files of a server or a bucket"
+    wrong = choices.mistake(parsed)
+    return wrong or next(filter(None, (kind.mistake(parsed) for kind in KINDS)), None)
+
+
+def mistake_of_fetch(parsed: Namespace) -> str | None:
+    """The mistake in the options of imagenet-fetch; None without one."""
+    given = [kind for kind in REMOTE_KINDS if kind.is_given(parsed)]
+    if len(given) != 1:
+        return f"give either {' or '.join(kind.options for kind in REMOTE_KINDS)}"
+    return given[0].mistake(parsed)
+
+
+def files_to_fetch(parsed: Namespace) -> Sequence[FileToFetch]:
+    """The files in the options of imagenet-fetch.
+
+    Args:
+        parsed: options without a `mistake_of_fetch`.
+
+    Raises:
+        InputError: the Secret lacks a key.
+        WorkloadError: the server cannot be reached.
+    """
+    (kind,) = (kind for kind in REMOTE_KINDS if kind.is_given(parsed))
+    return kind.files_to_fetch(parsed)
+
+
+def open_source(parsed: Namespace) -> Source:
+    """Opens the source in the options of imagenet-index.
+
+    Args:
+        parsed: options without a `mistake`.
+
+    Raises:
+        InputError: the source does not exist, or its layout is unknown.
+    """
+    (kind,) = _given(parsed)
+    return kind.open(parsed)
+
+
+def open_validation(parsed: Namespace) -> Validation | None:
+    """Opens the validation images in the options of imagenet-index; None without any.
+
+    Raises:
+        InputError: the images do not exist.
+    """
+    return next(filter(None, (kind.open_validation(parsed) for kind in KINDS)), None)
+
+
+def class_words(parsed: Namespace) -> LabelFile | None:
+    """The file of the source with the words of the classes; None if no option names one.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    return next(filter(None, (kind.class_words(parsed) for kind in KINDS)), None)
+
+
+def bounding_boxes(parsed: Namespace) -> Sequence[Callable[[], Blob]]:
+    """What opens each archive of annotations that an option names."""
+    return [archive for kind in KINDS for archive in kind.bounding_boxes(parsed)]
+
+
+def open_planned(planned: Fields, parsed: Namespace) -> Source:
+    """Opens a source of a plan.
+
+    Args:
+        planned: from `Source.to_document`.
+        parsed: the options of imagenet-pack.
+
+    Raises:
+        InputError: the kind is unknown, an option is missing, or the source has changed.
+    """
+    name = planned.text("kind")
+    kinds = [kind for kind in KINDS if name in kind.planned_as]
+    if not kinds:
+        raise planned.wrong("kind", f"{name} is not a kind of source")
+    # The plan holds the layout of a source, the options its location.
+    given = (kind for kind in kinds if kind.is_given_again(parsed))
+    return next(given, kinds[0]).open_planned(planned, parsed)
+
+
+def report_traffic(report: Callable[[int, int], None]) -> None:
+    """Has a function called with the requests and bytes of remote sources from now on."""
+    TRAFFIC.report_to(report)
+
+
+def _add_cache_option(parser: ArgumentParser, *, required: bool) -> None:
+    parser.add_argument(
+        "--cache",
+        type=types.path,
+        required=required,
+        metavar="FOLDER",
+        help="the volume where imagenet-fetch stores the files of a server or a bucket",
+    )
+
+
+def _add_annotations_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--read-annotations",
+        action="store_true",
+        help="read the bounding boxes beside the images, if the source is a tree as Kaggle's: "
+        "Annotations/CLS-LOC beside Data/CLS-LOC",
+    )
+
+
+def _given(parsed: Namespace) -> list[SourceKind]:
+    return [kind for kind in KINDS if kind.is_given(parsed)]
