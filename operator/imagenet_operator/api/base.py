@@ -107,19 +107,24 @@ class Model(BaseModel):
 
 
 class OneOf(Model):
-    """A tagged union: an object in which exactly one field is set."""
+    """A tagged union: an object in which exactly one field is set, besides `beside`."""
+
+    beside: ClassVar[tuple[str, ...]] = ()
+    """Fields that go with any kind."""
 
     @classmethod
     def kinds(cls) -> tuple[str, ...]:
-        """Return the fields' names in a manifest, in the order of the class."""
-        return tuple(field.alias or name for name, field in cls.model_fields.items())
+        """Return the kinds' names in a manifest, in the order of the class."""
+        fields = cls.model_fields.items()
+        return tuple(field.alias or name for name, field in fields if name not in cls.beside)
 
     @property
     def given(self) -> dict[str, Model]:
-        """The fields that are set, by their names in a manifest: one, if valid."""
+        """The kinds that are set, by their names in a manifest: one, if valid."""
         values = {
             field.alias or name: getattr(self, name)
             for name, field in type(self).model_fields.items()
+            if name not in self.beside
         }
         return {name: value for name, value in values.items() if value is not None}
 

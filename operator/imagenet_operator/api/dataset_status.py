@@ -78,6 +78,29 @@ class BoundingBoxCounts(Model):
     """Annotations of images that the dataset lacks."""
 
 
+class LeftOutImages(Model):
+    """Images of the source that are not in the dataset."""
+
+    count: LongCount = 0
+    """Their number; of hidden folders, the number of these."""
+
+    example: Annotated[str, MaxLen(4096)] = ""
+    """The path of one."""
+
+
+class DecisionStatus(Model):
+    """How the source was read."""
+
+    said: Annotated[str, MaxLen(8192)] = ""
+    """The layout, where the classes and the validation images come from, and what is left out."""
+
+    warnings: Annotated[tuple[Annotated[str, MaxLen(8192)], ...], MaxLen(8)] | None = None
+    """What may be meant otherwise, with the field to write."""
+
+    left_out: Annotated[dict[str, LeftOutImages], MaxLen(16)] | None = None
+    """Images that are left out, by the rule that does so."""
+
+
 _BEFORE_LISTED = ("fetch", "listing", "packing")
 
 
@@ -120,6 +143,9 @@ class DatasetStatus(Model):
     passed_over: Annotated[dict[str, LongCount], MaxLen(32)] | None = None
     """Files of the source that are no images, by suffix."""
 
+    decision: DecisionStatus | None = None
+    """How the source was read, if its layout was judged by its listing."""
+
     bounding_boxes: BoundingBoxCounts | None = None
     """The boxes of the images, if the source names annotations."""
 
@@ -150,6 +176,7 @@ class DatasetStatus(Model):
         """What the dataset lacks of its source, in words; empty if nothing."""
         others = self.passed_over or {}
         boxes = self.bounding_boxes or BoundingBoxCounts()
+        decision = self.decision or DecisionStatus()
         suffixes = ", ".join(f"{suffix} {count:,}" for suffix, count in others.items())
         unknown = self.unknown_labels or 0
         of_unknown = "of an unknown class" if unknown == 1 else "of unknown classes"
@@ -162,8 +189,12 @@ class DatasetStatus(Model):
             (boxes.of_other_classes, "bounding box", "bounding boxes", " of other classes"),
             (boxes.damaged_annotations, "damaged annotation", "damaged annotations", ""),
         )
+        by_rule = tuple(
+            (found.count, "image", "images", f" ({rule})")
+            for rule, found in (decision.left_out or {}).items()
+        )
         return ", ".join(
             f"{count:,} {one if count == 1 else many}{more}"
-            for count, one, many, more in kinds
+            for count, one, many, more in (*kinds, *by_rule)
             if count
         )

@@ -184,6 +184,9 @@ def as_text(result: Result) -> str:
         key = status.listed.key[:12] if status.listed is not None else result.dataset.name
         reused = f" (dataset {key} reused)" if result.is_reused else ""
         rows["dataset"] = f"{result.dataset}{reused}"
+    if status.dataset is not None and status.dataset.decision is not None:
+        decision = status.dataset.decision
+        rows["source"] = "; ".join((decision.said, *(decision.warnings or ())))
     if status.dataset is not None and status.dataset.left_out:
         rows["left out"] = status.dataset.left_out
     rows["restarts"] = f"{status.restarts}"

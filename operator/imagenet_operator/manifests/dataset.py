@@ -110,6 +110,7 @@ def _index_arguments(job: ImageNetJob) -> list[str]:
     return [
         *source.reading_arguments(validation),
         *source.index_arguments(validation),
+        *spec.source.layout_arguments,
         *_drawn_validation(validation),
         *("--data", f"$({DATA})"),
         *("--format", preprocessing.format),

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import get_args, get_type_hints
 
 from imagenet_operator.api.base import OneOf, Rule
+from imagenet_operator.api.sources import layout as layouts
 from imagenet_operator.api.sources.fields import SourceFields
 from imagenet_operator.api.sources.http import HttpSource
 from imagenet_operator.api.sources.hugging_face import HuggingFaceSource
 from imagenet_operator.api.sources.kaggle import KaggleSource
+from imagenet_operator.api.sources.layout import ClassLevel, Labels, Layout, Splits
 from imagenet_operator.api.sources.prepared import PreparedSource
 from imagenet_operator.api.sources.s3 import S3Source
 from imagenet_operator.api.sources.synthetic import SyntheticSource
@@ -22,7 +24,9 @@ __all__ = ["DATASET_RULES", "SOURCES", "Source", "SourceFields"]
 
 
 class Source(OneOf):
-    """Exactly one kind of source."""
+    """Exactly one kind of source, and what its listing leaves open."""
+
+    beside = ("layout", "splits", "labels", "class_level")
 
     volume: VolumeSource | None = None
     """A raw archive or folder on a claim."""
@@ -45,6 +49,28 @@ class Source(OneOf):
     kaggle: KaggleSource | None = None
     """A competition or a dataset of Kaggle."""
 
+    layout: Layout | None = None
+    """How the images get their classes and splits. Absent: the whole listing decides, or the job is
+    refused with the readings and the lines to write. ``status.dataset.decision`` says it."""
+
+    splits: Splits | None = None
+    """The images of each split, in place of names of folders such as train and val. Paths are from
+    the source's root, or from pathInArchive."""
+
+    labels: Labels | None = None
+    """A table with the class of each image, or a pattern on their names, in place of folders."""
+
+    class_level: ClassLevel | None = None
+    """The level of the folders that are classes, below a split or the root. Absent: 1; images may
+    lie deeper."""
+
+    rules = layouts.RULES
+
+    @property
+    def layout_arguments(self) -> list[str]:
+        """The arguments of index by which the layout is chosen."""
+        return layouts.arguments(self)
+
     @property
     def fields(self) -> SourceFields:
         """The fields of the kind that is given; of no kind if none or several are."""
@@ -58,13 +84,15 @@ def _sources() -> dict[str, type[SourceFields]]:
     return {
         field.alias or name: next(iter(get_args(hints[name])))
         for name, field in Source.model_fields.items()
+        if name not in Source.beside
     }
 
 
 SOURCES: dict[str, type[SourceFields]] = _sources()
 """A kind's name in a manifest → its fields."""
 
-DATASET_RULES: tuple[Rule, ...] = tuple(
-    rule for fields in SOURCES.values() for rule in fields.dataset_rules
+DATASET_RULES: tuple[Rule, ...] = (
+    *(rule for fields in SOURCES.values() for rule in fields.dataset_rules),
+    layouts.DATASET_RULE,
 )
 """What kinds ask of the rest of `spec.dataset`."""
