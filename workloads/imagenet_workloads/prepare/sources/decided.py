@@ -41,7 +41,9 @@ _log = logging.getLogger(__name__)
 
 _ROW = struct.Struct("<QQqII")
 _REPORT_EVERY = 1000
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
+# Of a name: four bytes an image.
+_HASH = 0xFFFFFFFF
 _TIMES = range(-(2**63), 2**63)
 
 
@@ -164,11 +166,11 @@ class DecidedSource(Source):
         notes.survey = survey
         number = 0
         # Of archives, which may hold a name twice; a folder cannot.
-        hashes = array("q")
+        hashes = array("I")
         for image in self._listing.scan(notes):
             spool.add(image)
             if not self._listing.strips:
-                hashes.append(hash(image.name))
+                hashes.append(hash(image.name) & _HASH)
             survey.add_image(image.name, image.size, image.class_name)
             number += 1
             if number % _REPORT_EVERY == 0 and notes.report is not None:
@@ -203,20 +205,21 @@ class DecidedSource(Source):
 
     def _require_different(self, hashes: "array[int]", spool: "_Spool") -> None:
         """Checks that no name comes twice: an archive that was appended to may hold one so."""
-        found = np.frombuffer(hashes, np.int64) if hashes else np.empty(0, np.int64)
+        found = np.frombuffer(hashes, np.uint32) if hashes else np.empty(0, np.uint32)
         found.sort()
         same = found[1:][found[1:] == found[:-1]]
         if not len(same):
             return
-        twice = {int(one) for one in same[:1000]}
+        # Most of these are different names with one hash.
+        twice = {int(one) for one in same}
         seen: set[str] = set()
         for name, _, _ in spool.paths():
-            if hash(name) in twice and name in seen:
+            if hash(name) & _HASH in twice and name in seen:
                 raise InputError(
                     f"{self.where}: holds {readable(name)} twice; which one is meant is not clear: "
                     "unpack the archive, which keeps the last one, and make it again"
                 )
-            if hash(name) in twice:
+            if hash(name) & _HASH in twice:
                 seen.add(name)
 
     def _divided(self, decision: Decision, spool: "_Spool", notes: Notes) -> Iterator[Image]:
