@@ -108,14 +108,14 @@ def test_the_number_of_images_is_an_option(
 ) -> None:
     for module in (latency, memory):
         monkeypatch.setattr(module, "BENCH", bench)
-    monkeypatch.setattr(sys, "argv", ["latency", "--images", "1000", "--latencies", "0"])
+    monkeypatch.setattr(sys, "argv", ["latency", "--images", "2000", "--latencies", "0"])
     latency.main()
-    monkeypatch.setattr(sys, "argv", ["memory", "--images", "10000"])
+    monkeypatch.setattr(sys, "argv", ["memory", "--images", "20000"])
     memory.main()
     printed = capsys.readouterr().out
-    assert "| 0 ms | 1,000 | 1 |" in printed
-    assert "| imagenet-index | 1,000 |" in printed
-    assert "| | 10,000 |" in printed
+    assert "| 0 ms | 2,000 | 2 |" in printed
+    assert "| imagenet-index | 2,000 |" in printed
+    assert "| | 20,000 |" in printed
 
 
 @pytest.mark.parametrize("text", ["1500", "0", "-1000"])
