@@ -40,7 +40,8 @@ def test_an_unknown_codec_is_an_error() -> None:
 
 
 def test_without_libturbojpeg_opencv_serves_and_one_line_names_the_package(tmp_path: Path) -> None:
-    source = write_folder(tmp_path / "source", {"a": {"1.JPEG": jpeg(1, 40, 50)}})
+    images = {name: {"1.JPEG": jpeg(1, 40, 50)} for name in "ab"}
+    source = write_folder(tmp_path / "source", images)
     hidden = hide_libturbojpeg(tmp_path / "libraries")
     data = ("--data", tmp_path / "data")
     options = (*data, "--shards", "1", "--resize", "20")

@@ -469,7 +469,7 @@ class _Judge:
             if inner is root or inner.path == self.survey.start:
                 raise self._flat([root])
             # One class, perhaps: whoever needs two refuses it.
-            self.one_class = str(self._flat([root]))
+            self.one_class = str(self._flat([root], in_one_folder=True))
             by = ARCHIVES if root.archives() else FOLDERS
             part = Part(by, (self.survey.start,), of=root.path)
         self._check_levels(part, [self._node(one) for one in part.roots])
@@ -735,17 +735,22 @@ class _Judge:
         lie = f"; images lie up to {deeper} deeper" if deeper else ""
         return f"classes are the folders at level {part.level}{below}{lie}"
 
-    def _flat(self, nodes: Sequence[Node]) -> InputError:
-        """The error for images in no folders; the caller raises it."""
+    def _flat(self, nodes: Sequence[Node], *, in_one_folder: bool = False) -> InputError:
+        """The error for images in no folders, or in a single one; the caller raises it."""
         example = nodes[0].any_example()
         where = f"{_listed([node.path for node in nodes])}: " if nodes[0].path else ""
         if self.split_paths:
             where = f"{_listed(sorted(self.split_paths))} are splits, not classes; {where}"
         pattern = lines.pattern(path for path, _, _ in self.survey.images())
         named = f"; or label them by their names: {pattern}" if pattern else ""
+        lie = (
+            "are in one folder, and a network needs two or more classes; "
+            if in_one_folder
+            else f"are in no folders, so they have no classes; {self.survey.remedy}"
+        )
         return self._refused(
-            f"{where}its images (such as {readable(example)}) are in no folders, so they have no "
-            f"classes; {self.survey.remedy}give a table of them by --labels-csv FILE "
+            f"{where}its images (such as {readable(example)}) {lie}"
+            "give a table of them by --labels-csv FILE "
             "(source.labels), or give them as "
             "--validation-source (validation.path) with --validation-labels (validation.labels)"
             f"{named}{self._hints()}"
