@@ -15,7 +15,7 @@ from imagenet_operator.api import elastic_workers
 from imagenet_operator.reconcile.policies import elastic
 
 SCHEDULES = 40
-AT_ONCE = 10
+AT_ONCE = 20
 Patch = pytest.MonkeyPatch
 
 

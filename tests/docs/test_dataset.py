@@ -70,7 +70,7 @@ def test_the_fields_of_dataset_json_are_those_of_the_page(dataset: Path) -> None
     assert set(document) == names_in_table("Field")
     told = set(re.findall(r"`([^`]+)`", PAGE))
     assert set(document["boundingBoxes"]["counts"]) <= told
-    for field in ("writer", "skipped", "boundingBoxes"):
+    for field in ("writer", "skipped", "decision", "boundingBoxes"):
         assert set(document[field]) <= told
     for split in document["splits"].values():
         assert set(split) <= told
@@ -80,14 +80,15 @@ def test_the_fields_of_dataset_json_are_those_of_the_page(dataset: Path) -> None
 
 
 def test_the_features_of_tfrecord_are_those_of_the_page(tmp_path: Path) -> None:
-    source = write_folder(tmp_path / "source", collection({"a": 2}))
+    source = write_folder(tmp_path / "source", collection({"a": 2, "b": 2}))
     options = ("--format", "TFRecord", "--shards", "1", boxes_of_a(tmp_path))
     dataset = prepare(source, tmp_path / "data", *options)
     rows = re.findall(r"\| `(image/[a-z/]+)` \| (bytes|integer|float)", PAGE)
     types = {"bytes": bytes, "integer": int, "float": float}
+    kinds: dict[str, type] = {}
     for _, features in examples(dataset):
-        kinds = {name: type(value[0]) for name, value in features.items()}
-        assert kinds == {name: types[kind] for name, kind in rows}
+        kinds |= {name: type(value[0]) for name, value in features.items()}
+    assert kinds == {name: types[kind] for name, kind in rows}
 
 
 def test_the_commands_parse() -> None:

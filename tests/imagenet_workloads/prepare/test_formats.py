@@ -101,7 +101,7 @@ def test_every_feature_is_there(write: object, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_height_and_width_are_those_after_the_resize(codec: str, tmp_path: Path) -> None:
-    images = {"a": {f"{n}.JPEG": jpeg(n, 60 + n, 90 - n) for n in range(6)}}
+    images = {name: {f"{n}.JPEG": jpeg(n, 60 + n, 90 - n) for n in range(3)} for name in "ab"}
     source = write_folder(tmp_path / "source", images)
     options = ("--shards", "1", "--resize", "31", "--codec", codec)
     dataset = prepare(source, tmp_path / "data", *options, *TF_RECORD)

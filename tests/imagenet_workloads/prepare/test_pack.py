@@ -137,7 +137,7 @@ def test_seal_fails_beyond_the_fraction_and_names_the_report(
 def test_pack_fails_as_soon_as_its_shard_alone_has_too_many(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    bad = {"a": {f"{number}.jpg": b"rubbish" for number in range(30)}}
+    bad = {name: {f"{number}.jpg": b"rubbish" for number in range(15)} for name in "ab"}
     source, data, key = planned(tmp_path, bad, "--max-skipped-fraction", "0.1")
     assert run("pack", "--data", data, "--key", key, "--source", source, "--shard", 1) == 3
     message = capfd.readouterr().err
