@@ -100,18 +100,18 @@ def test_mxnet_iterates_over_the_pixels(options: tuple[str, ...], tmp_path: Path
 
 
 def test_records_with_the_magic_number_pass_through_mxnet(tmp_path: Path) -> None:
-    magic = {"n01": {"magic.JPEG": IMAGES["n01"]["magic.JPEG"]}}
+    image = IMAGES["n01"]["magic.JPEG"]
+    magic = {name: {"magic.JPEG": image} for name in ("n01", "n02")}
     dataset = prepare(write_folder(tmp_path / "s", magic), tmp_path / "data", "--shards", "1")
     content = (dataset / "train-00000-of-00001.rec").read_bytes()
     # Each piece has its head, and the three in the comment are dropped: no record is whole.
-    assert content.count(MAGIC) == 4
-    (record,) = records(dataset)
-    assert record.jpeg == magic["n01"]["magic.JPEG"]
+    assert content.count(MAGIC) == 2 * 4
+    assert [record.jpeg for record in records(dataset)] == [image, image]
     iterator = mx.io.ImageRecordIter(
         path_imgrec=str(dataset / "train-00000-of-00001.rec"), data_shape=(3, 24, 32), batch_size=1
     )
-    image = iterator.next().data[0].asnumpy()[0].transpose(1, 2, 0).astype(np.uint8)
-    assert difference(image, decode(record.jpeg)) < 2
+    read = iterator.next().data[0].asnumpy()[0].transpose(1, 2, 0).astype(np.uint8)
+    assert difference(read, decode(image)) < 2
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -119,6 +119,7 @@ def test_resized_images_keep_their_pixels(codec: str, tmp_path: Path) -> None:
     images = {"a": {f"{n}.JPEG": jpeg(n, 60 + n, 90 - n) for n in range(8)}}
     images["a"]["n02105855_2933.JPEG"] = png(pixels(50, 60, 80))
     images["a"]["turned.JPEG"] = with_exif(jpeg(51, 60, 80), 6)
+    images["b"] = {"other.JPEG": jpeg(9, 60, 90)}
     source = write_tar_of_tars(tmp_path / "x.tar", images)
     options = ("--shards", "1", "--resize", "30", "--codec", codec)
     dataset = prepare(source, tmp_path / "data", *options)
@@ -145,7 +146,10 @@ def test_mean_and_deviation_are_those_of_the_training_pixels(tmp_path: Path) -> 
 def test_mean_and_deviation_of_larger_images_are_near_those_of_all_their_pixels(
     codec: str, tmp_path: Path
 ) -> None:
-    images = {"a": {f"{n}.JPEG": jpeg(n, 150 + n, 251 - n) for n in range(30)}}
+    images = {
+        name: {f"{n}.JPEG": jpeg(n, 150 + n, 251 - n) for n in numbers}
+        for name, numbers in {"a": range(15), "b": range(15, 30)}.items()
+    }
     source = write_folder(tmp_path / "source", images)
     options = ("--shards", "1", "--resize", "120", "--codec", codec)
     dataset = prepare(source, tmp_path / "data", *options)
