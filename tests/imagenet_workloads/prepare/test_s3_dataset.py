@@ -248,7 +248,7 @@ def test_more_requests_than_allowed_are_refused(
         ([], 6, 30),
         # A drawn split divides the same images, and others are read besides.
         (["--validation-per-class=1"], 6, 30),
-        (["--s3-validation=val", "--s3-labels=archives/val.txt"], 11, 35),
+        (["--s3-validation=val", "--s3-labels=archives/val.txt"], 10, 35),
     ],
 )
 def test_the_limit_is_heard_for_loose_images(
