@@ -331,6 +331,9 @@ def _blocked(item: WaitingObject, event: ObjectEvent | None, now: datetime) -> _
     is_of_claim = event is not None and bool(event.claim) and item.reason in _UNBOUND
     if event is not None and is_of_claim:
         name, detail = event.reason, event.message
+    if name == NO_PODS:
+        # A new Job; only its Events say why it gets none.
+        return None
     if name not in CAUSES:
         name, detail = OTHER, f"{name}: {detail}" if detail else name
     cause = CAUSES[name]
