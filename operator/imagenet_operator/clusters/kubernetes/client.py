@@ -330,7 +330,9 @@ class Client:
         seconds = min(REQUEST_SECONDS, _admitted(self._fence, f"{verb} {path}"))
         parts["params"] = {**(parts["params"] or {}), "timeout": f"{seconds * 1000:.0f}ms"}
         end = began + seconds
-        return await self._fence.follow(self._exchange(end, verb, path, credentials, **parts), end)
+        return await self._fence.follow(
+            lambda: self._exchange(end, verb, path, credentials, **parts), end
+        )
 
     async def _exchange(
         self, end: float, verb: str, path: str, credentials: Credentials, **parts: Any

@@ -13,7 +13,7 @@ The slack is for monotonic clocks that differ in speed.
 import asyncio
 import math
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,14 +76,16 @@ class Fence:
             return 0.0
         return self._renewed_at + self._times.quiet - now
 
-    async def follow(self, request: Coroutine[Any, Any, Answer], end: float) -> Answer:
+    async def follow(
+        self, request: Callable[[], Coroutine[Any, Any, Answer]], end: float
+    ) -> Answer:
         """Return the answer of a request that the fence has admitted.
 
         Whoever waits for it may be cancelled. The request goes on then, because its answer says
         that the API server will not carry it out any more.
 
         Args:
-            request: Sends the request.
+            request: Sends the request; not called if its task is cancelled before it begins.
             end: When its time is over, by the monotonic clock.
         """
         task = asyncio.create_task(self._note(request, end))
@@ -91,10 +93,10 @@ class Fence:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
-    async def _note(self, request: Coroutine[Any, Any, Answer], end: float) -> Answer:
+    async def _note(self, request: Callable[[], Coroutine[Any, Any, Answer]], end: float) -> Answer:
         answered = False
         try:
-            answer = await request
+            answer = await request()
             answered = answer.error is None
             return answer
         finally:

@@ -72,8 +72,8 @@ async def test_a_request_without_an_answer_may_still_be_carried_out_for_its_time
 
     fence = Fence()
     assert await fence.settle(60)
-    await fence.follow(unanswered(), time.now + 5)
-    await fence.follow(unanswered(), time.now + 3)
+    await fence.follow(unanswered, time.now + 5)
+    await fence.follow(unanswered, time.now + 3)
     time.now += 4
     assert not await fence.settle(60)
     time.now += 1

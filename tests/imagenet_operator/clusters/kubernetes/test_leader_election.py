@@ -291,7 +291,7 @@ async def test_a_lease_is_kept_while_a_request_may_still_be_carried_out(
     async with FakeApiServer() as server, candidate(server) as leader:
         await until(lambda: leader.leads)
         await leader.stop()
-        sending = asyncio.create_task(leader.fence.follow(endless(), float("inf")))
+        sending = asyncio.create_task(leader.fence.follow(endless, float("inf")))
         await sent.wait()
         sending.cancel()
         await leader.election.release()
