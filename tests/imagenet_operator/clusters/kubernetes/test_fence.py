@@ -80,6 +80,24 @@ async def test_a_request_without_an_answer_may_still_be_carried_out_for_its_time
     assert await fence.settle(60)
 
 
+@asynchronous
+async def test_a_request_whose_task_is_cancelled_before_it_begins_is_not_sent() -> None:
+    sent = []
+
+    async def answered() -> Answer:
+        sent.append("request")
+        return Answer(200)
+
+    before = asyncio.all_tasks()
+    sending = asyncio.create_task(Fence().follow(answered, monotonic() + 5))
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - before - {sending}:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert sent == []
+
+
 @asynccontextmanager
 async def fenced(fence: Fence) -> AsyncIterator[tuple[FakeApiServer, Client]]:
     async with FakeApiServer() as server, Client(Connection(server.url), fence) as client:
