@@ -81,10 +81,10 @@ def write_pictures(folder: Path, count: int, edge: int) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def packed(folder: Path, edge: int, resize: int | None) -> Packed:
+def packed(folder: Path, edge: int, resize: int | None, codec: str = "auto") -> Packed:
     """Prepare the pictures of a case."""
     pictures = write_pictures(folder / "raw", PICTURES, edge)
-    options = ["--shards", "1", "--validation-source", str(folder / "raw")]
+    options = ["--shards", "1", "--codec", codec, "--validation-source", str(folder / "raw")]
     if resize is not None:
         options += ["--resize", str(resize)]
     return Packed(prepare(folder / "raw", folder / "data", *options), pictures)

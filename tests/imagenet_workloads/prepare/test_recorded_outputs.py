@@ -1,7 +1,7 @@
 """The bytes that pack writes, and the key of a dataset, on every Python, NumPy and OpenCV.
 
-recorded_outputs.json was written with OpenCV 4.9.0, NumPy 1.23.5 and Python 3.11. If a version of a
-library writes other bytes, shards of one key would differ: increment WRITER_VERSION in
+recorded_outputs.json has what OpenCV 4.9.0 and 5.0.0 write, on NumPy 1.26 and 2.4. If a version of
+a library writes other bytes, shards of one key would differ: increment WRITER_VERSION in
 prepare/dataset_key.py, and record the new bytes.
 """
 

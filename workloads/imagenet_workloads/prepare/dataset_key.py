@@ -14,7 +14,7 @@ from imagenet_workloads.dataset import RECORD_IO, WriterVersion
 from imagenet_workloads.fields import Fields
 
 # Incremented with every change of this package that changes a byte of the records.
-WRITER_VERSION = "2"
+WRITER_VERSION = "3"
 
 _KEY_LENGTH = 32
 _CAMEL = {

@@ -18,6 +18,7 @@ LIBRARY = "libturbojpeg.so.0"
 # turbojpeg.h
 _TJSAMP_420 = 2
 _TJFLAG_NOREALLOC = 1024
+_TJFLAG_ACCURATEDCT = 4096
 _TJFLAG_STOPONWARNING = 8192
 
 _Pointer, _Int, _Long = ctypes.c_void_p, ctypes.c_int, ctypes.c_ulong
@@ -164,7 +165,7 @@ class TurboJpeg:
             ctypes.byref(address),
             ctypes.byref(size),
             quality,
-            _TJFLAG_NOREALLOC,
+            _TJFLAG_NOREALLOC | _TJFLAG_ACCURATEDCT,
         )
         if status != 0:
             raise RuntimeError(f"libturbojpeg cannot encode {width}x{height} pixels")
